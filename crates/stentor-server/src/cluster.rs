@@ -31,7 +31,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use stentor_hub::{Applied, Epoch, Hub, Published};
@@ -43,39 +44,40 @@ pub(crate) struct ClusterState {
     settings: Settings,
     pub(crate) intake: Arc<Intake>,
     ends: AtomicBool,
-    is_connected: AtomicBool,
-    /// The log is read, and takes what is published.
-    is_open: AtomicBool,
-    /// All of the order was here once, or there is nothing better to be had.
+    /// All of the order was here once, or there is nothing better to be had. Each request asks.
     has_all: AtomicBool,
-    /// When the log was last read, on the clock of [`monotonic_us`]; at first, when it began.
-    read_us: AtomicU64,
-    /// As of when all of the order is here, on that clock: the log ended then with what was read
-    /// since.
-    here_us: AtomicU64,
-    /// The message that the log ended with when it was looked at, and when that was, on that clock.
-    goal: AtomicU64,
-    goal_us: AtomicU64,
-    /// How old what it began with was then, until all that came since is here.
-    old_us: AtomicU64,
-    /// The message of the log that was read last, and the last one there is.
-    read: AtomicU64,
-    last: AtomicU64,
-    /// Messages that the log had behind the last one that came.
-    behind: AtomicU64,
-    round_trip_us: AtomicU64,
-    replicas: AtomicU64,
-    others_rules: AtomicBool,
     reconnects: Counter,
     snapshots: Counter,
-    /// When what is here was last kept on the disk, on the clock of [`monotonic_us`]; 0: never.
-    saved_us: AtomicU64,
-    said: Mutex<Said>,
+    /// Pages ask for it, and workers once a second.
+    status: Mutex<Status>,
 }
 
-/// What is wrong.
+/// What the node's thread knows. Times are on the clock of [`monotonic_us`].
 #[derive(Default)]
-struct Said {
+struct Status {
+    is_connected: bool,
+    /// The log is read, and takes what is published.
+    is_open: bool,
+    /// When the log was last read; at first, when it began.
+    read_us: u64,
+    /// When local state was last known to be current: the log's end, as seen at this time, has been
+    /// applied since.
+    here_us: u64,
+    /// The message that the log ended with when it was looked at, and when that was.
+    goal: u64,
+    goal_us: u64,
+    /// How old what it began with was then, until all that came since is here.
+    old_us: u64,
+    /// The message of the log that was read last, and the last one there is.
+    read: u64,
+    last: u64,
+    /// Messages that the log had behind the last one that came.
+    behind: u64,
+    round_trip_us: u64,
+    replicas: u32,
+    rules_differ: bool,
+    /// When what is here was last kept on the disk.
+    saved_us: Option<u64>,
     /// Why there is no connection,
     failure: Option<String>,
     /// and what was last said of each broker.
@@ -88,6 +90,39 @@ struct Said {
     warning: Option<&'static str>,
     /// A message of the stream was skipped, because no node wrote it.
     has_foreign: bool,
+}
+
+impl Status {
+    /// Why nothing is published here, if nothing is.
+    fn why(&self) -> Option<String> {
+        if self.is_open {
+            return None;
+        }
+        // A broker that lets nodes in, and is of no use, says why at the end of each connection.
+        let Some(complaint) = self.complaint.as_ref().filter(|_| self.is_connected) else {
+            return [&self.failure, &self.refusal].into_iter().flatten().next().cloned();
+        };
+        let complaint = complaint.trim_end_matches('.');
+        Some(match &self.refusal {
+            Some(refusal) => format!("{complaint} ({refusal})"),
+            None => complaint.to_owned(),
+        })
+    }
+
+    /// The same behind a colon.
+    fn because(&self) -> String {
+        self.why().map_or_else(String::new, |why| format!(": {why}"))
+    }
+
+    /// How old what is here may be.
+    fn age_us(&self) -> u64 {
+        since(self.here_us) + self.old_us
+    }
+
+    /// All that it began with is on the disk, and of what came since something is not here yet.
+    fn is_old(&self) -> bool {
+        self.old_us > 0
+    }
 }
 
 /// What the pages say of it.
@@ -109,7 +144,7 @@ pub(crate) struct ClusterReport {
     /// Bytes that wait for the broker.
     pub(crate) waiting_bytes: u64,
     /// How many servers of NATS keep the stream.
-    pub(crate) replicas: u64,
+    pub(crate) replicas: u32,
     /// What an acknowledgement of the broker is not worth, if it is less than one might think.
     pub(crate) warning: Option<&'static str>,
     /// Another node has other rules of topics.
@@ -145,24 +180,14 @@ impl ClusterState {
             settings: settings.clone(),
             intake: Arc::new(Intake::new()),
             ends: AtomicBool::new(false),
-            is_connected: AtomicBool::new(false),
-            is_open: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
-            read_us: AtomicU64::new(monotonic_us()),
-            here_us: AtomicU64::new(monotonic_us()),
-            goal: AtomicU64::new(0),
-            goal_us: AtomicU64::new(0),
-            old_us: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            behind: AtomicU64::new(0),
-            round_trip_us: AtomicU64::new(0),
-            replicas: AtomicU64::new(0),
-            others_rules: AtomicBool::new(false),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
-            saved_us: AtomicU64::new(0),
-            said: Mutex::default(),
+            status: Mutex::new(Status {
+                read_us: monotonic_us(),
+                here_us: monotonic_us(),
+                ..Status::default()
+            }),
         }
     }
 
@@ -173,72 +198,41 @@ impl ClusterState {
 
     /// For how many seconds what is here may be outdated; `None`: it is as the log says.
     pub(crate) fn stale_s(&self) -> Option<u64> {
-        let age_us = self.age_us();
+        let age_us = self.status().age_us();
         (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
     }
 
     /// Why this server should not be asked, if it should not.
     pub(crate) fn complaint(&self) -> Option<String> {
-        let why = self.why().map_or_else(String::new, |why| format!(": {why}"));
+        let status = self.status();
+        let because = status.because();
         if !self.has_all() {
-            return Some(format!("Nothing was had of the cluster yet{why}."));
+            return Some(format!("Nothing was had of the cluster yet{because}."));
         }
-        let age_us = self.age_us();
+        let age_us = status.age_us();
         let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
         let age_s = age_us / 1_000_000;
-        is_too_old.then(|| format!("What is here may be {age_s} s old{why}."))
+        is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
     }
 
     pub(crate) fn report(&self, hub: &Hub) -> ClusterReport {
-        let (read, last) = (&self.read, &self.last);
-        let (read, last) = (read.load(Ordering::Relaxed), last.load(Ordering::Relaxed));
+        let status = self.status();
         ClusterReport {
-            connected: self.is_connected.load(Ordering::Relaxed),
-            open: self.is_open.load(Ordering::Relaxed),
-            failure: self.why(),
+            connected: status.is_connected,
+            open: status.is_open,
+            failure: status.why(),
             position: hub.id(hub.seq()).to_string(),
-            message: read,
-            behind: last.saturating_sub(read).max(self.behind.load(Ordering::Relaxed)),
-            round_trip_us: self.round_trip_us.load(Ordering::Relaxed),
+            message: status.read,
+            behind: status.last.saturating_sub(status.read).max(status.behind),
+            round_trip_us: status.round_trip_us,
             waiting_bytes: self.intake.bytes() as u64,
-            replicas: self.replicas.load(Ordering::Relaxed),
-            warning: self.said().warning,
-            rules_differ: self.others_rules.load(Ordering::Relaxed),
+            replicas: status.replicas,
+            warning: status.warning,
+            rules_differ: status.rules_differ,
             reconnects: self.reconnects.value(),
             snapshots: self.snapshots.value(),
-            saved_s: match self.saved_us.load(Ordering::Relaxed) {
-                0 => None,
-                saved_us => Some(monotonic_us().saturating_sub(saved_us) / 1_000_000),
-            },
+            saved_s: status.saved_us.map(|saved_us| since(saved_us) / 1_000_000),
         }
-    }
-
-    /// Why nothing is published here, if nothing is.
-    fn why(&self) -> Option<String> {
-        if self.is_open.load(Ordering::Relaxed) {
-            return None;
-        }
-        let said = self.said();
-        let is_connected = self.is_connected.load(Ordering::Relaxed);
-        // A broker that lets nodes in, and is of no use, says why at the end of each connection.
-        let Some(complaint) = said.complaint.as_ref().filter(|_| is_connected) else {
-            return [&said.failure, &said.refusal].into_iter().flatten().next().cloned();
-        };
-        let complaint = complaint.trim_end_matches('.');
-        Some(match &said.refusal {
-            Some(refusal) => format!("{complaint} ({refusal})"),
-            None => complaint.to_owned(),
-        })
-    }
-
-    /// How old what is here may be.
-    fn age_us(&self) -> u64 {
-        since(&self.here_us) + self.old_us.load(Ordering::Relaxed)
-    }
-
-    /// All that it began with is on the disk, and of what came since something is not here yet.
-    fn is_old(&self) -> bool {
-        self.old_us.load(Ordering::Relaxed) > 0
     }
 
     fn ends(&self) -> bool {
@@ -246,31 +240,31 @@ impl ClusterState {
     }
 
     fn connected(&self, is_connected: bool) {
-        self.is_connected.store(is_connected, Ordering::Relaxed);
+        self.status().is_connected = is_connected;
     }
 
     /// Says once why there is no connection, not each time it is tried again.
     fn note_failure(&self, url: &str, reason: &str) {
         self.reconnects.add(1);
         let why = format!("{url}: {reason}");
-        let mut said = self.said();
-        if said.failures.insert(url.to_owned(), reason.to_owned()).as_deref() != Some(reason) {
+        let mut status = self.status();
+        if status.failures.insert(url.to_owned(), reason.to_owned()).as_deref() != Some(reason) {
             tracing::warn!("the broker {why}");
         }
-        said.failure = Some(why);
+        status.failure = Some(why);
     }
 
     fn note_refusal(&self, reason: &str) {
-        let mut said = self.said();
-        if said.refusal.as_deref() != Some(reason) {
+        let mut status = self.status();
+        if status.refusal.as_deref() != Some(reason) {
             tracing::warn!("refused: {reason}");
-            said.refusal = Some(reason.to_owned());
+            status.refusal = Some(reason.to_owned());
         }
     }
 
     /// Warns of the first message that no node wrote: its publisher may send a thousand more.
     fn note_foreign(&self, seq: u64, subject: &str) {
-        if !std::mem::replace(&mut self.said().has_foreign, true) {
+        if !mem::replace(&mut self.status().has_foreign, true) {
             tracing::warn!(
                 "message {seq} of the stream is skipped: no node writes under {subject}; let \
                  other clients publish nothing under {}.> (see \"Who may talk to it\" in the \
@@ -281,16 +275,16 @@ impl ClusterState {
     }
 
     fn note(&self, node: &Node) {
+        let mut status = self.status();
         let is_open = node.is_open();
-        let was_open = self.is_open.swap(is_open, Ordering::Relaxed);
+        let was_open = mem::replace(&mut status.is_open, is_open);
         if node.reads() {
-            self.read_us.store(monotonic_us(), Ordering::Relaxed);
+            status.read_us = monotonic_us();
         }
-        let mut said = self.said();
         if is_open && !was_open {
             // Not before: a broker may take every connection, and be of no use.
-            (said.failure, said.refusal, said.complaint) = (None, None, None);
-            said.failures.clear();
+            (status.failure, status.refusal, status.complaint) = (None, None, None);
+            status.failures.clear();
             let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
             let epoch = epoch.unwrap_or_default();
             tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
@@ -298,72 +292,66 @@ impl ClusterState {
             let complaint = node.complaint();
             // Whoever begins often waits for a peer; and if none gives anything, that is said.
             let is_news = was_open || !node.wants_snapshot();
-            if let Some(new) = complaint.as_ref().filter(|_| is_news && said.complaint != complaint)
-            {
+            let is_other = is_news && status.complaint != complaint;
+            if let Some(new) = complaint.as_ref().filter(|_| is_other) {
                 tracing::error!("{new}");
             }
-            said.complaint = complaint;
+            status.complaint = complaint;
         }
-        drop(said);
-        self.read.store(node.read(), Ordering::Relaxed);
-        self.note_what_is_here(is_open);
+        status.read = node.read();
+        self.note_what_is_here(&mut status);
         let differ = node.rules_differ();
-        if !self.others_rules.swap(differ, Ordering::Relaxed) && differ {
+        if !mem::replace(&mut status.rules_differ, differ) && differ {
             tracing::warn!("another node has other [[topics]]: histories differ by that");
         }
     }
 
-    fn note_what_is_here(&self, is_open: bool) {
-        let [read, goal] = [&self.read, &self.goal].map(|it| it.load(Ordering::Relaxed));
-        if is_open && read >= goal {
-            self.here_us.store(self.goal_us.load(Ordering::Relaxed), Ordering::Relaxed);
-            self.old_us.store(0, Ordering::Relaxed);
+    fn note_what_is_here(&self, status: &mut Status) {
+        if status.is_open && status.read >= status.goal {
+            (status.here_us, status.old_us) = (status.goal_us, 0);
             self.has_all.store(true, Ordering::Release);
-        } else if self.is_old() && since(&self.read_us) >= ALONE_US {
-            // Where the log can be read, whoever begins has the past first, which is nobody's
-            // present. Where it cannot, that is better than nothing.
+        } else if status.is_old() && since(status.read_us) >= ALONE_US {
+            // While the log can be read, the snapshot of the disk is not served: catching up
+            // replaces it soon. Without the log it is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {
-                let age_s = self.age_us() / 1_000_000;
-                let why = self.why().map_or_else(String::new, |why| format!(": {why}"));
-                tracing::warn!("what is served may be {age_s} s old{why}");
+                let (age_s, because) = (status.age_us() / 1_000_000, status.because());
+                tracing::warn!("what is served may be {age_s} s old{because}");
             }
         }
     }
 
     /// It began with what was kept so long ago.
     fn note_begun(&self, old_s: u64) {
-        self.old_us.store((old_s * 1_000_000).max(1), Ordering::Relaxed);
-        self.read_us.store(monotonic_us(), Ordering::Relaxed);
-        self.here_us.store(monotonic_us(), Ordering::Relaxed);
+        let mut status = self.status();
+        status.old_us = (old_s * 1_000_000).max(1);
+        (status.read_us, status.here_us) = (monotonic_us(), monotonic_us());
     }
 
     /// What the stream is, and what it is not worth.
     fn note_stream(&self, replicas: u32, warning: Option<&'static str>) {
-        self.replicas.store(u64::from(replicas), Ordering::Relaxed);
-        let mut said = self.said();
-        if let Some(warning) = warning.filter(|_| said.warning != warning) {
+        let mut status = self.status();
+        if let Some(warning) = warning.filter(|_| status.warning != warning) {
             tracing::warn!("{warning}");
         }
-        said.warning = warning;
+        (status.replicas, status.warning) = (replicas, warning);
     }
 
     /// The log ended with this message at that time, or a moment later.
     fn note_last(&self, last: u64, looked_us: u64) {
-        self.last.store(last, Ordering::Relaxed);
-        let [read, goal] = [&self.read, &self.goal].map(|it| it.load(Ordering::Relaxed));
+        let mut status = self.status();
+        status.last = last;
         // Whoever does not keep up has one all the same, until that is read.
-        if read >= goal || last < goal {
-            self.goal.store(last, Ordering::Relaxed);
-            self.goal_us.store(looked_us, Ordering::Relaxed);
+        if status.read >= status.goal || last < status.goal {
+            (status.goal, status.goal_us) = (last, looked_us);
         }
     }
 
     fn note_behind(&self, behind: u64) {
-        self.behind.store(behind, Ordering::Relaxed);
+        self.status().behind = behind;
     }
 
     fn note_round_trip(&self, us: u64) {
-        self.round_trip_us.store(us, Ordering::Relaxed);
+        self.status().round_trip_us = us;
     }
 
     fn note_snapshot(&self) {
@@ -371,11 +359,11 @@ impl ClusterState {
     }
 
     fn note_saved(&self) {
-        self.saved_us.store(monotonic_us(), Ordering::Relaxed);
+        self.status().saved_us = Some(monotonic_us());
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        stentor_io::lock(&self.said)
+    fn status(&self) -> MutexGuard<'_, Status> {
+        stentor_io::lock(&self.status)
     }
 }
 
@@ -392,7 +380,8 @@ pub(crate) enum Input {
 /// Talks to the broker for as long as it is kept, and a moment longer.
 pub(crate) struct ClusterThread {
     state: Arc<ClusterState>,
-    /// Behind it, for what is kept at the end has all that came.
+    /// It writes a last snapshot when this ends. The thread that applies messages may still apply
+    /// some while that is written; the next start reads those from the log.
     saving: Option<Saving>,
 }
 
@@ -511,8 +500,8 @@ fn fetch(settings: &Settings) -> Result<Fetch, String> {
 }
 
 /// For how long something did not happen.
-fn since(us: &AtomicU64) -> u64 {
-    monotonic_us().saturating_sub(us.load(Ordering::Relaxed))
+fn since(us: u64) -> u64 {
+    monotonic_us().saturating_sub(us)
 }
 
 /// A broker that is away for a moment is nothing to speak of.
@@ -551,7 +540,7 @@ mod tests {
         node.handle_message(1, &turn, 0);
         // Not even that of the disk, for as long as the log is read.
         state.note_begun(50);
-        state.read_us.fetch_sub(ALONE_US, Ordering::Relaxed);
+        state.status().read_us -= ALONE_US;
         for seq in [2, 3] {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
@@ -567,7 +556,7 @@ mod tests {
         state.note(&node);
         assert!(state.has_all() && state.stale_s().is_none());
         // It is as old as what was read of it, and not older because there is always more.
-        state.here_us.store(now_us - 3_000_000, Ordering::Relaxed);
+        state.status().here_us = now_us - 3_000_000;
         state.note(&node);
         assert_eq!(state.stale_s(), Some(3));
         state.note_last(12, now_us);
@@ -576,12 +565,12 @@ mod tests {
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }
         state.note(&node);
-        assert!((2_000_000..3_000_000).contains(&state.age_us()));
+        assert!((2_000_000..3_000_000).contains(&state.status().age_us()));
         // If the log ends before that now, that is all there is.
         state.note_last(12, now_us);
         state.note_last(9, now_us);
         state.note(&node);
-        assert!(state.age_us() < 2_000_000);
+        assert!(state.status().age_us() < 2_000_000);
     }
 
     #[test]
@@ -590,8 +579,8 @@ mod tests {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let pass = |us: u64, node: &Node| {
-            state.read_us.fetch_sub(us, Ordering::Relaxed);
-            state.here_us.fetch_sub(us, Ordering::Relaxed);
+            state.status().read_us -= us;
+            state.status().here_us -= us;
             state.note(node);
         };
         // Whoever has nothing serves nothing, however long it takes.
@@ -601,9 +590,9 @@ mod tests {
         node.begin_with(kept).unwrap();
         state.note_begun(50);
         pass(0, &node);
-        assert!(state.is_old() && !state.has_all());
+        assert!(state.status().is_old() && !state.has_all());
         pass(ALONE_US, &node);
-        assert!(state.is_old() && state.has_all());
+        assert!(state.status().is_old() && state.has_all());
         assert!((55..60).contains(&state.stale_s().unwrap()));
         assert_eq!(state.complaint(), None);
         pass(10_000_000, &node);
@@ -615,7 +604,7 @@ mod tests {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-        state.is_open.store(true, Ordering::Relaxed);
+        state.status().is_open = true;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));
         let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(1));
@@ -624,20 +613,20 @@ mod tests {
             panic!("on purpose");
         });
         assert!(thread.join().is_err());
-        assert!(!state.is_open.load(Ordering::Relaxed));
+        assert!(!state.status().is_open);
         assert!(state.complaint().unwrap().contains("has panicked"));
     }
 
     #[test]
     fn what_is_wrong_now_is_said_and_not_what_was() {
         let state = ClusterState::new(&Settings::default());
-        let why = || state.why().unwrap_or_default();
+        let why = || state.status().why().unwrap_or_default();
         assert_eq!(why(), "");
         state.note_failure("nats://a:1", "it is away");
         assert_eq!(why(), "nats://a:1: it is away");
         // It is there again, and something else is wrong.
         state.connected(true);
-        state.said().complaint = Some("A snapshot is needed.".to_owned());
+        state.status().complaint = Some("A snapshot is needed.".to_owned());
         assert_eq!(why(), "A snapshot is needed");
         state.note_refusal("http://b: 401");
         assert_eq!(why(), "A snapshot is needed (http://b: 401)");
@@ -646,10 +635,10 @@ mod tests {
         assert_eq!(why(), "nats://a:1: it is away");
         // One that lets a node in and is of no use is not better than before.
         state.connected(true);
-        state.said().complaint = None;
+        state.status().complaint = None;
         assert_eq!(why(), "nats://a:1: it is away");
-        state.is_open.store(true, Ordering::Relaxed);
-        assert_eq!(state.why(), None);
+        state.status().is_open = true;
+        assert_eq!(state.status().why(), None);
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Member {
             let op = Op::Put(TopicName::parse("/a").unwrap(), Draft::new(vec![b'x'; bytes]));
             let entry = self.hub.admit(op, Precondition::None, 1).unwrap();
             let (sender, outcome) = mpsc::channel();
-            if self.state.is_open.load(Ordering::Relaxed) {
+            if self.state.status().is_open {
                 match self.state.intake.put(&entry, ReturnAddress::Thread(sender)) {
                     Ok(()) => return outcome.recv().unwrap(),
                     Err(CommitError::BrokerAway) => {}
