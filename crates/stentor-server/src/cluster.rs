@@ -35,7 +35,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
-use stentor_hub::{Applied, Epoch, Hub, Published};
+use stentor_hub::{Epoch, Hub};
 use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
 use ureq::Agent;
 
@@ -401,16 +401,7 @@ impl ClusterThread {
         let bell = sender.clone();
         // If there is no room in it, it is awake.
         state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
-        // The server may end before this thread does.
-        let of_compressor = Arc::downgrade(shared);
-        let on_applied = Box::new(move |applied: &mut Applied| {
-            if let Applied::Put(Published { message, replaced, .. }) = applied
-                && let Some(replaced) = replaced.take()
-                && let Some(shared) = of_compressor.upgrade()
-            {
-                shared.compressor.expect(message, replaced.asked());
-            }
-        });
+        let on_applied = Shared::on_applied(shared);
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
         let mut node = Node::new(hub, intake, seed, on_applied);

@@ -152,12 +152,26 @@ impl Shared {
     /// asked for.
     pub(crate) fn apply(&self, entry: Entry<'_>, place: Place) -> Outcome {
         let mut applied = self.hub.apply(entry, place)?;
+        self.expect_compression(&mut applied);
+        Ok(applied)
+    }
+
+    fn expect_compression(&self, applied: &mut Applied) {
         // Taken out: what is not read any more is not to stay until the publisher is answered.
-        if let Applied::Put(Published { message, replaced, .. }) = &mut applied
+        if let Applied::Put(Published { message, replaced, .. }) = applied
             && let Some(replaced) = replaced.take()
         {
             self.compressor.expect(message, replaced.asked());
         }
-        Ok(applied)
+    }
+
+    /// The callback of threads that apply changes themselves. The server may end before them.
+    pub(crate) fn on_applied(shared: &Arc<Shared>) -> Box<dyn FnMut(&mut Applied) + Send> {
+        let shared = Arc::downgrade(shared);
+        Box::new(move |applied| {
+            if let Some(shared) = shared.upgrade() {
+                shared.expect_compression(applied);
+            }
+        })
     }
 }

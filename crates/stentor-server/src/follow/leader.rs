@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use stentor_hub::{Applied, Hub, Id, Published};
+use stentor_hub::{Hub, Id};
 use stentor_io::{Rng, monotonic_us};
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -36,17 +36,8 @@ impl Leaders {
         state: Arc<FollowState>,
         ends: Arc<AtomicBool>,
     ) -> io::Result<Leaders> {
-        // The server may end before this thread does.
-        let of_compressor = Arc::downgrade(shared);
-        let on_applied = Box::new(move |applied| {
-            if let Applied::Put(Published { message, replaced: Some(replaced), .. }) = applied
-                && let Some(shared) = of_compressor.upgrade()
-            {
-                shared.compressor.expect(&message, replaced.asked());
-            }
-        });
         Ok(Leaders {
-            follower: Follower::new(Arc::clone(&shared.hub), on_applied),
+            follower: Follower::new(Arc::clone(&shared.hub), Shared::on_applied(shared)),
             agent: agent(
                 &state.settings.leaders,
                 state.settings.ca_file.as_deref(),
@@ -119,28 +110,16 @@ impl Leaders {
     }
 
     fn take_snapshot(&mut self, url: &str) -> Result<(), Fault> {
-        let mut answer = self.ask(url, "/-/snapshot", None)?;
-        if answer.status().as_u16() != 200 {
-            return Err(refused(&mut answer));
-        }
+        let answer = self.ask(url, "/-/snapshot", None)?;
         let begun_us = monotonic_us();
-        let mut body = answer.into_body().into_reader();
-        let mut buffer = vec![0; READ_BYTES];
-        let mut rate = Rate::default();
-        loop {
-            let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
-            if self.ends() {
+        let Leaders { state, ends, follower, .. } = self;
+        read_snapshot(answer, |bytes| {
+            if ends.load(Ordering::Relaxed) {
                 return Err("it is to end".into());
             }
-            if bytes == 0 {
-                break;
-            }
-            self.state.bytes.add(bytes as u64);
-            self.follower.snapshot(&buffer[..bytes])?;
-            if !rate.is_enough(bytes) {
-                return Err("its snapshot comes too slowly".into());
-            }
-        }
+            state.bytes.add(bytes.len() as u64);
+            follower.snapshot(bytes)
+        })?;
         let pace = self.state.pace.step();
         let taken = self.follower.snapshot_ends()?;
         drop(pace);
@@ -264,21 +243,31 @@ pub(crate) fn snapshot_of(
     if let Some(path) = token_file {
         request = request.header("authorization", authorization(path)?);
     }
-    let mut answer = request.call().map_err(|error| error.to_string())?;
+    let answer = request.call().map_err(|error| error.to_string())?;
+    let mut reader = SnapshotReader::new(staged);
+    let read = read_snapshot(answer, |bytes| Ok(reader.take(bytes)?));
+    read.map_err(|fault| fault.to_string())?;
+    reader.end().map_err(str::to_owned)
+}
+
+/// Reads a snapshot to its end, piece by piece.
+fn read_snapshot(
+    mut answer: Response<Body>,
+    mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     if answer.status().as_u16() != 200 {
-        return Err(refused(&mut answer).to_string());
+        return Err(refused(&mut answer));
     }
     let mut body = answer.into_body().into_reader();
     let (mut buffer, mut rate) = (vec![0; READ_BYTES], Rate::default());
-    let mut reader = SnapshotReader::new(staged);
     loop {
         let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
         if bytes == 0 {
-            return reader.end().map_err(str::to_owned);
+            return Ok(());
         }
-        reader.take(&buffer[..bytes])?;
+        take(&buffer[..bytes])?;
         if !rate.is_enough(bytes) {
-            return Err("its snapshot comes too slowly".to_owned());
+            return Err("its snapshot comes too slowly".into());
         }
     }
 }

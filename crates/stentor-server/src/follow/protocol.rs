@@ -28,7 +28,7 @@ use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
 pub(super) struct Follower {
     hub: Arc<Hub>,
     /// What is done with entries that were applied.
-    on_applied: Box<dyn FnMut(Applied) + Send>,
+    on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     /// What is here does not go on by a feed: all of it is to be had anew.
     needs_all: bool,
     /// Something that is here was taken back: what comes is another life, though of the same EPOCH.
@@ -111,7 +111,7 @@ impl From<&str> for Fault {
 }
 
 impl Follower {
-    pub(super) fn new(hub: Arc<Hub>, on_applied: Box<dyn FnMut(Applied) + Send>) -> Follower {
+    pub(super) fn new(hub: Arc<Hub>, on_applied: Box<dyn FnMut(&mut Applied) + Send>) -> Follower {
         Follower {
             // What was handed over by another process goes on where it was.
             needs_all: hub.seq() == 0,
@@ -234,7 +234,7 @@ impl Follower {
             if entry.topic().is_some() && !is_its_own {
                 return Err("an entry has another number than its record".into());
             }
-            (self.on_applied)(self.hub.follow(entry, place)?);
+            (self.on_applied)(&mut self.hub.follow(entry, place)?);
         }
         self.upto = upto;
         self.hub.follow_upto(upto);
