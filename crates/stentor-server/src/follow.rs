@@ -240,8 +240,6 @@ impl Sequencer for Elsewhere {
     fn commit(&self, _: &Shared, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
         Commit::Known(Err(CommitError::Elsewhere))
     }
-
-    fn when_kept(&self, _: &mut Vec<crate::order::Promised>) {}
 }
 
 /// A leader says something every second; one that did not twice is away, or the network is.

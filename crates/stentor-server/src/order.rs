@@ -135,8 +135,12 @@ pub(crate) trait Sequencer: Send + Sync {
     fn commit(&self, shared: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress)
     -> Commit;
 
-    /// Has those told who were promised something, each once it holds. They are taken out.
-    fn when_kept(&self, promised: &mut Vec<Promised>);
+    /// Takes out changes that were applied, and has each publisher told once what it was promised
+    /// holds. That is at once where [`Sequencer::commit`] returns no [`Commit::Applied`].
+    fn when_kept(&self, promised: &mut Vec<Promised>) {
+        let mut telling = Telling::default();
+        promised.drain(..).for_each(|it| telling.add(it.back, Ok(it.applied)));
+    }
 }
 
 /// A change that was applied, and whose publisher is to be told once it is kept.
@@ -153,11 +157,6 @@ pub(crate) struct InMemory;
 impl Sequencer for InMemory {
     fn commit(&self, shared: &Shared, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
         Commit::Known(shared.apply(entry, Place::Next))
-    }
-
-    fn when_kept(&self, promised: &mut Vec<Promised>) {
-        let mut telling = Telling::default();
-        promised.drain(..).for_each(|it| telling.add(it.back, Ok(it.applied)));
     }
 }
 

@@ -9,7 +9,7 @@
 use super::codec::{ENTRIES_MAX, Growing};
 use super::writer::PATIENCE_MS;
 use crate::context::Shared;
-use crate::order::{Commit, CommitError, Promised, ReturnAddress, Sequencer, Telling};
+use crate::order::{Commit, CommitError, ReturnAddress, Sequencer, Telling};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -216,10 +216,6 @@ impl Sequencer for Arc<Intake> {
             Ok(()) => Commit::Later,
             Err(error) => Commit::Known(Err(error)),
         }
-    }
-
-    fn when_kept(&self, _: &mut Vec<Promised>) {
-        unreachable!("nothing is applied before it is told")
     }
 }
 

@@ -2,7 +2,7 @@
 //! what a store or a broker does to the server, and more.
 
 use crate::context::Shared;
-use crate::order::{Commit, CommitError, Promised, ReturnAddress, Sequencer};
+use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{Entry, Place};
@@ -52,10 +52,6 @@ impl Sequencer for Arc<Late> {
     fn commit(&self, _: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
         self.queue.lock().unwrap().push_back((entry.into_owned(), back()));
         Commit::Later
-    }
-
-    fn when_kept(&self, _: &mut Vec<Promised>) {
-        unreachable!("nothing is applied before it is told")
     }
 }
 
