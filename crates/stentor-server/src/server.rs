@@ -36,13 +36,14 @@ use crate::operations::{Reloads, Upgrades};
 use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::secured::Sessions;
 use crate::store::{Ended, StoreState, Writer};
+use crate::tapping::Tapping;
 use crate::user::{become_user, user_named};
 use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -71,6 +72,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
+    /// It records changes while the hub is copied to another process. The first upgrade makes it.
+    tapping: OnceLock<Tapping>,
     /// Who looks after certificates, if there are any.
     certificates: Option<LookThread>,
     /// Who follows another server, if one is followed.
@@ -239,6 +242,7 @@ fn begin(
         threads: Vec::new(),
         writer: Mutex::default(),
         keys: None,
+        tapping: OnceLock::new(),
         certificates: None,
         follow: None,
         cluster: None,

@@ -11,18 +11,18 @@ use stentor_hub::{
 struct Tap(Mutex<Tapped>);
 
 /// Hears what changes in a hub, while it is open.
-pub(crate) struct Tapping<'h> {
+pub(crate) struct Tapping {
     tap: Arc<Tap>,
-    hub: &'h Hub,
+    hub: Arc<Hub>,
     id: SubscriberId,
 }
 
-impl Tapping<'_> {
-    /// Hears nothing yet. A hub has few of them, for it remembers each.
-    pub(crate) fn new(hub: &Hub) -> Tapping<'_> {
+impl Tapping {
+    /// Hears nothing yet. A hub never forgets a subscriber: make one, and open it again and again.
+    pub(crate) fn new(hub: &Arc<Hub>) -> Tapping {
         let tap = Arc::new(Tap::default());
         let id = hub.add_subscriber(Arc::clone(&tap) as Arc<dyn Subscriber>);
-        Tapping { tap, hub, id }
+        Tapping { tap, hub: Arc::clone(hub), id }
     }
 
     /// Hears of everything from now on.
@@ -46,7 +46,7 @@ impl Tapping<'_> {
     }
 }
 
-impl Drop for Tapping<'_> {
+impl Drop for Tapping {
     fn drop(&mut self) {
         self.close();
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_faster_than_it_is_handed_over_ends_the_upgrade() {
+    fn changes_beyond_the_limit_close_the_tap() {
         let tap = Tap::default();
         tap.tapped().bytes = vec![0; TAPPED_MAX - LENGTH];
         tap.put(|_| {});

@@ -70,8 +70,7 @@ impl Drop for Saving {
 
 impl<D: Disk> Saver<D> {
     fn run(mut self, is_over: &Receiver<Infallible>) {
-        let hub = Arc::clone(&self.hub);
-        let tapping = Tapping::new(&hub);
+        let tapping = Tapping::new(&self.hub);
         let every = Duration::from_millis(self.state.settings.save_every_ms);
         let mut pause = every;
         loop {
@@ -87,7 +86,7 @@ impl<D: Disk> Saver<D> {
     }
 
     /// Nothing is kept of a hub to which something is to come yet: what is on the disk is better.
-    fn save_what_is_new(&mut self, tapping: &Tapping<'_>) {
+    fn save_what_is_new(&mut self, tapping: &Tapping) {
         let here = self.hub.id(self.hub.seq());
         if !self.state.has_all() || self.state.status().is_old() {
             return;
@@ -106,7 +105,7 @@ impl<D: Disk> Saver<D> {
         }
     }
 
-    fn save(&self, tapping: &Tapping<'_>) -> Result<(), Unsaved> {
+    fn save(&self, tapping: &Tapping) -> Result<(), Unsaved> {
         tapping.open();
         let outcome = save(&self.disk, &self.hub, tapping, || {});
         tapping.close();
@@ -127,7 +126,7 @@ fn set_time(disk: &impl Disk, unix_s: u64) -> Result<(), DiskError> {
 fn save(
     disk: &impl Disk,
     hub: &Hub,
-    tapping: &Tapping<'_>,
+    tapping: &Tapping,
     mut between: impl FnMut(),
 ) -> Result<(), Unsaved> {
     let mut slice = Vec::new();

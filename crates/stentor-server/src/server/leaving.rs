@@ -71,7 +71,7 @@ impl Server {
             server: self,
             channel,
             process: child.id(),
-            changes: Tapping::new(&self.shared.hub),
+            changes: self.tapping.get_or_init(|| Tapping::new(&self.shared.hub)),
             store: None,
             token,
             gate: Arc::new(Gate::new(self.mailboxes.len())),
@@ -85,6 +85,7 @@ impl Server {
         };
         let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
+        leaving.changes.close();
         drop(leaving);
         let ended = end(&mut child, reason == ENDED);
         if let Some(closed) = store
@@ -181,7 +182,7 @@ struct Leaving<'s> {
     channel: Channel,
     /// The process that takes over, once it has said which: before, the one that was started.
     process: u32,
-    changes: Tapping<'s>,
+    changes: &'s Tapping,
     /// What was closed, or could not be.
     store: Option<Ended<HostDisk>>,
     /// Whoever has it goes on.
