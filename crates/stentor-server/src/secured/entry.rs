@@ -157,67 +157,47 @@ impl Extra {
     }
 }
 
-/// Why a handshake came to nothing, or a session to its end before its time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Failed {
-    NotTls,
-    NothingInCommon,
-    NoProtocol,
-    ClientCertificate,
-    Malformed,
-    Misbehaved,
-    NotAuthentic,
-    TooLong,
-    /// The client gave up.
-    Client,
-    Internal,
-    /// The client said nothing more, or its time was up.
-    Unfinished,
-    /// Others waited for its place.
-    GivenUp,
-    /// What came behind the handshake was not what it should be.
-    Record,
-    /// It came to a listener in the clear.
-    NotSpokenHere,
+/// Declares why it fails, each with its name in metrics.
+macro_rules! failures {
+    ($($(#[$doc:meta])* $failure:ident => $name:literal,)*) => {
+        /// Why a handshake came to nothing, or a session to its end before its time.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Failed {
+            $($(#[$doc])* $failure,)*
+        }
+
+        impl Failed {
+            pub(crate) const ALL: [Failed; [$($name),*].len()] = [$(Failed::$failure),*];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Failed::$failure => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Failed {
-    pub(crate) const ALL: [Failed; 14] = [
-        Failed::NotTls,
-        Failed::NothingInCommon,
-        Failed::NoProtocol,
-        Failed::ClientCertificate,
-        Failed::Malformed,
-        Failed::Misbehaved,
-        Failed::NotAuthentic,
-        Failed::TooLong,
-        Failed::Client,
-        Failed::Internal,
-        Failed::Unfinished,
-        Failed::GivenUp,
-        Failed::Record,
-        Failed::NotSpokenHere,
-    ];
-
-    /// What it is called where it is counted.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Failed::NotTls => "not_tls",
-            Failed::NothingInCommon => "nothing_in_common",
-            Failed::NoProtocol => "no_protocol",
-            Failed::ClientCertificate => "client_certificate",
-            Failed::Malformed => "malformed",
-            Failed::Misbehaved => "misbehaved",
-            Failed::NotAuthentic => "not_authentic",
-            Failed::TooLong => "too_long",
-            Failed::Client => "client",
-            Failed::Internal => "internal",
-            Failed::Unfinished => "unfinished",
-            Failed::GivenUp => "given_up",
-            Failed::Record => "record",
-            Failed::NotSpokenHere => "not_spoken_here",
-        }
-    }
+failures! {
+    NotTls => "not_tls",
+    NothingInCommon => "nothing_in_common",
+    NoProtocol => "no_protocol",
+    ClientCertificate => "client_certificate",
+    Malformed => "malformed",
+    Misbehaved => "misbehaved",
+    NotAuthentic => "not_authentic",
+    TooLong => "too_long",
+    /// The client gave up.
+    Client => "client",
+    Internal => "internal",
+    /// The client said nothing more, or its time was up.
+    Unfinished => "unfinished",
+    /// Others waited for its place.
+    GivenUp => "given_up",
+    /// What came behind the handshake was not what it should be.
+    Record => "record",
+    /// It came to a listener in the clear.
+    NotSpokenHere => "not_spoken_here",
 }
 
 impl From<HandshakeFault> for Failed {
