@@ -4,7 +4,7 @@
 //! |---|---|
 //! | version | a byte, 1 |
 //! | kind | a byte: batch, turn, seed |
-//! | attempt | a byte: how often it was sent before, so that no two messages are the same |
+//! | attempt | a byte: how often it was sent before, modulo 256, so that retries differ |
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
@@ -15,7 +15,9 @@
 //! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
 //! before it, four bytes, and is as [`stentor_hub::encode_entry`] writes it: one that waits for its
 //! place in a batch, and one that had another place in a seed. A node that reads what it does not
-//! know stops there: to leave it out would make it another server than the others.
+//! know stops there: to leave it out would make it another server than the others. All nodes must
+//! write the same bytes for the same message; the library `postcard` takes several spellings of a
+//! number.
 
 use super::line::{Jump, Line};
 use stentor_hub::Epoch;

@@ -1,10 +1,9 @@
 //! A log in NATS JetStream, and the thread that talks to it.
 //!
 //! The client is written here: of the protocol a node needs five verbs, and of JetStream five
-//! requests. The crate async-nats would bring tokio and 53 packages. It reconnects and resends by
-//! itself, where a node must know of every connection, and of every message whether it was sent.
-//! What a client has to do when a broker comes back, or comes back empty, is then part of the
-//! protocol of nodes, which is tested without any broker.
+//! requests. The library `async-nats` would bring tokio and 53 packages, and it reconnects and
+//! sends again by itself. A node must know of every connection, and of every message whether it was
+//! sent: that is part of the protocol of nodes, which is tested without any broker.
 
 mod channel;
 mod credentials;
@@ -333,9 +332,8 @@ impl Broker {
                 {
                     return Err(format!("the stream cannot be made: {reason}"));
                 }
-                // It is looked at again in a while, whoever has made it.
+                // This node or another one created it. The node now inspects the log.
                 session.look = None;
-                self.node.handle_lost();
                 self.node.handle_connected(now);
             }
             Asked::Life(token) => {

@@ -6,6 +6,9 @@
 //! 3 | liten = "0.0.0.0:80"
 //!   | ^^^^^
 //! ```
+//!
+//! The library `annotate-snippets` draws this too, and counts wide characters right. It needs the
+//! same work before it: a line may hold a password, which is masked here.
 
 use std::fmt;
 use std::ops::Range;
