@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::event::{Event, Mode, Span};
-use crate::message::Message;
+use crate::event::{Event, Span};
 use crate::pattern::Pattern;
 use crate::topic::{ByName, Topic};
 
 pub(crate) struct Tombstones {
     /// How many are remembered.
     max: usize,
-    by_name: BTreeMap<ByName, Tombstone>,
+    /// The deletions.
+    by_name: BTreeMap<ByName, Event>,
     /// The same topics by the number of their deletion.
     by_seq: BTreeMap<u64, ByName>,
     /// The number of the newest deletion that was forgotten; 0 if none was.
@@ -54,11 +54,6 @@ impl Unstored {
     }
 }
 
-/// What is remembered of a deleted topic.
-pub(crate) struct Tombstone {
-    deletion: Event,
-}
-
 impl Tombstones {
     pub(crate) fn new(max: usize) -> Tombstones {
         Tombstones {
@@ -75,11 +70,11 @@ impl Tombstones {
     pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event) {
         // Redo may delete a topic twice in a row; the tombstone then keeps the newer deletion.
         if let Some(known) = self.by_name.remove(topic.name()) {
-            self.by_seq.remove(&known.deletion.seq());
+            self.by_seq.remove(&known.seq());
         }
         let named = ByName(topic);
         self.by_seq.insert(deletion.seq(), named.clone());
-        self.by_name.insert(named, Tombstone { deletion });
+        self.by_name.insert(named, deletion);
         if self.by_seq.len() > self.max
             && let Some((seq, oldest)) = self.by_seq.pop_first()
         {
@@ -92,24 +87,25 @@ impl Tombstones {
     /// topic's `lost_seq`: the number of its deletion, or of any that may have been forgotten.
     pub(crate) fn remove(&mut self, topic: &str, seq: u64) -> u64 {
         let Some(tombstone) = self.by_name.remove(topic) else { return self.forgotten_seq(topic) };
-        let lost_seq = tombstone.deletion.seq();
+        let lost_seq = tombstone.seq();
         self.by_seq.remove(&lost_seq);
         self.undone = seq;
         lost_seq
     }
 
-    /// Panics if the two indices disagree, for tests.
+    /// Panics if the two indices disagree.
+    #[cfg(any(test, debug_assertions, feature = "check"))]
     pub(crate) fn check(&self) {
         assert_eq!(self.by_name.len(), self.by_seq.len());
         for (seq, named) in &self.by_seq {
-            let deletion_seq = self.by_name.get(named).map(|tombstone| tombstone.deletion.seq());
+            let deletion_seq = self.by_name.get(named).map(Event::seq);
             assert_eq!(deletion_seq, Some(*seq), "the tombstone of {}", named.0.name());
         }
     }
 
     /// The number of a topic's deletion, if that is remembered.
     pub(crate) fn deletion_seq(&self, topic: &str) -> Option<u64> {
-        self.by_name.get(topic).map(|tombstone| tombstone.deletion.seq())
+        self.by_name.get(topic).map(Event::seq)
     }
 
     /// Sets what [`Tombstones::marks`] returned.
@@ -156,10 +152,10 @@ impl Tombstones {
 
     /// All deletions that are remembered, in their order.
     pub(crate) fn deletions(&self) -> impl DoubleEndedIterator<Item = &Event> {
-        self.by_seq.values().filter_map(|named| Some(&self.by_name.get(named)?.deletion))
+        self.by_seq.values().filter_map(|named| self.by_name.get(named))
     }
 
-    pub(crate) fn tombstone(&self, topic: &str) -> Option<&Tombstone> {
+    pub(crate) fn tombstone(&self, topic: &str) -> Option<&Event> {
         self.by_name.get(topic)
     }
 
@@ -170,8 +166,8 @@ impl Tombstones {
         self.floor.max(unstored.map_or(0, |unstored| unstored.upto))
     }
 
-    /// The same as [`Tombstone::missed`] for all tombstones of a pattern. Reports a loss also if a
-    /// topic came back after the span: whoever walks the names and then the tombstones may have
+    /// The same as [`Event::deletion_missed`] for all tombstones of a pattern. Reports a loss also
+    /// if a topic came back after the span: a scan of the names and then of the tombstones may have
     /// missed it in both places.
     pub(crate) fn missed(&self, pattern: &Pattern, span: Span, out: &mut Vec<Event>) -> u64 {
         let prefix = pattern.prefix();
@@ -189,34 +185,24 @@ impl Tombstones {
                 break;
             }
             if pattern.matches(topic.name()) {
-                lost_seq = lost_seq.max(tombstone.missed(span, out));
+                lost_seq = lost_seq.max(tombstone.deletion_missed(span, out));
             }
         }
         lost_seq
     }
 }
 
-impl Tombstone {
-    /// Appends the deletion if it is in the span. Returns the number of the last message before it
+impl Event {
+    /// Appends this deletion if it is in the span. Returns the number of the last message before it
     /// that is lost; 0 if none is.
-    pub(crate) fn missed(&self, span: Span, out: &mut Vec<Event>) -> u64 {
+    pub(crate) fn deletion_missed(&self, span: Span, out: &mut Vec<Event>) -> u64 {
         if span.is_from_nothing() {
             return 0;
         }
-        if span.contains(&self.deletion.message) {
-            out.push(self.deletion.clone());
+        if span.contains(&self.message) {
+            out.push(self.clone());
         }
-        if self.conflates(span.mode) { 0 } else { self.deletion.message.last_seq() }
-    }
-
-    /// Whether readers of this mode want only the newest of the topic: its deletion.
-    pub(crate) fn conflates(&self, mode: Mode) -> bool {
-        mode.conflates(self.deletion.message.terms())
-    }
-
-    /// The deletion, if it has this number.
-    pub(crate) fn deletion_at(&self, seq: u64) -> Option<Arc<Message>> {
-        (self.deletion.seq() == seq).then(|| Arc::clone(&self.deletion.message))
+        if span.mode.conflates(self.message.terms()) { 0 } else { self.message.last_seq() }
     }
 }
 

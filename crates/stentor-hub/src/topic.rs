@@ -58,6 +58,16 @@ pub(crate) struct Sums {
     pub(crate) history_stored: usize,
 }
 
+impl Sums {
+    /// Adds other sums, or subtracts them, by `operation`.
+    pub(crate) fn change(&mut self, other: Sums, operation: fn(usize, usize) -> usize) {
+        self.messages = operation(self.messages, other.messages);
+        self.bytes = operation(self.bytes, other.bytes);
+        self.values_stored = operation(self.values_stored, other.values_stored);
+        self.history_stored = operation(self.history_stored, other.history_stored);
+    }
+}
+
 impl Topic {
     /// A topic with its first value, whose terms it is held to. Of a topic of this name before,
     /// what was up to `lost_seq` is gone.

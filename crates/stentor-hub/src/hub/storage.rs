@@ -9,6 +9,7 @@
 //! The hub refuses a publish only if the topic would grow, and only if this process makes the
 //! order. A value can always be replaced by one that takes no more memory.
 
+use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
@@ -399,19 +400,11 @@ impl Sequence {
     }
 
     pub(super) fn add_topic(&mut self, sums: Sums) {
-        let Sums { messages, bytes, values_stored, history_stored } = sums;
-        self.kept.messages += messages;
-        self.kept.bytes += bytes;
-        self.kept.values_stored += values_stored;
-        self.kept.history_stored += history_stored;
+        self.kept.change(sums, usize::add);
     }
 
     pub(super) fn subtract_topic(&mut self, sums: Sums) {
-        let Sums { messages, bytes, values_stored, history_stored } = sums;
-        self.kept.messages -= messages;
-        self.kept.bytes -= bytes;
-        self.kept.values_stored -= values_stored;
-        self.kept.history_stored -= history_stored;
+        self.kept.change(sums, usize::sub);
     }
 }
 
