@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use ipnet::IpNet;
 use stentor_io::{
     Epoll, Waker, cores_allowed, lower_priority, open_files_limit, own_file_table,
     raise_open_files_limit, raise_priority,
@@ -110,7 +111,7 @@ fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources,
         }
         return Ok(Sources::Any);
     }
-    Ok(Sources::Network(Network { base: LOOPBACK_SOURCES, prefix: 16 }))
+    Ok(Sources::Network(LOOPBACK_SOURCES))
 }
 
 /// The threads of a run.
@@ -217,7 +218,8 @@ const THREADS_MAX: u64 = 4_096;
 const CONNECTIONS_FEW: u64 = 4_096;
 
 /// On loopback every address of 127.0.0.0/8 is the host's own.
-const LOOPBACK_SOURCES: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 1, 0, 0));
+const LOOPBACK_SOURCES: Network =
+    Network(IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 1, 0, 0)), 16));
 
 /// A thread calls a few functions deep and keeps nothing large on its stack.
 const STACK_BYTES: usize = 256 * 1024;

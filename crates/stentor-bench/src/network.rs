@@ -7,25 +7,19 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 /// A network in CIDR notation, or one address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
-    /// The first address of the range.
-    pub base: IpAddr,
-    /// Bits of the prefix.
-    pub prefix: u8,
-}
+pub struct Network(pub IpNet);
 
 #[expect(clippy::len_without_is_empty, reason = "a network has at least one address")]
 impl Network {
     /// How many addresses it has to connect from; `u64::MAX` if there are more than that.
     #[must_use]
     pub fn len(&self) -> u64 {
-        let bits = width(self.base) - u32::from(self.prefix);
-        match 1_u64.checked_shl(bits) {
-            Some(all) => all - 2 * self.reserved(),
-            None => u64::MAX,
-        }
+        let bits = self.0.max_prefix_len() - self.0.prefix_len();
+        1_u64.checked_shl(bits.into()).map_or(u64::MAX, |all| all - 2 * self.reserved())
     }
 
     /// The address number `i`, from 0, of those it has to connect from. In IPv4 the first and the
@@ -36,7 +30,7 @@ impl Network {
         if i >= self.len() {
             return None;
         }
-        Some(match self.base {
+        Some(match self.0.network() {
             // A network of IPv4 has at most 2^32 addresses: `i` fits.
             IpAddr::V4(base) => {
                 Ipv4Addr::from_bits(base.to_bits() + (i + self.reserved()) as u32).into()
@@ -50,10 +44,11 @@ impl Network {
     /// # Errors
     /// They differ; says what to write instead.
     pub fn check_family(&self, server: IpAddr) -> Result<(), String> {
-        if self.base.is_ipv4() == server.is_ipv4() {
+        if self.0.addr().is_ipv4() == server.is_ipv4() {
             return Ok(());
         }
-        let (ours, theirs) = (family(self.base), family(server));
+        let family = |address: IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let (ours, theirs) = (family(self.0.addr()), family(server));
         Err(format!(
             "nobody can connect from {self}, which is {ours}, to {server}, which is {theirs}: \
              name a network of {theirs} with --from, or the server by its address of {ours}"
@@ -62,7 +57,7 @@ impl Network {
 
     /// Addresses left out at either end.
     fn reserved(&self) -> u64 {
-        u64::from(self.base.is_ipv4() && self.prefix < 31)
+        u64::from(self.0.addr().is_ipv4() && self.0.prefix_len() < 31)
     }
 }
 
@@ -70,61 +65,33 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Network, String> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let base: IpAddr = address
+        let (address, prefix) = text.split_once('/').unzip();
+        let address: IpAddr = address
+            .unwrap_or(text)
             .parse()
             .map_err(|_| format!("'{text}' is not a network: write 127.1.0.0/16 or fd00::/112"))?;
-        let bits_max = width(base);
-        let prefix = match prefix {
-            None => bits_max,
-            Some(digits) => digits
-                .parse()
-                .ok()
-                .filter(|bits| *bits <= bits_max && digits.bytes().all(|b| b.is_ascii_digit()))
-                .ok_or_else(|| format!("'{digits}' is not a prefix from 0 to {bits_max}"))?,
+        let network = match prefix {
+            None => IpNet::from(address),
+            Some(prefix) => text.parse().map_err(|_| {
+                let most = IpNet::from(address).max_prefix_len();
+                format!("'{prefix}' is not a prefix from 0 to {most}")
+            })?,
         };
-        // At most 128.
-        let network = Network { base: first(base, bits_max - prefix), prefix: prefix as u8 };
-        if network.base != base {
+        if network.trunc() != network {
+            let network = Network(network.trunc());
             return Err(format!("{text} is an address within a network: write {network}"));
         }
-        Ok(network)
+        Ok(Network(network))
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if u32::from(self.prefix) == width(self.base) {
-            return write!(f, "{}", self.base);
-        }
-        write!(f, "{}/{}", self.base, self.prefix)
-    }
-}
-
-/// `address` without its last `bits` bits.
-fn first(address: IpAddr, bits: u32) -> IpAddr {
-    match address {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(bits).unwrap_or(0);
-            Ipv4Addr::from_bits(v4.to_bits() & mask).into()
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(bits).unwrap_or(0);
-            Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+        match self.0.prefix_len() == self.0.max_prefix_len() {
+            true => self.0.addr().fmt(f),
+            false => self.0.fmt(f),
         }
     }
-}
-
-/// Bits of an address.
-fn width(address: IpAddr) -> u32 {
-    if address.is_ipv4() { Ipv4Addr::BITS } else { Ipv6Addr::BITS }
-}
-
-fn family(address: IpAddr) -> &'static str {
-    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 #[cfg(test)]

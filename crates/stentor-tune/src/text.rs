@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use textwrap::Options;
+
 use crate::rules::{commas, human_bytes};
 use crate::{Applied, Change, Finding, Kind, Report, Severity};
 
@@ -146,20 +148,8 @@ impl Style {
 
 /// Breaks a text into lines of at most 100 columns, each with something before it.
 pub(crate) fn wrapped(text: &str, before: &str) -> String {
-    let mut lines = String::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let length = before.chars().count() + line.chars().count() + 1 + word.chars().count();
-        if !line.is_empty() && length > COLUMNS {
-            lines += &format!("{before}{line}\n");
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    lines + before + &line + "\n"
+    let options = Options::new(COLUMNS).initial_indent(before).subsequent_indent(before);
+    textwrap::fill(text, options.break_words(false)) + "\n"
 }
 
 fn described(finding: &Finding, style: Style) -> String {

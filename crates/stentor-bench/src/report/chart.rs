@@ -294,18 +294,7 @@ pub(super) fn series(i: usize) -> usize {
 
 /// Text for HTML, in elements and in quoted attributes, without control characters.
 pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in units::printable(text).chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    html_escape::encode_quoted_attribute(&units::printable(text)).into_owned()
 }
 
 fn open(label: &str, height: f64) -> String {

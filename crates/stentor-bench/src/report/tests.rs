@@ -737,7 +737,7 @@ fn attributes_are_quoted(tag: &str) -> Result<(), String> {
 
 fn text_is_escaped(text: &str) -> Result<(), String> {
     for (at, _) in text.match_indices('&') {
-        let entities = ["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"];
+        let entities = ["&amp;", "&lt;", "&gt;", "&quot;", "&#x27;"];
         if !entities.iter().any(|entity| text[at..].starts_with(entity)) {
             return Err(format!("a bare & in {text:?}"));
         }

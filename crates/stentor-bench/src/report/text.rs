@@ -2,8 +2,11 @@
 //!
 //! What was done comes first, then whether it went well, then the figures: facts in three columns,
 //! times in a table of their own.
+//! comfy-table and tabled would bring packages for these two tables, and cut cells in their middle.
 
 use std::borrow::Cow;
+
+use textwrap::Options;
 
 use super::facts::{self, Fact, LATENCY_COLUMNS, Section};
 use super::units::{printable, shortened};
@@ -89,20 +92,8 @@ fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)]) {
 /// Lines of at most [`COLUMNS`]; those after the first are indented. A word that is too long by
 /// itself is shortened.
 pub(super) fn wrap(text: &str) -> String {
-    let mut lines = String::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let word = shortened(word, COLUMNS - INDENT);
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines += &line;
-            lines.push('\n');
-            line = " ".repeat(INDENT);
-        } else if !line.is_empty() {
-            line.push(' ');
-        }
-        line += &word;
-    }
-    lines + &line + "\n"
+    let words: Vec<_> = text.split(' ').map(|word| shortened(word, COLUMNS - INDENT)).collect();
+    textwrap::fill(&words.join(" "), Options::new(COLUMNS).subsequent_indent("  ")) + "\n"
 }
 
 /// Characters on a line.

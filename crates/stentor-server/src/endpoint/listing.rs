@@ -4,6 +4,7 @@ use crate::access::Visitor;
 use crate::config::Mount;
 use crate::exchange::Exchange;
 use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
+use html_escape::encode_quoted_attribute;
 use httpdate::HttpDate;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -69,7 +70,7 @@ fn page(
     mut rest: Rest,
     is_dated: impl Fn(&Listed) -> bool,
 ) -> String {
-    let title = escaped(path);
+    let title = encode_quoted_attribute(path);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
@@ -99,7 +100,7 @@ fn page(
             page,
             "<tr><td><a href=\"./{}{slash}\">{}{slash}</a><td>{size}<td>{}",
             reference(name),
-            escaped(name),
+            encode_quoted_attribute(name),
             modified.unwrap_or_default()
         );
     }
@@ -111,22 +112,6 @@ fn page(
     });
     page.push_str("</html>\n");
     page
-}
-
-/// Text as it stands in HTML, also within quotes.
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            char => html.push(char),
-        }
-    }
-    html
 }
 
 /// A name as it stands in a reference: everything but the unreserved (RFC 3986 section 2.3) in
@@ -159,7 +144,7 @@ mod tests {
         let page = page("/<i>/", &names, Rest::More, |_| true);
         assert!(page.contains("<title>/&lt;i&gt;/</title>"), "{page}");
         assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>Thu, 01 Jan 1970"), "{page}");
-        assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#39;"));
+        assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#x27;"));
         assert!(page.contains("And more"), "{page}");
     }
 }
