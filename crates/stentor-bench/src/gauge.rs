@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use stentor_io::{cores_allowed, process_cpu, process_memory, process_memory_of};
+use stentor_io::{cores_allowed, meminfo_bytes, process_cpu, process_memory, process_memory_of};
 
 use crate::report::{Machine, Memory};
 
@@ -47,12 +48,12 @@ impl Gauge {
     }
 
     pub(crate) fn memory(&self) -> MemoryNow {
-        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let bytes = meminfo_bytes(Path::new("/"));
         MemoryNow {
             process: self.process_bytes(),
             own: process_memory().resident,
-            slabs: meminfo_bytes(&meminfo, "Slab"),
-            available: meminfo_bytes(&meminfo, "MemAvailable"),
+            slabs: bytes("Slab").unwrap_or(0),
+            available: bytes("MemAvailable").unwrap_or(0),
         }
     }
 }
@@ -85,7 +86,7 @@ pub(crate) fn machine() -> Machine {
         kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim_end()),
         processor: model.map(|(_, value)| value.trim().to_owned()).unwrap_or_default(),
         cores: cores_allowed(),
-        memory_bytes: meminfo_bytes(&read("/proc/meminfo"), "MemTotal"),
+        memory_bytes: meminfo_bytes(Path::new("/"))("MemTotal").unwrap_or(0),
     }
 }
 
@@ -100,27 +101,12 @@ pub(crate) fn ports() -> u64 {
     }
 }
 
-/// A figure of `/proc/meminfo` (proc_meminfo(5)), which counts in units of 1024 bytes.
-fn meminfo_bytes(meminfo: &str, name: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let figure = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
-    figure.unwrap_or(0) * 1024
-}
-
 /// What kernels come with: 32768 to 60999.
 const PORTS_DEFAULT: u64 = 28_232;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_read_in_bytes() {
-        let meminfo = "MemTotal:       24689764 kB\nMemFree:  1 kB\nSlab:             137036 kB\n";
-        assert_eq!(meminfo_bytes(meminfo, "MemTotal"), 24_689_764 * 1024);
-        assert_eq!(meminfo_bytes(meminfo, "Slab"), 137_036 * 1024);
-        assert_eq!(meminfo_bytes(meminfo, "MemAvailable"), 0);
-    }
 
     #[test]
     fn a_process_that_is_not_there_is_an_error() {

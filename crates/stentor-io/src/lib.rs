@@ -46,6 +46,7 @@ mod sim;
 mod socket;
 mod steer;
 mod stoppable;
+mod thousands;
 mod thread;
 mod user;
 mod wake;
@@ -71,7 +72,7 @@ pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
     reap_within, release_signals, send_signal, tell_waiting_parent,
 };
-pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf};
+pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf, control_groups, meminfo_bytes};
 pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
@@ -83,6 +84,7 @@ pub use socket::{
 };
 pub use steer::narrow_card;
 pub use stoppable::{StoppableProcess, Stopped};
+pub use thousands::thousands;
 pub use thread::{
     allowed_cores, lower_priority, own_file_table, pin_to_core, raise_priority, take_short_turns,
 };

@@ -4,8 +4,8 @@
 //! the host, and the memory that the kernel allows all TCP sockets together. Memory that the kernel
 //! would give back at once counts as free: a group that files from disk have filled is not full.
 //!
-//! The crate procfs refuses a file as a whole if one field is missing, and knows no limits of
-//! control groups.
+//! procfs-core refuses a file as a whole if one field is missing, and knows no limits of control
+//! groups; so both are read here, for the adviser and the load generator as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,8 +79,13 @@ impl MemoryGauges {
     /// Those of this process, as far as they are there. `root` is `/`, but for tests.
     #[must_use]
     pub fn of(root: &Path) -> MemoryGauges {
-        let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-        let groups = text.lines().find_map(|line| groups_of(root, line)).unwrap_or_default();
+        // With both versions mounted, memory is with one of them.
+        let group = |directory: PathBuf| {
+            let versions = [&VERSION_2, &VERSION_1].into_iter();
+            let mut groups = versions.map(|names| Group { directory: directory.clone(), names });
+            groups.find(|group| group.number(group.names.used).is_some())
+        };
+        let groups = control_groups(root, "memory").into_iter().filter_map(group).collect();
         MemoryGauges { root: root.to_owned(), groups }
     }
 
@@ -98,16 +103,14 @@ impl MemoryGauges {
     pub fn total(&self) -> Option<(MemoryOf, u64)> {
         let groups = self.groups.iter().filter_map(Group::limit);
         let group = groups.min().map(|limit| (MemoryOf::Cgroup, limit));
-        let text = fs::read_to_string(self.root.join("proc/meminfo")).ok();
-        let host =
-            text.and_then(|text| Some((MemoryOf::Host, value_of(&text, "MemTotal:")? * 1_024)));
+        let host = meminfo_bytes(&self.root)("MemTotal").map(|bytes| (MemoryOf::Host, bytes));
         [group, host].into_iter().flatten().min_by_key(|(_, bytes)| *bytes)
     }
 
     fn host(&self) -> Option<MemoryLoad> {
-        let text = fs::read_to_string(self.root.join("proc/meminfo")).ok()?;
-        let limit = (value_of(&text, "MemTotal:")? * 1_024).min(HOST_BYTES_COUNTED);
-        let available = value_of(&text, "MemAvailable:")? * 1_024;
+        let bytes = meminfo_bytes(&self.root);
+        let (limit, available) =
+            (bytes("MemTotal")?.min(HOST_BYTES_COUNTED), bytes("MemAvailable")?);
         Some(MemoryLoad { of: MemoryOf::Host, used: limit.saturating_sub(available), limit })
     }
 
@@ -150,27 +153,38 @@ impl Group {
     }
 }
 
-/// The group that a line of `/proc/self/cgroup` names (cgroups(7)), if memory is what it is for,
-/// and those around it.
-fn groups_of(root: &Path, line: &str) -> Option<Vec<Group>> {
-    let mut fields = line.splitn(3, ':');
-    let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let (mount, names) = match controllers {
-        "" if number == "0" => ("sys/fs/cgroup", &VERSION_2),
-        _ if controllers.split(',').any(|name| name == "memory") => {
-            ("sys/fs/cgroup/memory", &VERSION_1)
-        }
-        _ => return None,
-    };
-    let mount = root.join(mount);
-    let inner = mount.join(path.trim_start_matches('/'));
-    let around = inner.ancestors().take_while(|directory| directory.starts_with(&mount));
-    let groups: Vec<Group> = around
-        .map(|directory| Group { directory: directory.to_owned(), names })
-        .filter(|group| group.number(names.used).is_some())
-        .collect();
-    // With both versions mounted, memory is with one of them.
-    (!groups.is_empty()).then_some(groups)
+/// The directories of this process's group and of all above it, for a controller. In version 2
+/// there is one tree for all; in version 1 each controller has its own. A container that sees only
+/// its own part of the tree has it at the top, whatever `/proc/self/cgroup` says (cgroups(7)).
+#[must_use]
+pub fn control_groups(root: &Path, controller: &str) -> Vec<PathBuf> {
+    let lines = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut found = Vec::new();
+    for line in lines.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let mount = root.join("sys/fs/cgroup");
+        let tree = match names {
+            "" => Some(mount),
+            // The directory may have the names in another order; then there is one for each.
+            _ if names.split(',').any(|name| name == controller) => [names, controller]
+                .map(|name| mount.join(name))
+                .into_iter()
+                .find(|dir| dir.is_dir()),
+            _ => None,
+        };
+        let Some(tree) = tree else { continue };
+        let inner = tree.join(path.trim_matches('/'));
+        let around = inner.ancestors().take_while(|directory| directory.starts_with(&tree));
+        found.extend(around.map(Path::to_owned));
+    }
+    found
+}
+
+/// A figure of `/proc/meminfo` below a root, in bytes (proc_meminfo(5)).
+pub fn meminfo_bytes(root: &Path) -> impl Fn(&str) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
+    move |name| value_of(&text, &format!("{name}:"))?.checked_mul(1_024)
 }
 
 /// The number behind a name at the beginning of a line.

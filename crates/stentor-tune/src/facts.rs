@@ -4,6 +4,9 @@
 //! may come from an older version of this program. A rule without its facts says that it does not
 //! know; it does not guess. Facts are read below a root, normally `/`, so that a copied tree can be
 //! judged like a host.
+//!
+//! procfs-core does not fit: it refuses a file as a whole if one field is missing, and it knows no
+//! limits of control groups.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +14,7 @@ use std::path::Path;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
+use stentor_io::{control_groups, meminfo_bytes};
 
 use crate::cards::{self, Card};
 use crate::{cpus, rules};
@@ -193,6 +197,13 @@ impl Facts {
         self.cores.allowed.or(self.cores.online).unwrap_or(1).max(1)
     }
 
+    /// Cores whose time this process has, where that is known.
+    pub(crate) fn cores_of_time(&self) -> Option<f64> {
+        self.cores.allowed.or(self.cores.online)?;
+        let cores = f64::from(self.usable_cores());
+        Some(self.cores.quota.map_or(cores, |quota| quota.min(cores)))
+    }
+
     /// The cores that packets may be given to: at least one. The kernel refuses one that does not
     /// run, and one that was set apart at boot is for something else.
     pub(crate) fn packet_cores(&self) -> Vec<u32> {
@@ -255,14 +266,14 @@ fn cores(root: &Path, status: &str) -> Cores {
         running,
         isolated: list("isolated").filter(|cores| !cores.is_empty()),
         allowed: field(status, "Cpus_allowed_list:").and_then(count),
-        quota: groups(root, "cpu").iter().filter_map(|group| quota(root, group)).reduce(f64::min),
+        quota: control_groups(root, "cpu").iter().filter_map(|group| quota(group)).reduce(f64::min),
     }
 }
 
 /// A group's share of processor time in cores, by version 2 or 1 of control groups.
-fn quota(root: &Path, group: &str) -> Option<f64> {
-    let number = |file: &str| text(root, &format!("{group}/{file}"))?.parse::<f64>().ok();
-    let (quota, period) = match text(root, &format!("{group}/cpu.max")) {
+fn quota(group: &Path) -> Option<f64> {
+    let number = |file: &str| text(group, file)?.parse::<f64>().ok();
+    let (quota, period) = match text(group, "cpu.max") {
         Some(line) => {
             let (quota, period) = line.split_once(' ')?;
             (quota.parse().ok()?, period.parse().ok()?)
@@ -273,13 +284,12 @@ fn quota(root: &Path, group: &str) -> Option<f64> {
 }
 
 fn memory(root: &Path) -> Memory {
-    let text = text(root, "proc/meminfo").unwrap_or_default();
-    let bytes = |name| Some(field(&text, name)?.parse::<u64>().ok()?.saturating_mul(1024));
+    let bytes = meminfo_bytes(root);
     Memory {
-        total_bytes: bytes("MemTotal:"),
-        available_bytes: bytes("MemAvailable:"),
-        commit_limit_bytes: bytes("CommitLimit:"),
-        committed_bytes: bytes("Committed_AS:"),
+        total_bytes: bytes("MemTotal"),
+        available_bytes: bytes("MemAvailable"),
+        commit_limit_bytes: bytes("CommitLimit"),
+        committed_bytes: bytes("Committed_AS"),
     }
 }
 
@@ -325,13 +335,13 @@ pub(crate) fn entries(root: &Path, path: &str) -> Vec<String> {
 fn cgroup(root: &Path) -> Cgroup {
     let files = |controller: &str, names: &[(&str, &str)]| {
         let mut tightest: Option<(u64, Option<u64>)> = None;
-        for group in groups(root, controller) {
-            let number = |file: &str| text(root, &format!("{group}/{file}"))?.parse::<u64>().ok();
+        for group in control_groups(root, controller) {
+            let number = |file: &str| text(&group, file)?.parse::<u64>().ok();
             for &(limit, used) in names {
                 let Some(limit) = number(limit).filter(|&limit| limit < UNLIMITED) else {
                     continue;
                 };
-                let spare = if controller == "memory" { reclaimable(root, &group) } else { 0 };
+                let spare = if controller == "memory" { reclaimable(&group) } else { 0 };
                 let used = number(used).map(|used| used.saturating_sub(spare));
                 let left = |(limit, used): (u64, Option<u64>)| {
                     limit.saturating_sub(used.unwrap_or_default())
@@ -353,40 +363,11 @@ fn cgroup(root: &Path) -> Cgroup {
 
 /// Copies of files in a group's memory, with those of the groups below it; in version 1 of control
 /// groups those have names of their own.
-fn reclaimable(root: &Path, group: &str) -> u64 {
-    let text = text(root, &format!("{group}/memory.stat")).unwrap_or_default();
+fn reclaimable(group: &Path) -> u64 {
+    let text = text(group, "memory.stat").unwrap_or_default();
     let number = |name: &str| field(&text, name)?.parse::<u64>().ok();
     let bytes = |name: &str| number(&format!("total_{name}")).or_else(|| number(name));
     ["inactive_file ", "active_file "].into_iter().filter_map(bytes).fold(0, u64::saturating_add)
-}
-
-/// The directories of this process's group and of all above it, for a controller. In version 2
-/// there is one tree for all; in version 1 each controller has its own. A container that sees
-/// only its own part of the tree has it at the top, whatever `/proc/self/cgroup` says.
-fn groups(root: &Path, controller: &str) -> Vec<String> {
-    let lines = text(root, "proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in lines.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let tree = match names {
-            "" => "sys/fs/cgroup".to_owned(),
-            // The directory may have the names in another order; then there is one for each.
-            _ if names.split(',').any(|name| name == controller) => [names, controller]
-                .map(|name| format!("sys/fs/cgroup/{name}"))
-                .into_iter()
-                .find(|tree| root.join(tree).is_dir())
-                .unwrap_or_default(),
-            _ => continue,
-        };
-        let mut path = path.trim_end_matches('/');
-        while let Some((above, _)) = path.rsplit_once('/') {
-            found.push(format!("{tree}{path}"));
-            path = above;
-        }
-        found.push(tree);
-    }
-    found
 }
 
 fn container(root: &Path) -> Option<String> {

@@ -77,27 +77,26 @@ pub enum Setting {
 }
 
 impl Finding {
-    /// A finding that asks for changes.
+    /// A finding that asks for changes. The list of rules adds the name.
     pub(crate) fn new(
-        rule: &'static str,
         severity: Severity,
         changes: impl IntoIterator<Item = Change>,
         why: impl Into<String>,
         cost: impl Into<String>,
     ) -> Finding {
         let changes = changes.into_iter().collect();
-        Finding { rule, severity, changes, why: why.into(), cost: cost.into() }
+        Finding { rule: "", severity, changes, why: why.into(), cost: cost.into() }
     }
 
     /// Nothing is to be done, for this reason.
-    pub(crate) fn fine(rule: &'static str, why: impl Into<String>) -> Finding {
-        Finding::new(rule, Severity::Fine, [], why, "")
+    pub(crate) fn fine(why: impl Into<String>) -> Finding {
+        Finding::new(Severity::Fine, [], why, "")
     }
 
     /// A fact is missing.
-    pub(crate) fn unknown(rule: &'static str, fact: &str) -> Finding {
+    pub(crate) fn unknown(fact: &str) -> Finding {
         let why = format!("{fact} cannot be read here; in a container, ask its host");
-        Finding::new(rule, Severity::Unknown, [], why, "")
+        Finding::new(Severity::Unknown, [], why, "")
     }
 }
 

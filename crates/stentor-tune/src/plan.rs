@@ -97,6 +97,12 @@ impl Need {
         }
     }
 
+    /// Its workers, or those that are settled if no number of them suffices: then the limit of open
+    /// files must be raised, and these do.
+    pub(crate) fn threads(&self, facts: &Facts, plan: &Plan) -> u32 {
+        self.workers.unwrap_or_else(|| settled_workers(facts, plan))
+    }
+
     /// All memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -6,9 +6,9 @@
 //! that earlier sockets have left. Of the others the middle one is, since whatever else runs on the
 //! host spoils some. `MemAvailable` would not do: the kernel hands out pages in lots of its own.
 
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 /// Kernel memory of an idle socket in bytes, with its place in epoll. None if it could not be
@@ -48,12 +48,8 @@ fn growth(pairs: u64) -> io::Result<Vec<u64>> {
 
 /// What the kernel holds for itself in bytes.
 fn kernel_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let bytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
-    };
-    Some(bytes("Slab:")? + bytes("Percpu:").unwrap_or(0))
+    let bytes = stentor_io::meminfo_bytes(Path::new("/"));
+    Some(bytes("Slab")? + bytes("Percpu").unwrap_or(0))
 }
 
 const LOTS: u64 = 9;

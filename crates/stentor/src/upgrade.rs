@@ -3,6 +3,7 @@
 
 use clap::Args;
 use serde::Deserialize;
+use stentor_io::thousands;
 
 use crate::operation::{self, Operation, OperationFlags};
 use crate::{Failure, local};
@@ -47,7 +48,7 @@ impl Operation for Upgrade {
     fn done(before: u32, process: u32, done: &Done) -> String {
         format!(
             "upgraded: process {before} -> {process}, {} {}, nobody waited longer than {}",
-            grouped(done.connections),
+            thousands(done.connections),
             if done.connections == 1 { "connection" } else { "connections" },
             milliseconds(done.stood_still_us),
         )
@@ -56,19 +57,6 @@ impl Operation for Upgrade {
     fn failed(process: u32, reason: &str) -> String {
         format!("not upgraded, process {process} goes on: {reason}")
     }
-}
-
-/// With a comma for each thousand.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn milliseconds(us: u64) -> String {
@@ -106,12 +94,5 @@ mod tests {
         // Another one is under way since.
         assert_eq!(said(operations(true, 3, 2)), Some(Err(failed.to_owned())));
         assert!(matches!(said(operations(false, 0, 0)), Some(Err(_))));
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (n, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(n), text);
-        }
     }
 }

@@ -3,18 +3,7 @@
 //! A value is rounded before its unit is chosen, so that 999.9 µs is "1.00 ms" and never
 //! "1000 µs". What is no number at all is shown as a dash.
 
-/// A whole number: "1,234,567".
-pub(super) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut shown = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
-}
+pub(super) use stentor_io::thousands as count;
 
 /// Any number: "1,234,567", "123", "12.3", "0.0123".
 pub(super) fn number(value: f64) -> String {

@@ -9,19 +9,17 @@
 
 use crate::{Change, Facts, Finding, Plan, Severity};
 
-const RULE: &str = "buffers";
-
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     let changes: Vec<Change> =
         BUFFERS.iter().filter_map(|(name, defaults)| giant(facts, name, *defaults)).collect();
     if changes.is_empty() {
-        return vec![Finding::fine(RULE, "autotuning starts small")];
+        return vec![Finding::fine("autotuning starts small")];
     }
     let why = "larger first buffers make nothing faster: the kernel grows a buffer as a connection \
                needs it. They only let each stalled reader hold more, and the least is granted \
                even when TCP is short of memory";
     let cost = "nothing; a few fast transfers start as on every other host";
-    vec![Finding::new(RULE, Severity::Folklore, changes, why, cost)]
+    vec![Finding::new(Severity::Folklore, changes, why, cost)]
 }
 
 /// The kernel's defaults in place of what is giant.

@@ -4,21 +4,19 @@
 use super::human_bytes;
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "cgroup-memory";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(limit) = facts.cgroup.memory_limit_bytes else { return Vec::new() };
     let used = facts.cgroup.memory_used_bytes.unwrap_or_default();
     let wanted = Need::of(facts, plan).bytes().saturating_add(used);
     if wanted <= limit {
         let why = format!("{} of {}", human_bytes(wanted), human_bytes(limit));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let change = Change::of(Setting::CgroupMemory, limit, wanted);
     let why = "the kernel's memory for sockets counts against the limit of the control group, \
                and beyond it the kernel ends a process";
     let cost = "memory that other groups do not have then";
-    vec![Finding::new(RULE, Severity::Blocks, [change], why, cost)]
+    vec![Finding::new(Severity::Blocks, [change], why, cost)]
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Plan, Severity};
 
-const RULE: &str = "conntrack";
 const COUNT: &str = "net.netfilter.nf_conntrack_count";
 const MOST: &str = "net.netfilter.nf_conntrack_max";
 const BUCKETS: &str = "net.netfilter.nf_conntrack_buckets";
@@ -17,7 +16,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         return Vec::new();
     };
     if count == 0 {
-        return vec![Finding::fine(RULE, "no connection is tracked")];
+        return vec![Finding::fine("no connection is tracked")];
     }
     // A tenth more, for connections that have ended are kept for a while.
     let need = plan.connections.saturating_add(plan.connections / 10).saturating_add(count);
@@ -33,7 +32,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         changes.push(Change::sysctl(BUCKETS, buckets, wanted));
     }
     if changes.is_empty() {
-        return vec![Finding::fine(RULE, format!("room for {} connections", commas(most)))];
+        return vec![Finding::fine(format!("room for {} connections", commas(most)))];
     }
     let (severity, why) = if most < need {
         (
@@ -45,7 +44,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     };
     let cost = "some 320 bytes for each connection in it, and 8 for each bucket; a rule with \
                 'notrack' for the server's port spares both";
-    vec![Finding::new(RULE, severity, changes, why, cost)]
+    vec![Finding::new(severity, changes, why, cost)]
 }
 
 /// Connections in one bucket: as many as the kernel itself allowed until 5.15, and at most.

@@ -3,18 +3,14 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "cores";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    if facts.cores.online.is_none() && facts.cores.allowed.is_none() {
-        return vec![Finding::unknown(RULE, "the number of cores")];
-    }
-    let cores = f64::from(facts.usable_cores());
-    let cores = facts.cores.quota.map_or(cores, |quota| quota.min(cores));
+    let Some(cores) = facts.cores_of_time() else {
+        return vec![Finding::unknown("the number of cores")];
+    };
     let need = Need::of(facts, plan);
     if need.cores <= cores {
         let why = format!("{:.1} of {cores} are busy sending", need.cores);
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let why = format!(
         "{} messages a second, to one reader each, keep {:.1} cores busy; when they are late, \
@@ -23,7 +19,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         need.cores
     );
     let change = Change::of(Setting::Cores, cores, need.cores.ceil());
-    vec![Finding::new(RULE, Severity::Slows, [change], why, "cores")]
+    vec![Finding::new(Severity::Slows, [change], why, "cores")]
 }
 
 #[cfg(test)]

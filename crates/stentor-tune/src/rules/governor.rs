@@ -7,8 +7,6 @@
 use crate::facts::GOVERNORS;
 use crate::{Change, Facts, Finding, Governor, Plan, Setting, Severity};
 
-const RULE: &str = "governor";
-
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     if facts.governors.is_empty() {
         return Vec::new();
@@ -20,12 +18,12 @@ pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     let slow = facts.governors.iter().filter(|policy| is_slow(policy));
     let changes: Vec<Change> = slow.map(change).collect();
     if changes.is_empty() {
-        return vec![Finding::fine(RULE, "clock rates follow the load")];
+        return vec![Finding::fine("clock rates follow the load")];
     }
     let why = "a server that sleeps between messages meets the lowest clock rate just when \
                one has come";
     let cost = "electricity";
-    vec![Finding::new(RULE, Severity::Slows, changes, why, cost)]
+    vec![Finding::new(Severity::Slows, changes, why, cost)]
 }
 
 fn is_slow(policy: &Governor) -> bool {

@@ -6,17 +6,13 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "handshakes";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if !plan.tls {
         return Vec::new();
     }
-    if facts.cores.online.is_none() && facts.cores.allowed.is_none() {
-        return vec![Finding::unknown(RULE, "the number of cores")];
-    }
-    let cores = f64::from(facts.usable_cores());
-    let cores = facts.cores.quota.map_or(cores, |quota| quota.min(cores));
+    let Some(cores) = facts.cores_of_time() else {
+        return vec![Finding::unknown("the number of cores")];
+    };
     let seconds = Need::of(facts, plan).handshake_seconds;
     let why = format!(
         "if all {} come back at once, their handshakes keep {cores} cores busy for {:.1} s",
@@ -24,11 +20,11 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         seconds / cores
     );
     if seconds / cores <= COMING_BACK_S {
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let why = format!("{why}; who waits for more than {COMING_BACK_S} s gives up and tries again");
     let change = Change::of(Setting::Cores, cores, (seconds / COMING_BACK_S).ceil());
-    vec![Finding::new(RULE, Severity::Slows, [change], why, "cores, for that moment alone")]
+    vec![Finding::new(Severity::Slows, [change], why, "cores, for that moment alone")]
 }
 
 /// As long as clients wait for a connection, and somewhat longer than the spread of their retries.

@@ -6,15 +6,13 @@
 
 use crate::{Facts, Finding, Plan};
 
-const RULE: &str = "huge-pages";
-
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     let Some(mode) = &facts.huge_pages else { return Vec::new() };
     let why = match mode.as_str() {
         "always" => "'always' costs some 4 MB for the whole process, and is of no other matter",
         _ => "none that nobody asked for",
     };
-    vec![Finding::fine(RULE, why)]
+    vec![Finding::fine(why)]
 }
 
 #[cfg(test)]

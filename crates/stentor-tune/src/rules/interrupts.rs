@@ -4,8 +4,6 @@
 use crate::cpus::{Cpus, parse_list};
 use crate::{Card, Change, Facts, Finding, Interrupt, Plan, Setting, Severity};
 
-const RULE: &str = "interrupts";
-
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     let cores = facts.packet_cores();
     facts.cards.iter().filter_map(|card| one(card, &cores)).collect()
@@ -26,7 +24,7 @@ fn one(card: &Card, cores: &[u32]) -> Option<Finding> {
     }
     if busy.len() > 1 {
         let why = format!("{} interrupts on {} cores", interrupts.len(), busy.len());
-        return Some(Finding::fine(RULE, format!("{}: {why}", card.name)));
+        return Some(Finding::fine(format!("{}: {why}", card.name)));
     }
     let change = |(core, interrupt): (&u32, &&Interrupt)| {
         let file = format!("proc/irq/{}/smp_affinity_list", interrupt.number);
@@ -41,7 +39,7 @@ fn one(card: &Card, cores: &[u32]) -> Option<Finding> {
     let cost = "irqbalance moves them again: stop it, or tell it to leave them alone";
     let changes = cores.iter().cycle().zip(&interrupts).map(change);
     let changes = changes.filter(|change| change.now.as_ref() != Some(&change.wanted));
-    Some(Finding::new(RULE, Severity::Slows, changes, why, cost))
+    Some(Finding::new(Severity::Slows, changes, why, cost))
 }
 
 /// The cores that see to an interrupt. One that is allowed on many is seen to by one of them, and

@@ -7,21 +7,19 @@
 
 use crate::{Change, Facts, Finding, Plan, Setting, Severity};
 
-const RULE: &str = "kernel";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let (Some(version), Some(release)) = (facts.kernel_version(), &facts.kernel) else {
-        return vec![Finding::unknown(RULE, "the kernel's version")];
+        return vec![Finding::unknown("the kernel's version")];
     };
     if version >= (6, 0) || plan.connections < MANY {
-        return vec![Finding::fine(RULE, release.clone())];
+        return vec![Finding::fine(release.clone())];
     }
     let change = Change::of(Setting::Kernel, release, "6.0");
     let why = "before Linux 6.0 sockets kept a reserve of buffers when their traffic had ended, \
                and many of them used up tcp_mem with nothing in it";
     let cost = "a restart of the host; some distributions have the change in older versions, and \
                 'mem' in /proc/net/sockstat shows how much is kept";
-    vec![Finding::new(RULE, Severity::Slows, [change], why, cost)]
+    vec![Finding::new(Severity::Slows, [change], why, cost)]
 }
 
 /// Fewer sockets do not use up `tcp_mem`.

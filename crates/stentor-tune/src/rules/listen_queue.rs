@@ -3,23 +3,21 @@
 //! Stentor asks for 65,535 places in the queue of each worker, and the kernel cuts that down to
 //! this. The queue matters when all come at once, as after a restart.
 
-use crate::plan::settled_workers;
 use crate::{Change, Facts, Finding, Need, Plan, Severity};
 
-const RULE: &str = "listen-queue";
 const NAME: &str = "net.core.somaxconn";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if plan.client {
         return Vec::new();
     }
-    let Some(places) = facts.number(NAME) else { return vec![Finding::unknown(RULE, NAME)] };
-    let workers = Need::of(facts, plan).workers.unwrap_or(settled_workers(facts, plan));
+    let Some(places) = facts.number(NAME) else { return vec![Finding::unknown(NAME)] };
+    let workers = Need::of(facts, plan).threads(facts, plan);
     let workers = u64::from(workers).max(1);
     // All within a second, of which a worker is busy with other things for a tenth.
     let burst = plan.connections / workers / 10;
     if places >= burst.min(PLACES_MAX) {
-        return vec![Finding::fine(RULE, format!("{places} places for each of {workers} workers"))];
+        return vec![Finding::fine(format!("{places} places for each of {workers} workers"))];
     }
     let wanted = burst.next_power_of_two().clamp(PLACES_MIN, PLACES_MAX);
     let change = Change::sysctl(NAME, places, wanted);
@@ -27,7 +25,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
                again a second later";
     let cost = "some kilobytes for each connection, while it waits there; a server that runs has \
                 to be started again to ask for it";
-    vec![Finding::new(RULE, Severity::Slows, [change], why, cost)]
+    vec![Finding::new(Severity::Slows, [change], why, cost)]
 }
 
 /// What the kernel itself has as its default since 5.4.

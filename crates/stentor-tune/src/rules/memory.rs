@@ -3,16 +3,14 @@
 use super::{commas, human_bytes};
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "memory";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(available) = facts.memory.available_bytes else {
-        return vec![Finding::unknown(RULE, "available memory")];
+        return vec![Finding::unknown("available memory")];
     };
     let need = Need::of(facts, plan);
     if need.bytes() <= available {
         let why = format!("{} of {}", human_bytes(need.bytes()), human_bytes(available));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let each = need.bytes() / plan.connections.max(1);
     let why = format!(
@@ -23,7 +21,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         commas(available / each.max(1)),
     );
     let change = Change::of(Setting::Memory, available, need.bytes());
-    vec![Finding::new(RULE, Severity::Blocks, [change], why, "memory")]
+    vec![Finding::new(Severity::Blocks, [change], why, "memory")]
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod table;
 mod tcp_memory;
 mod threads;
 
+pub(crate) use stentor_io::thousands as commas;
 pub(crate) use table::names;
 
 use crate::{Facts, Finding, Need, Plan, Report};
@@ -35,36 +36,40 @@ use crate::{Facts, Finding, Need, Plan, Report};
 /// Asks every rule.
 #[must_use]
 pub fn judge(facts: &Facts, plan: &Plan) -> Report {
-    let findings = RULES.iter().flat_map(|rule| rule(facts, plan)).collect();
-    Report::new(facts, plan, Need::of(facts, plan), findings)
+    let findings = RULES.iter().flat_map(|(name, rule)| {
+        let found = rule(facts, plan).into_iter();
+        found.map(|found| if name.is_empty() { found } else { Finding { rule: name, ..found } })
+    });
+    Report::new(facts, plan, Need::of(facts, plan), findings.collect())
 }
 
 /// What a rule makes of a host and a plan.
 type Rule = fn(&Facts, &Plan) -> Vec<Finding>;
 
-/// All rules; within one severity, findings are in this order.
-const RULES: &[Rule] = &[
-    open_files::judge,
-    memory::judge,
-    cgroup_memory::judge,
-    tcp_memory::judge,
-    threads::judge,
-    seccomp::judge,
-    overcommit::judge,
-    conntrack::judge,
-    ports::judge,
-    listen_queue::judge,
-    syn_queue::judge,
-    table::judge,
-    cores::judge,
-    handshakes::judge,
-    governor::judge,
-    interrupts::judge,
-    packet_steering::judge,
-    netdev_backlog::judge,
-    huge_pages::judge,
-    kernel::judge,
-    buffers::judge,
+/// All rules with their names; within one severity, findings are in this order. The rows of the
+/// table have names of their own.
+const RULES: &[(&str, Rule)] = &[
+    ("open-files", open_files::judge),
+    ("memory", memory::judge),
+    ("cgroup-memory", cgroup_memory::judge),
+    ("tcp-memory", tcp_memory::judge),
+    ("threads", threads::judge),
+    ("seccomp", seccomp::judge),
+    ("overcommit", overcommit::judge),
+    ("conntrack", conntrack::judge),
+    ("ports", ports::judge),
+    ("listen-queue", listen_queue::judge),
+    ("syn-queue", syn_queue::judge),
+    ("", table::judge),
+    ("cores", cores::judge),
+    ("handshakes", handshakes::judge),
+    ("governor", governor::judge),
+    ("interrupts", interrupts::judge),
+    ("packet-steering", packet_steering::judge),
+    ("netdev-backlog", netdev_backlog::judge),
+    ("huge-pages", huge_pages::judge),
+    ("kernel", kernel::judge),
+    ("buffers", buffers::judge),
 ];
 
 /// Bytes as people write them.
@@ -75,19 +80,6 @@ pub(crate) fn human_bytes(bytes: u64) -> String {
         Some((unit, size)) => format!("{:.1} {unit}", bytes / size),
         None => format!("{bytes} B"),
     }
-}
-
-/// A number with commas between its thousands.
-pub(crate) fn commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What the tests of the rules have in common.
@@ -127,9 +119,6 @@ mod testing {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(commas(0), "0");
-        assert_eq!(commas(1_000_000), "1,000,000");
-        assert_eq!(commas(999), "999");
         assert_eq!(human_bytes(4_800_000_000), "4.8 GB");
         assert_eq!(human_bytes(12), "12 B");
     }

@@ -4,14 +4,13 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Plan, Severity};
 
-const RULE: &str = "netdev-backlog";
 const BACKLOG: &str = "net.core.netdev_max_backlog";
 const BUDGET: &str = "net.core.netdev_budget";
 const BUDGET_TIME: &str = "net.core.netdev_budget_usecs";
 
 pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     if facts.softnet.is_empty() {
-        return vec![Finding::unknown(RULE, "/proc/net/softnet_stat")];
+        return vec![Finding::unknown("/proc/net/softnet_stat")];
     }
     let sum = |count: fn(&crate::Softnet) -> u64| {
         facts.softnet.iter().map(count).fold(0, u64::saturating_add)
@@ -35,7 +34,7 @@ pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
     }
     if changes.is_empty() {
         let why = format!("{} of {} packets dropped", commas(dropped), commas(processed));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let why = format!(
         "of {} packets since the host was started: {}",
@@ -43,7 +42,7 @@ pub(super) fn judge(facts: &Facts, _plan: &Plan) -> Vec<Finding> {
         reasons.join(", and ")
     );
     let cost = "a longer queue is a longer wait; look at the spread of interrupts first";
-    vec![Finding::new(RULE, Severity::Slows, changes, why, cost)]
+    vec![Finding::new(Severity::Slows, changes, why, cost)]
 }
 
 /// Ten and two times the kernel's defaults.

@@ -8,31 +8,29 @@ use super::commas;
 use crate::plan::{capacity, limit_needed, settled_workers, spare_files};
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "open-files";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some(hard) = facts.files.hard else {
-        return vec![Finding::unknown(RULE, "the limit of open files")];
+        return vec![Finding::unknown("the limit of open files")];
     };
     let n = plan.connections;
     let workers = settled_workers(facts, plan);
     if facts.own_file_table == Some(false) {
         let wanted = n.saturating_add(spare_files(workers));
         if hard >= wanted {
-            return vec![Finding::fine(RULE, format!("{} files for all workers", commas(hard)))];
+            return vec![Finding::fine(format!("{} files for all workers", commas(hard)))];
         }
         return too_low(facts, hard, wanted, n);
     }
     if capacity(workers, hard) >= n {
         let why = format!("{} files for each of {workers} workers", commas(hard));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let Some(enough) = Need::of(facts, plan).workers else {
         return too_low(facts, hard, limit_needed(workers, n), n);
     };
     if plan.client {
         let why = format!("{} files for each of {enough} threads of the client", commas(hard));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let severity = if plan.workers.is_some() { Severity::Blocks } else { Severity::Start };
     let change = Change::of(Setting::Workers, workers, enough);
@@ -43,7 +41,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         commas(limit_needed(workers, n)),
     );
     let cost = "some 300 KiB for each worker";
-    vec![Finding::new(RULE, severity, [change], why, cost)]
+    vec![Finding::new(severity, [change], why, cost)]
 }
 
 /// The hard limit must be raised, and what the kernel allows it to be raised to.
@@ -55,7 +53,7 @@ fn too_low(facts: &Facts, hard: u64, wanted: u64, connections: u64) -> Vec<Findi
     changes.push(Change::of(Setting::OpenFiles, hard, wanted));
     let why = format!("every one of {} connections is an open file", commas(connections));
     let cost = "nothing until the files are open";
-    vec![Finding::new(RULE, Severity::Blocks, changes, why, cost)]
+    vec![Finding::new(Severity::Blocks, changes, why, cost)]
 }
 
 #[cfg(test)]

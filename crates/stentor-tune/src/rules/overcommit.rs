@@ -4,25 +4,24 @@
 use super::human_bytes;
 use crate::{Change, Facts, Finding, Need, Plan, Severity};
 
-const RULE: &str = "overcommit";
 const NAME: &str = "vm.overcommit_memory";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    let Some(mode) = facts.number(NAME) else { return vec![Finding::unknown(RULE, NAME)] };
+    let Some(mode) = facts.number(NAME) else { return vec![Finding::unknown(NAME)] };
     if mode != 2 {
-        return vec![Finding::fine(RULE, "memory is counted when it is used")];
+        return vec![Finding::fine("memory is counted when it is used")];
     }
     let (Some(limit), Some(committed)) =
         (facts.memory.commit_limit_bytes, facts.memory.committed_bytes)
     else {
-        return vec![Finding::unknown(RULE, "what is promised of memory")];
+        return vec![Finding::unknown("what is promised of memory")];
     };
     // The kernel's own memory for sockets is not counted.
     let need = Need::of(facts, plan).process_bytes;
     let left = limit.saturating_sub(committed);
     if need <= left {
         let why = format!("{} of {} that may be promised", human_bytes(need), human_bytes(left));
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let why = format!(
         "the host promises no more than {}, and the server asks for {}",
@@ -31,7 +30,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     );
     let cost = "a host that runs out of memory ends a process, instead of refusing to one";
     let change = Change::sysctl(NAME, mode, 0);
-    vec![Finding::new(RULE, Severity::Blocks, [change], why, cost)]
+    vec![Finding::new(Severity::Blocks, [change], why, cost)]
 }
 
 #[cfg(test)]

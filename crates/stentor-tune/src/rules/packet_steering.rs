@@ -10,8 +10,6 @@ use crate::cards::CARDS;
 use crate::cpus::{Cpus, mask, parse_mask};
 use crate::{Card, Change, Facts, Finding, Need, Plan, Queue, Setting, Severity};
 
-const RULE: &str = "packet-steering";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let cores = facts.packet_cores();
     let packets = Need::of(facts, plan).packets_per_second;
@@ -26,7 +24,7 @@ fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
         return None;
     }
     let each = packets / queues as f64;
-    let fine = |why: &str| Some(Finding::fine(RULE, format!("{}: {why}", card.name)));
+    let fine = |why: &str| Some(Finding::fine(format!("{}: {why}", card.name)));
     if each <= PACKETS_MAX {
         return match on_cores(card, queues) {
             few if few < cores.len() => fine(&format!(
@@ -54,7 +52,7 @@ fn one(card: &Card, cores: &[u32], packets: f64) -> Option<Finding> {
         card.name
     );
     let cost = "a word from core to core for packets that are handed on";
-    Some(Finding::new(RULE, Severity::Slows, changes, why, cost))
+    Some(Finding::new(Severity::Slows, changes, why, cost))
 }
 
 /// On how many cores packets come in: one for each queue, or those that they are handed on to.

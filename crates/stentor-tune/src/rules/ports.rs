@@ -6,12 +6,11 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Plan, Setting, Severity};
 
-const RULE: &str = "ports";
 const NAME: &str = "net.ipv4.ip_local_port_range";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if !plan.client {
-        return vec![Finding::fine(RULE, "a server needs no ports but those it listens on")];
+        return vec![Finding::fine("a server needs no ports but those it listens on")];
     }
     let ports = |range: &[u64]| match range {
         [first, last] if first <= last && *last <= 65_535 => Some(last - first + 1),
@@ -19,11 +18,11 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     };
     let range = facts.numbers(NAME);
     let Some(ports) = range.as_deref().and_then(ports) else {
-        return vec![Finding::unknown(RULE, NAME)];
+        return vec![Finding::unknown(NAME)];
     };
     let n = plan.connections;
     if n <= ports {
-        return vec![Finding::fine(RULE, format!("{} for each address", commas(ports)))];
+        return vec![Finding::fine(format!("{} for each address", commas(ports)))];
     }
     let mut findings = Vec::new();
     if ports < WIDEST {
@@ -36,13 +35,13 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         );
         let cost = "a program that listens on a port above 1024 may find it taken: name such ports \
                     in net.ipv4.ip_local_reserved_ports";
-        findings.push(Finding::new(RULE, severity, [change], why, cost));
+        findings.push(Finding::new(severity, [change], why, cost));
     }
     if n > WIDEST {
         let change = Change::of(Setting::SourceAddresses, 1, n.div_ceil(WIDEST));
         let why = "no range is wider, so the client must connect from several addresses; on the \
                    loopback all of 127.0.0.0/8 are there";
-        findings.push(Finding::new(RULE, Severity::Start, [change], why, ""));
+        findings.push(Finding::new(Severity::Start, [change], why, ""));
     }
     findings
 }

@@ -3,12 +3,10 @@
 
 use crate::{Change, Facts, Finding, Plan, Setting, Severity};
 
-const RULE: &str = "seccomp";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     match facts.own_file_table {
-        Some(true) => vec![Finding::fine(RULE, "a thread may have a file table of its own")],
-        None => vec![Finding::unknown(RULE, "whether unshare is allowed")],
+        Some(true) => vec![Finding::fine("a thread may have a file table of its own")],
+        None => vec![Finding::unknown("whether unshare is allowed")],
         // A client brings its own limits.
         Some(false) if plan.client => Vec::new(),
         Some(false) => {
@@ -18,7 +16,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
                        cores contend for it whenever a connection comes or goes";
             let cost =
                 "with CLONE_FILES it gives no new rights; a profile can allow just that flag";
-            vec![Finding::new(RULE, Severity::Slows, [change], why, cost)]
+            vec![Finding::new(Severity::Slows, [change], why, cost)]
         }
     }
 }

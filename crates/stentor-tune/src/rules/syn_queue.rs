@@ -6,27 +6,26 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Plan, Severity};
 
-const RULE: &str = "syn-queue";
 const NAME: &str = "net.ipv4.tcp_max_syn_backlog";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     if plan.client {
         return Vec::new();
     }
-    let Some(places) = facts.number(NAME) else { return vec![Finding::unknown(RULE, NAME)] };
+    let Some(places) = facts.number(NAME) else { return vec![Finding::unknown(NAME)] };
     if facts.number("net.ipv4.tcp_syncookies") != Some(0) {
         let why = "the kernel does not look at it while SYN cookies are on";
-        return vec![Finding::fine(RULE, why)];
+        return vec![Finding::fine(why)];
     }
     let wanted = (plan.connections / 10).clamp(PLACES_MIN, PLACES_MAX);
     if places >= wanted {
-        return vec![Finding::fine(RULE, format!("{} places", commas(places)))];
+        return vec![Finding::fine(format!("{} places", commas(places)))];
     }
     let why = "without SYN cookies the last quarter of this queue is closed to clients the kernel \
                does not know, and they try again a second later";
     let cost = "320 bytes for each connection that is half made";
     let change = Change::sysctl(NAME, places, wanted);
-    vec![Finding::new(RULE, Severity::Slows, [change], why, cost)]
+    vec![Finding::new(Severity::Slows, [change], why, cost)]
 }
 
 const PLACES_MIN: u64 = 4_096;

@@ -175,15 +175,18 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 impl Row {
     fn judge(&self, facts: &Facts, plan: &Plan) -> Option<Finding> {
-        let Some(now) = facts.number(self.name) else {
-            return self.is_always_there.then(|| Finding::unknown(self.rule, self.name));
+        let finding = match facts.number(self.name) {
+            None if self.is_always_there => Finding::unknown(self.name),
+            None => return None,
+            Some(now) => match (self.wanted)(facts, plan, now) {
+                wanted if wanted == now => Finding::fine(self.fine.replace("{}", &commas(now))),
+                wanted => {
+                    let change = Change::sysctl(self.name, now, wanted);
+                    Finding::new(self.severity, [change], self.why, self.cost)
+                }
+            },
         };
-        let wanted = (self.wanted)(facts, plan, now);
-        if now == wanted {
-            return Some(Finding::fine(self.rule, self.fine.replace("{}", &commas(now))));
-        }
-        let change = Change::sysctl(self.name, now, wanted);
-        Some(Finding::new(self.rule, self.severity, [change], self.why, self.cost))
+        Some(Finding { rule: self.rule, ..finding })
     }
 }
 

@@ -8,14 +8,13 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Need, Plan, Severity};
 
-const RULE: &str = "tcp-memory";
 const NAME: &str = "net.ipv4.tcp_mem";
 
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let Some([low, pressure, high]) =
         facts.numbers(NAME).and_then(|n| <[u64; 3]>::try_from(n).ok())
     else {
-        return vec![Finding::unknown(RULE, NAME)];
+        return vec![Finding::unknown(NAME)];
     };
     let pages = Need::of(facts, plan).tcp_pages;
     let now = format!("{low} {pressure} {high}");
@@ -27,10 +26,10 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         let why = "the numbers are pages and not bytes: this is more than the host has, so nothing \
                    keeps TCP from taking all memory. Wanted is what the kernel takes by itself";
         let changes = [Change::sysctl(NAME, now, wanted)];
-        return vec![Finding::new(RULE, Severity::Folklore, changes, why, "nothing")];
+        return vec![Finding::new(Severity::Folklore, changes, why, "nothing")];
     }
     if pages <= pressure {
-        return vec![Finding::fine(RULE, format!("{} pages before pressure", commas(pressure)))];
+        return vec![Finding::fine(format!("{} pages before pressure", commas(pressure)))];
     }
     // Two pages are what it takes for sure; with less than one not all can be under way.
     let severity = if pages / 2 > high { Severity::Blocks } else { Severity::Slows };
@@ -43,7 +42,7 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
         commas(pages)
     );
     let cost = "it is a limit: memory is taken only by what is really on its way";
-    vec![Finding::new(RULE, severity, [Change::sysctl(NAME, now, wanted)], why, cost)]
+    vec![Finding::new(severity, [Change::sysctl(NAME, now, wanted)], why, cost)]
 }
 
 /// Of x86 and most others; larger pages make the limit looser, not tighter.

@@ -1,12 +1,9 @@
 //! Threads: one for each worker, and a few more. Control groups, users and the host limit them.
 
-use crate::plan::settled_workers;
 use crate::{Change, Facts, Finding, Need, Plan, Setting, Severity};
 
-const RULE: &str = "threads";
-
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
-    let workers = Need::of(facts, plan).workers.unwrap_or(settled_workers(facts, plan));
+    let workers = Need::of(facts, plan).threads(facts, plan);
     let threads = u64::from(workers) + THREADS_SPARE;
     let used = facts.cgroup.pids_used.unwrap_or_default();
     let of_host =
@@ -28,10 +25,10 @@ pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     });
     let changes: Vec<Change> = low.collect();
     if changes.is_empty() {
-        return vec![Finding::fine(RULE, format!("room for {threads}"))];
+        return vec![Finding::fine(format!("room for {threads}"))];
     }
     let why = format!("{workers} workers are as many threads, and the kernel starts no more");
-    vec![Finding::new(RULE, Severity::Blocks, changes, why, "nothing until they are started")]
+    vec![Finding::new(Severity::Blocks, changes, why, "nothing until they are started")]
 }
 
 /// The threads of the process that are no workers.

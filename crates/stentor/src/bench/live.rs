@@ -4,6 +4,9 @@
 //! our own draws the newest four times a second, so that a slow terminal holds up nobody who
 //! measures. The line goes to standard error, and only to a terminal: in a pipe or a log it would
 //! be noise.
+//!
+//! indicatif would bring four packages for one line, and the thread that draws is needed either
+//! way.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -16,6 +19,7 @@ use std::time::Duration;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use stentor_bench::progress::{Progress, Watch};
+use stentor_io::thousands;
 
 use crate::Failure;
 
@@ -86,12 +90,12 @@ fn show(line: &str) {
 /// A moment of a run in at most `columns` characters.
 fn line(progress: &Progress, stopping: bool, columns: usize) -> String {
     let phase = if stopping { "stopping" } else { &*progress.phase };
-    let (open, wanted) = (grouped(progress.connections), grouped(progress.connections_wanted));
+    let (open, wanted) = (thousands(progress.connections), thousands(progress.connections_wanted));
     let mut line = format!("{phase}  {open}/{wanted} connections");
-    let per_second = grouped(progress.per_second.round() as u64);
+    let per_second = thousands(progress.per_second.round() as u64);
     // Writing to a string cannot fail.
     let _ = write!(line, "  {per_second} {}/s", progress.unit);
-    let errors = grouped(progress.errors);
+    let errors = thousands(progress.errors);
     let _ = match progress.errors {
         1 => write!(line, "  1 error"),
         _ => write!(line, "  {errors} errors"),
@@ -100,19 +104,6 @@ fn line(progress: &Progress, stopping: bool, columns: usize) -> String {
         let _ = write!(line, "  {} left", minutes(left.as_secs_f64().ceil() as u64));
     }
     line.chars().take(columns).collect()
-}
-
-/// 1234567 as "1,234,567".
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// 75 as "1:15 min".
@@ -163,10 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_times() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
-        }
+    fn times() {
         for (seconds, text) in [(0, "0 s"), (59, "59 s"), (60, "1:00 min"), (3_660, "1:01 h")] {
             assert_eq!(minutes(seconds), text);
         }
