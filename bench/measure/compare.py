@@ -1,4 +1,4 @@
-"""Load from `stentor bench compare`: what it reports of each server, round by round."""
+"""Load from `stentor bench`: what it reports of each of several servers, round by round."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options
     Whatever went wrong, for whichever server, makes all of it worthless.
     """
     several = len(contestants) > 1
-    command = [str(bench.stentor), "bench", *(["compare"] if several else []), kind]
+    command = [str(bench.stentor), "bench", kind]
     for contestant in contestants:
         command.append(contestant.url)
     for contestant in contestants:
@@ -122,6 +122,16 @@ def hold_idle(bench: Bench, contestants: Sequence[Contestant], connections: int,
     compare(bench, "hold", contestants, *idle, str(WARM_UP_CONNECTIONS), "--duration", "100ms")
     return compare(bench, "hold", contestants, *idle, str(connections), "--duration", "500ms",
                    rounds=rounds)
+
+
+def push(bench: Bench, contestants: Sequence[Contestant], role: str, size: int, rate: int,
+         connections: int | None = None) -> Compared:
+    """Messages to so many readers; by default two, to some that come and go before the others."""
+    messages = 2 if connections is None else bench.options.seconds * rate
+    return compare(bench, "push", contestants, "--as", role, "--publish-method", "PUT", "--size",
+                   str(size), "--rate", str(rate), "--connections",
+                   str(connections or WARM_UP_CONNECTIONS), "--messages", str(messages),
+                   rounds=1 if connections is None else bench.options.rounds)
 
 
 def process_bytes_each(report: Report) -> float:

@@ -1,6 +1,6 @@
 """The comparison table: what the same load costs Stentor, nginx (with nchan) and the floor.
 
-All load is `stentor bench compare`, so that whoever reads the table can repeat any line of it.
+All load is `stentor bench`, so that whoever reads the table can repeat any line of it.
 """
 
 import os
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 from .bench import Bench, MeasurementError
 from .compare import (
-    WARM_UP_CONNECTIONS,
     Compared,
     Contestant,
     Report,
     compare,
     hold_idle,
     process_bytes_each,
+    push,
 )
 from .fanout import PER_SECOND
 from .load import FOREIGN_SHARE_MAX
@@ -109,7 +109,6 @@ def reading(bench: Bench, connections: int) -> list[Line]:
 
 def streams(bench: Bench, kind: str, role: str, connections: int) -> list[Line]:
     """One topic with many readers, and a message for all of them a few times a second."""
-    messages = bench.options.seconds * PER_SECOND
     with ExitStack() as stack:
         stentor = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
         data = message(0)
@@ -125,12 +124,8 @@ def streams(bench: Bench, kind: str, role: str, connections: int) -> list[Line]:
                 ("nginx", nchan, nchan.port, "/pub"),
                 ("floor", floor, floor.publish_port, "/"))
         ]
-        push = ["--as", role, "--publish-method", "PUT", "--size", str(MESSAGE_BYTES), "--rate",
-                str(PER_SECOND)]
-        compare(bench, "push", all_of_them, *push, "--connections", str(WARM_UP_CONNECTIONS),
-                "--messages", "2")
-        found = compare(bench, "push", all_of_them, *push, "--connections", str(connections),
-                        "--messages", str(messages), rounds=bench.options.rounds)
+        push(bench, all_of_them, role, MESSAGE_BYTES, PER_SECOND)
+        found = push(bench, all_of_them, role, MESSAGE_BYTES, PER_SECOND, connections)
     return lines(f"{connections:,} {kind} readers of one topic", found, PROCESS, CPU, LAST)
 
 
@@ -162,7 +157,7 @@ def about(bench: Bench) -> list[str]:
         f"By `bench/peers` on {time.strftime('%-d %B %Y')}: {processor()}, {os.cpu_count()} cores, "
         f"{memory:.0f} GB,",
         f"Linux {platform.release()}. {versions}.",
-        "One process of each server on one core, `stentor bench compare` on another; medians of "
+        "One process of each server on one core, `stentor bench` on another; medians of "
         f"{bench.options.rounds}",
         "alternating rounds. *CPU each* is the server's processor time per request or delivery.",
     ]

@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError, require_tools
 from .compare import (
-    WARM_UP_CONNECTIONS,
     Compared,
     Contestant,
     Report,
     compare,
     latencies,
     process_bytes_each,
+    push,
     steady_gets,
 )
 from .process import TIED
@@ -69,7 +69,6 @@ def readers(bench: Bench) -> list[table.Row]:
 
     The same server without TLS has the same readers, and takes turns with the others.
     """
-    messages = bench.options.seconds * PER_SECOND
     with ExitStack() as stack:
         secured = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG, secured=True))
         nchan = stack.enter_context(Nchan(secured=True))
@@ -81,14 +80,10 @@ def readers(bench: Bench) -> list[table.Row]:
             Contestant("nchan", nchan, STREAM, f"https://127.0.0.1:{nchan.port}/pub"),
             Contestant("without", plain, STREAM, publisher(plain)),
         ]
-        push = ["--as", "sse", "--publish-method", "PUT", "--size", str(MESSAGE_BYTES), "--rate",
-                str(PER_SECOND)]
-        compare(bench, "push", all_of_them, *push, "--connections", str(WARM_UP_CONNECTIONS),
-                "--messages", "2")
+        push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND)
         held = compare(bench, "hold", [no_publisher(one) for one in all_of_them], "--as", "sse",
                        "--connections", str(READERS), "--duration", "500ms")
-        found = compare(bench, "push", all_of_them, *push, "--connections", str(READERS),
-                        "--messages", str(messages), rounds=bench.options.rounds)
+        found = push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND, READERS)
     what = f"{READERS:,} SSE readers over TLS"
     return [
         *memory_rows(what, held),

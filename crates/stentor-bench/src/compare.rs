@@ -1,4 +1,4 @@
-//! `bench compare`: the same plan on several servers, in alternating rounds.
+//! Several URLs: the same plan on several servers, in alternating rounds.
 //!
 //! Machines are noisy, and what disturbs them lasts for longer than a round. Servers that take
 //! turns are disturbed alike; every other round goes backwards, so that none always follows the

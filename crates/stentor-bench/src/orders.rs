@@ -6,11 +6,15 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use stentor_io::{monotonic_us, unix_s};
 use stentor_tls::Connector;
 
+use crate::crew::{BenchError, Spread};
 use crate::network::Network;
-use crate::plan::{Closing, Role};
+use crate::plan::{Closing, Role, Setup};
+use crate::request::open_head;
 use crate::tally::PERIODS;
+use crate::target::Target;
 
 /// What every thread knows from the start.
 #[derive(Clone, Debug)]
@@ -37,6 +41,20 @@ pub(crate) struct Place {
 }
 
 impl Work {
+    /// Threads that open nothing yet.
+    pub(crate) fn new(setup: &Setup, target: &Target, spread: Spread) -> Result<Work, BenchError> {
+        Ok(Work {
+            address: target.address,
+            secure: target.connector(setup)?,
+            sources: spread.sources,
+            threads: spread.threads,
+            rank: Rank::Usual,
+            requesters: None,
+            holders: None,
+            elsewhere: Vec::new(),
+        })
+    }
+
     /// How many servers there are.
     pub(crate) fn places(&self) -> usize {
         1 + self.elsewhere.len()
@@ -98,6 +116,26 @@ pub(crate) struct HoldWork {
     /// How many messages are followed.
     pub(crate) followed: usize,
     pub(crate) stall_percent: u8,
+}
+
+impl HoldWork {
+    /// Holders that read no messages, or all of them, and never stall.
+    pub(crate) fn new(setup: &Setup, target: &Target, role: Role, run: u32) -> HoldWork {
+        HoldWork {
+            role,
+            request: open_head(target, Some(role), &setup.headers),
+            opening_max: OPENING_MAX,
+            run,
+            stride: 1,
+            followed: 0,
+            stall_percent: 0,
+        }
+    }
+}
+
+/// A number for a run, new each time: messages of an earlier one are none of this one's.
+pub(crate) fn run_number() -> u32 {
+    (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32
 }
 
 /// Where connections come from.
@@ -220,6 +258,10 @@ const PREPARING: u8 = 0;
 const GOING: u8 = 1;
 const STOPPING: u8 = 2;
 const PAUSED: u8 = 3;
+
+/// Connections of a thread that may be on their way at a time: enough to keep both ends busy, too
+/// few to fill the queue of a listener.
+const OPENING_MAX: usize = 64;
 
 /// So many connections in a row come from one address.
 const CONNECTIONS_PER_TURN: u64 = 64;

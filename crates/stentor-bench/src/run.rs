@@ -66,13 +66,15 @@ pub(crate) fn process_bytes(plan: &Plan) -> Result<Option<u64>, BenchError> {
     Ok(gauge.process_bytes())
 }
 
-/// How a target is connected to by TLS, if it is.
-fn connector(target: &Target, setup: &Setup) -> Result<Option<Connector>, BenchError> {
-    let Some(name) = &target.tls_name else { return Ok(None) };
-    let nobody = Trust::Roots(Vec::new());
-    let trust = setup.trust.as_deref().unwrap_or(&nobody);
-    let connector = Connector::new(name, trust, setup.identity.as_deref());
-    connector.map(Some).map_err(|what| BenchError(format!("{}: {what}", target.url)))
+impl Target {
+    /// Returns how to connect by TLS, for a target that asks for it.
+    pub(crate) fn connector(&self, setup: &Setup) -> Result<Option<Connector>, BenchError> {
+        let Some(name) = &self.tls_name else { return Ok(None) };
+        let nobody = Trust::Roots(Vec::new());
+        let trust = setup.trust.as_deref().unwrap_or(&nobody);
+        let connector = Connector::new(name, trust, setup.identity.as_deref());
+        connector.map(Some).map_err(|what| BenchError(format!("{}: {what}", self.url)))
+    }
 }
 
 /// A run under way.
@@ -201,6 +203,22 @@ impl<'a> Session<'a> {
                 None => std::thread::sleep(phase.every),
             }
         }
+    }
+
+    /// The same for so long, unless the run was interrupted.
+    fn look_on_for(&mut self, name: &'static str, time: Duration) {
+        if self.interrupted {
+            return;
+        }
+        let phase = Phase {
+            name,
+            unit: "requests",
+            wanted: 0,
+            count: |counts| counts.completed,
+            ends_us: Some(monotonic_us() + time.as_micros() as u64),
+            every: LOOK,
+        };
+        self.look_on(&phase, |_, _| {}, |_| false);
     }
 
     /// Notes a point, and tells whoever looks on.

@@ -1,8 +1,8 @@
 //! `stentor bench`: load for any HTTP server, and a report of what came of it.
 //!
 //! This is the command line of it; the load comes from `stentor-bench`. Each kind of run has a
-//! file with its flags and the plan they make, and any of them can be compared: then there are
-//! several URLs, and so several plans. What all have in common is in `common`, what is seen
+//! file with its flags and the plan they make. With several URLs there are several plans, which are
+//! compared. What all have in common is in `common`, what is seen
 //! meanwhile in `live`.
 //!
 //! Whether a plan may be carried out is decided here, for all kinds of runs at once: every server
@@ -55,68 +55,36 @@ enum Task {
     ///
     /// On connections that are kept, as fast as the server answers, or at a rate.
     #[command(after_help = GET_EXAMPLES)]
-    Get(Box<One<GetFlags>>),
+    Get(Box<Run<GetFlags>>),
     /// Many connections at a time: how fast they open, whether they stay, what each costs
     ///
     /// A connection asks once and then stays open: silent, or as the reader of a stream.
     #[command(after_help = HOLD_EXAMPLES)]
-    Hold(Box<One<HoldFlags>>),
+    Hold(Box<Run<HoldFlags>>),
     /// Messages to many readers: whether all arrive, and how long it takes
     ///
     /// Readers of a stream, and a publisher whose messages carry their number and time. Each
     /// reader is checked for messages that are missing, repeated or out of order.
     #[command(after_help = PUSH_EXAMPLES)]
-    Push(Box<One<PushFlags>>),
+    Push(Box<Run<PushFlags>>),
     /// Many connections at once: what they get, and what those feel that were there before
     #[command(after_help = SURGE_EXAMPLES)]
-    Surge(Box<One<SurgeFlags>>),
-    /// Any of these on several servers, in alternating rounds
-    ///
-    /// Machines are noisy: a figure means little beside one of another minute. So the servers
-    /// take turns, every other round in reverse; medians and ratios to the first are shown.
-    #[command(after_help = COMPARE_EXAMPLES, disable_help_subcommand = true,
-              arg_required_else_help = true)]
-    Compare {
-        #[command(subcommand)]
-        task: CompareTask,
-    },
+    Surge(Box<Run<SurgeFlags>>),
 }
 
-/// Every kind of run, on several servers.
-#[derive(Debug, Subcommand)]
-enum CompareTask {
-    /// Requests: how many per second, and how long each takes
-    Get(Box<Several<GetFlags>>),
-    /// Many connections at a time: how fast they open, whether they stay, what each costs
-    Hold(Box<Several<HoldFlags>>),
-    /// Messages to many readers: whether all arrive, and how long it takes
-    Push(Box<Several<PushFlags>>),
-    /// Many connections at once: what they get, and what those feel that were there before
-    Surge(Box<Several<SurgeFlags>>),
-}
-
-/// A run on one server.
+/// A run on a server, or rounds of it on several.
 #[derive(Args, Debug)]
-struct One<F: Args> {
+struct Run<F: Args> {
     /// What to ask for: http://HOST:PORT/PATH or https://…; without a scheme it is http
-    #[arg(value_name = "URL", value_parser = Target::parse)]
-    target: Target,
-    #[command(flatten)]
-    flags: F,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Rounds of a run on several servers.
-#[derive(Args, Debug)]
-struct Several<F: Args> {
-    /// What to ask for, of each server: http://HOST:PORT/PATH or https://…
-    #[arg(value_name = "URL", required = true, num_args = 2..=16, value_parser = Target::parse)]
+    ///
+    /// With several URLs the servers take turns, every other round in reverse; medians and ratios
+    /// to the first are shown. Machines are noisy: a figure means little beside one of another
+    /// minute.
+    #[arg(value_name = "URL", required = true, num_args = 1..=16, value_parser = Target::parse)]
     targets: Vec<Target>,
-    /// Rounds of each server
-    #[arg(long, value_name = "N", default_value = "5",
-          value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    rounds: u16,
+    /// Rounds of each server, if there are several [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rounds: Option<u16>,
     #[command(flatten)]
     flags: F,
     #[command(flatten)]
@@ -125,39 +93,29 @@ struct Several<F: Args> {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.task {
-        Task::Get(one) => one.run(),
-        Task::Hold(one) => one.run(),
-        Task::Push(one) => one.run(),
-        Task::Surge(one) => one.run(),
-        Task::Compare { task } => match task {
-            CompareTask::Get(several) => several.run(),
-            CompareTask::Hold(several) => several.run(),
-            CompareTask::Push(several) => several.run(),
-            CompareTask::Surge(several) => several.run(),
-        },
+        Task::Get(run) => run.run(),
+        Task::Hold(run) => run.run(),
+        Task::Push(run) => run.run(),
+        Task::Surge(run) => run.run(),
     }
 }
 
-impl<F: Flags> One<F> {
-    fn plan(&self) -> Result<Plan, Failure> {
-        let targets = std::slice::from_ref(&self.target);
-        let mut plans = plans(targets, &self.flags, &self.common)?;
-        Ok(plans.remove(0))
+impl<F: Flags> Run<F> {
+    fn plans(&self) -> Result<Vec<Plan>, Failure> {
+        if self.rounds.is_some() && self.targets.len() == 1 {
+            return Err(usage("--rounds is for several URLs, which take turns"));
+        }
+        plans(&self.targets, &self.flags, &self.common)
     }
 
     fn run(&self) -> Result<(), Failure> {
-        let plan = self.plan()?;
-        carry_out(&self.common, |watch| {
-            stentor_bench::run(&plan, watch).map(|report| Outcome::One(Box::new(report)))
-        })
-    }
-}
-
-impl<F: Flags> Several<F> {
-    fn run(&self) -> Result<(), Failure> {
-        let plans = plans(&self.targets, &self.flags, &self.common)?;
-        carry_out(&self.common, |watch| {
-            stentor_bench::compare(&plans, self.rounds.into(), watch).map(Outcome::Several)
+        let plans = self.plans()?;
+        carry_out(&self.common, |watch| match &plans[..] {
+            [plan] => stentor_bench::run(plan, watch).map(|report| Outcome::One(Box::new(report))),
+            plans => {
+                let rounds = self.rounds.unwrap_or(ROUNDS).into();
+                stentor_bench::compare(plans, rounds, watch).map(Outcome::Several)
+            }
         })
     }
 }
@@ -308,7 +266,7 @@ Examples:
   stentor bench get https://127.0.0.1:8443/a --ca ca.pem
   stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
   stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
-  stentor bench compare get http://127.0.0.1:8080/a http://127.0.0.1:80/a
+  stentor bench get http://127.0.0.1:8080/a http://127.0.0.1:80/a --rounds 7
 
 Exit codes: 0 success; 1 nothing could be measured, every answer was an error, or messages were
 lost without a word or delivered twice; 2 usage; 130 ended by Ctrl-C, with the figures printed.";
@@ -329,6 +287,8 @@ const PUSH_EXAMPLES: &str = "\
 Examples:
   Stentor     stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
   nchan       stentor bench push http://127.0.0.1/sub/a --publish http://127.0.0.1/pub/a
+  both        stentor bench push http://127.0.0.1:8080/a http://127.0.0.1/sub/a \\
+                --publish http://127.0.0.1:8081/a --publish http://127.0.0.1/pub/a
   Mercure     stentor bench push 'http://127.0.0.1/.well-known/mercure?topic=a' \\
                 --publish http://127.0.0.1/.well-known/mercure \\
                 --publish-header 'Authorization: Bearer …' \\
@@ -348,11 +308,8 @@ Examples:
   stentor bench surge http://127.0.0.1:8080/a --as sse --connections 16000 --queued \\
     --pid $(pidof stentor) --publish http://127.0.0.1:8081/a";
 
-const COMPARE_EXAMPLES: &str = "\
-Examples:
-  stentor bench compare get http://127.0.0.1:8080/a http://127.0.0.1:80/a --rounds 7
-  stentor bench compare push http://127.0.0.1:8080/a http://127.0.0.1/sub/a \\
-    --publish http://127.0.0.1:8081/a --publish http://127.0.0.1/pub/a";
+/// As many as show how much a figure scatters.
+const ROUNDS: u16 = 5;
 
 #[cfg(test)]
 mod tests;

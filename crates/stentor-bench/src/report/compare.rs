@@ -60,7 +60,7 @@ impl Comparison {
         if let Some(first) = shared.reports().next() {
             body += &again(&command_line(env::args_os().skip(1)), &first.machine);
         }
-        page(&format!("bench compare {}", shared.command), &body)
+        page(&format!("bench {}", shared.command), &body)
     }
 
     fn reports(&self) -> impl Iterator<Item = &Report> {
@@ -114,7 +114,7 @@ impl Comparison {
 impl Comparison {
     fn head(&self) -> String {
         let mut head = format!(
-            "<header>\n<p class=\"kind\">stentor bench compare</p>\n\
+            "<header>\n<p class=\"kind\">stentor bench</p>\n\
              <h1>{}: {} servers</h1>\n<p class=\"asked\">{}</p>\n",
             escape(self.command),
             self.subjects.len(),

@@ -2,26 +2,17 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, latency, seconds_since};
+use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{Rank, RequestWork, Work};
+use crate::orders::{RequestWork, Work};
 use crate::plan::{Closing, Get, Plan, Until};
 use crate::progress::Watch;
 use crate::report::{Connections, Report, Requests};
 use crate::request::{complete, open_head};
 
 pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let spread = Spread::of(plan)?;
-    let work = Work {
-        address: get.setup.target.address,
-        secure: connector(&get.setup.target, &get.setup)?,
-        sources: spread.sources,
-        threads: spread.threads,
-        rank: Rank::Usual,
-        requesters: Some(requests(get)),
-        holders: None,
-        elsewhere: Vec::new(),
-    };
+    let work = Work::new(&get.setup, &get.setup.target, Spread::of(plan)?)?;
+    let work = Work { requesters: Some(requests(get)), ..work };
     let mut session = Session::start(&get.setup, work, watch)?;
     let wanted = u64::from(get.connections);
     let opening = open(&mut session, get);

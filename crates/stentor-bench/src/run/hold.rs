@@ -2,34 +2,17 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, Measured, Phase, Session, connector, held, seconds_since};
+use super::{LOOK, Measured, Phase, Session, held, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Rank, Work};
+use crate::orders::{HoldWork, Work};
 use crate::plan::{Hold, Plan};
 use crate::progress::Watch;
 use crate::report::Report;
-use crate::request::open_head;
 
 pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let spread = Spread::of(plan)?;
-    let work = Work {
-        address: hold.setup.target.address,
-        secure: connector(&hold.setup.target, &hold.setup)?,
-        sources: spread.sources,
-        threads: spread.threads,
-        rank: Rank::Usual,
-        requesters: None,
-        holders: Some(HoldWork {
-            role: hold.role,
-            request: open_head(&hold.setup.target, Some(hold.role), &hold.setup.headers),
-            opening_max: OPENING_MAX,
-            run: 0,
-            stride: 1,
-            followed: 0,
-            stall_percent: 0,
-        }),
-        elsewhere: Vec::new(),
-    };
+    let (setup, target) = (&hold.setup, &hold.setup.target);
+    let holders = Some(HoldWork::new(setup, target, hold.role, 0));
+    let work = Work { holders, ..Work::new(setup, target, Spread::of(plan)?)? };
     let mut session = Session::start(&hold.setup, work, watch)?;
     let processor = session.gauge.processor();
     let opening_seconds = session.open_holders(hold.connections, hold.ramp);
@@ -56,7 +39,3 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     };
     Ok(session.finish(plan, measured)?.0)
 }
-
-/// Connections of a thread that may be on their way at a time: enough to keep both ends busy, too
-/// few to fill the queue of a listener.
-pub(super) const OPENING_MAX: usize = 64;

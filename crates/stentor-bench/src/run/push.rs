@@ -8,45 +8,38 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use stentor_io::{monotonic_us, unix_s};
+use stentor_io::monotonic_us;
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, held, join_publisher, latency,
-    publish_first, seconds_since, spawn_publisher,
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
+    seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Place, Rank, Work};
+use crate::orders::{HoldWork, Place, Work, run_number};
 use crate::plan::{Plan, Push, Role};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
 use crate::report::{Delivery, MessageDelivery, Report, ServerDelivery, Stalled};
 use crate::request::open_head;
-use crate::run::hold::OPENING_MAX;
 use crate::tally::{Counts, Outcome, histogram};
 use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let spread = Spread::of(plan)?;
-    // New with every run: messages of an earlier one are none of this one's.
-    let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
+    let work = Work::new(&push.setup, &push.setup.target, Spread::of(plan)?)?;
+    let run = run_number();
     let publisher = publish_first(Publisher::new(&push.publish, run), watch)?;
-    let work = Work {
-        address: push.setup.target.address,
-        secure: connector(&push.setup.target, &push.setup)?,
-        sources: spread.sources,
-        threads: spread.threads,
-        rank: Rank::Usual,
-        requesters: None,
-        holders: Some(hold_work(push, run)),
-        elsewhere: push.also.iter().map(|target| place(push, target)).collect::<Result<_, _>>()?,
-    };
+    let elsewhere = push.also.iter().map(|target| place(push, target)).collect::<Result<_, _>>()?;
+    let work = Work { holders: Some(hold_work(push, run)), elsewhere, ..work };
     let mut session = Session::start(&push.setup, work, watch)?;
     let opening_seconds = session.open_holders(push.connections, push.ramp);
     let opened = session.crew.counts();
     if push.role == Role::Poll && !session.interrupted {
-        settle(&mut session);
+        // The server answers long-polls with message 0. They must have asked again before the
+        // next message.
+        session.look_on_for("settling", SETTLE);
     }
     let memory = (opened.held > 0).then(|| session.memory(&push.setup, opened.held));
     let processor = session.gauge.processor();
@@ -75,13 +68,10 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
 fn hold_work(push: &Push, run: u32) -> HoldWork {
     let stride = stride(push.messages);
     HoldWork {
-        role: push.role,
-        request: open_head(&push.setup.target, Some(push.role), &push.setup.headers),
-        opening_max: OPENING_MAX,
-        run,
         stride,
         followed: (push.messages / stride) as usize,
         stall_percent: push.stall_percent,
+        ..HoldWork::new(&push.setup, &push.setup.target, push.role, run)
     }
 }
 
@@ -89,7 +79,7 @@ fn hold_work(push: &Push, run: u32) -> HoldWork {
 fn place(push: &Push, target: &Target) -> Result<Place, BenchError> {
     Ok(Place {
         address: target.address,
-        secure: connector(target, &push.setup)?,
+        secure: target.connector(&push.setup)?,
         request: open_head(target, Some(push.role), &push.setup.headers),
     })
 }
@@ -118,13 +108,6 @@ impl Default for Told {
             error: None,
         }
     }
-}
-
-/// The server answers long-polls with message 0. They must have asked again before the next
-/// message.
-fn settle(session: &mut Session<'_>) {
-    let phase = Phase { ends_us: Some(monotonic_us() + SETTLE_US), ..phase("settling") };
-    session.look_on(&phase, |_, _| {}, |_| false);
 }
 
 fn publish_all(
@@ -263,7 +246,7 @@ fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Deliver
 const FOLLOWED_MAX: u32 = 500;
 
 /// How long long-polls are given to ask for the second time.
-const SETTLE_US: u64 = 1_000_000;
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// A publisher that is so late is not waited for.
 const LATE_US_MAX: u64 = 120_000_000;

@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority, unix_s};
+use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority};
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, connector, held, join_publisher, latency,
-    no_process, publish_first, seconds_since, spawn_publisher,
+    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process,
+    publish_first, seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Crew, Spread};
-use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work};
+use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work, run_number};
 use crate::plan::{Closing, Plan, Role, Surge};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
@@ -34,18 +34,11 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     let setup = &surge.setup;
     // Its helper is forked, so it comes before the threads and their memory.
     let server = stoppable(surge)?;
-    let spread = Spread::of(plan)?;
-    // New with every run, as with `bench push`.
-    let run = (unix_s() as u32).rotate_left(16) ^ std::process::id() ^ monotonic_us() as u32;
+    let run = run_number();
     let work = Work {
-        address: setup.target.address,
-        secure: connector(&setup.target, setup)?,
-        sources: spread.sources,
-        threads: spread.threads,
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
-        requesters: None,
         holders: Some(hold_work(surge, &setup.target, surge.role, run)),
-        elsewhere: Vec::new(),
+        ..Work::new(setup, &setup.target, Spread::of(plan)?)?
     };
     let publisher = surge.listeners.as_ref().map(|l| Publisher::new(&l.publish, run));
     let publisher = publisher.map(|publisher| publish_first(publisher, watch)).transpose()?;
@@ -57,7 +50,7 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     let busy = session.busy_since(processor);
     let opened = session.crew.counts();
     let memory = (opened.held > 0).then(|| session.memory(setup, opened.held));
-    look_on_for(&mut session, "after the surge", surge.calm);
+    session.look_on_for("after the surge", surge.calm);
     let counts = session.crew.counts();
     if let (Some(timeout), Some(server)) = (surge.timeout, &server) {
         time_out(&mut session, surge, timeout, server)?;
@@ -92,15 +85,7 @@ fn stoppable(surge: &Surge) -> Result<Option<StoppableProcess>, BenchError> {
 }
 
 fn hold_work(surge: &Surge, target: &Target, role: Role, run: u32) -> HoldWork {
-    HoldWork {
-        role,
-        request: open_head(target, Some(role), &surge.setup.headers),
-        opening_max: usize::MAX,
-        run,
-        stride: 1,
-        followed: 0,
-        stall_percent: 0,
-    }
+    HoldWork { opening_max: usize::MAX, ..HoldWork::new(&surge.setup, target, role, run) }
 }
 
 /// Those who are there before: one thread, that waits for no newcomer.
@@ -117,15 +102,12 @@ fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
         rate: Some(surge.bystander_rate),
         limit: None,
     });
+    let sources = setup.sources.map_or(Sources::Any, Sources::Network);
     let work = Work {
-        address: beside.address,
-        secure: connector(beside, setup)?,
-        sources: setup.sources.map_or(Sources::Any, Sources::Network),
-        threads: 1,
         rank: Rank::First,
         requesters,
         holders: surge.listeners.is_some().then(|| hold_work(surge, beside, Role::Sse, run)),
-        elsewhere: Vec::new(),
+        ..Work::new(setup, beside, Spread { threads: 1, sources })?
     };
     Crew::start(work).map(Some)
 }
@@ -178,7 +160,7 @@ fn calm_before(
         }
         _ => None,
     };
-    look_on_for(session, "before the surge", surge.calm);
+    session.look_on_for("before the surge", surge.calm);
     Ok(publishing)
 }
 
@@ -234,7 +216,7 @@ fn stand_still<'s>(
     server: &'s StoppableProcess,
 ) -> Result<Stopped<'s>, BenchError> {
     session.pause();
-    look_on_for(session, "waiting for the bystanders", PAUSE);
+    session.look_on_for("waiting for the bystanders", PAUSE);
     server.stop().map_err(|error| no_process(surge.setup.pid, &error))
 }
 
@@ -253,7 +235,7 @@ fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
     };
     session.look_on(&phase, |_, _| {}, |counts| counts.connections >= wanted);
     // Each has asked when its thread has been round once more.
-    look_on_for(session, "filling the queue", PAUSE);
+    session.look_on_for("filling the queue", PAUSE);
 }
 
 /// Waits until the newcomers' connections time out. Just before they do, the server is stopped
@@ -265,12 +247,12 @@ fn time_out(
     server: &StoppableProcess,
 ) -> Result<(), BenchError> {
     let left = timeout.saturating_sub(surge.calm).saturating_sub(TIMEOUT_MARGIN);
-    look_on_for(session, "waiting for the timeout", left);
+    session.look_on_for("waiting for the timeout", left);
     if session.interrupted {
         return Ok(());
     }
     let stopped = stand_still(session, surge, server)?;
-    look_on_for(session, "waiting for the timeout", 2 * TIMEOUT_MARGIN);
+    session.look_on_for("waiting for the timeout", 2 * TIMEOUT_MARGIN);
     let began_us = monotonic_us();
     session.begin_period(TIMEOUT, began_us);
     drop(stopped);
@@ -347,21 +329,6 @@ fn what_they_felt(surge: &Surge, outcome: &Outcome, counts: &Counts, published: 
 fn due(wanted: u32, within_us: u128, elapsed_us: u64) -> u32 {
     let part = u128::from(wanted) * u128::from(elapsed_us) / within_us.max(1);
     u32::try_from(part + 1).map_or(wanted, |due| due.min(wanted))
-}
-
-fn look_on_for(session: &mut Session<'_>, name: &'static str, time: Duration) {
-    if session.interrupted {
-        return;
-    }
-    let phase = Phase {
-        name,
-        unit: "requests",
-        wanted: 0,
-        count: |counts: &Counts| counts.completed,
-        ends_us: Some(monotonic_us() + time.as_micros() as u64),
-        every: LOOK,
-    };
-    session.look_on(&phase, |_, _| {}, |_| false);
 }
 
 /// The periods of a run that are told apart, the first being the one before.

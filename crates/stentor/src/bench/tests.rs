@@ -26,16 +26,11 @@ fn plans_of(line: &[&str]) -> Result<Vec<Plan>, String> {
         Failure::Usage(reason) => reason,
         other => panic!("not a mistake of the caller: {other}"),
     };
-    let one = |plan: Result<Plan, Failure>| plan.map(|plan| vec![plan]);
     match &args.task {
-        Task::Get(args) => one(args.plan()),
-        Task::Hold(args) => one(args.plan()),
-        Task::Push(args) => one(args.plan()),
-        Task::Surge(args) => one(args.plan()),
-        Task::Compare { task: CompareTask::Get(a) } => plans(&a.targets, &a.flags, &a.common),
-        Task::Compare { task: CompareTask::Hold(a) } => plans(&a.targets, &a.flags, &a.common),
-        Task::Compare { task: CompareTask::Push(a) } => plans(&a.targets, &a.flags, &a.common),
-        Task::Compare { task: CompareTask::Surge(a) } => plans(&a.targets, &a.flags, &a.common),
+        Task::Get(args) => args.plans(),
+        Task::Hold(args) => args.plans(),
+        Task::Push(args) => args.plans(),
+        Task::Surge(args) => args.plans(),
     }
     .map_err(said)
 }
@@ -175,7 +170,6 @@ fn mistakes_are_told() {
         (&["get", "wss://127.0.0.1/"], "write https:// here"),
         (&["get", "https://127.0.0.1/", "--ca", "/none"], "/none: No such file"),
         (&["get", "https://127.0.0.1/", "--ca", "x", "--insecure"], "cannot be used with"),
-        (&["get", URL, URL], "unexpected"),
         (&["get", URL, "--connections", "0"], "not in 1..="),
         (&["get", URL, "--connections", "100000001"], "100000000"),
         (&["get", URL, "--duration", "25h"], "24h"),
@@ -206,8 +200,8 @@ fn mistakes_are_told() {
         (&["push", URL, "--publish", URL, "--publish-header", "TE: x"], "own field"),
         (&["push", URL, "--publish", URL, "--rate", "0.01", "--messages", "1000"], "28 hours"),
         (&["surge", URL, "--within", "0s"], "out of range"),
-        (&["compare", "get", URL], "2"),
-        (&["compare", "get", URL, URL, "--rounds", "0"], "not in 1..="),
+        (&["get", URL, "--rounds", "2"], "for several URLs"),
+        (&["get", URL, URL, "--rounds", "0"], "not in 1..="),
         (&["surge", URL, "--queued"], "--pid"),
         (&["surge", "https://127.0.0.1/", "--queued", "--pid", "7"], "by TLS"),
         (&["surge", URL, "--timeout", "9s"], "--pid"),
@@ -215,8 +209,8 @@ fn mistakes_are_told() {
         (&["surge", URL, "--timeout", "9s", "--pid", "7", "--as", "sse"], "leave --as out"),
         (&["surge", URL, "--readers", "9"], "--publish"),
         (&["surge", URL, "--publish", URL, "--publish", URL], "1 wanted, 2 given"),
-        (&["compare", "push", URL, URL, "--publish", URL], "2 wanted, 1 given"),
-        (&["compare", "get", URL, URL, "--pid", "1"], "2 wanted, 1 given"),
+        (&["push", URL, URL, "--publish", URL], "2 wanted, 1 given"),
+        (&["get", URL, URL, "--pid", "1"], "2 wanted, 1 given"),
     ] {
         let error = plans_of(line).expect_err(&line.join(" "));
         assert!(error.contains(part), "{line:?}: {error}");
@@ -240,7 +234,7 @@ fn whom_to_trust_is_said_where_any_server_is_asked_by_tls() {
         let line = ["push", read, "--publish", publish, "--insecure"];
         assert_eq!(trusted(&line), [(true, true)]);
     }
-    let both = ["compare", "get", URL, HTTPS, "--insecure"];
+    let both = ["get", URL, HTTPS, "--insecure"];
     assert_eq!(trusted(&both), [(true, false), (true, false)]);
 }
 
@@ -248,7 +242,7 @@ fn whom_to_trust_is_said_where_any_server_is_asked_by_tls() {
 fn servers_are_compared_in_their_order() {
     let other = "http://127.0.0.1:80/b";
     let publish = ["--publish", "http://127.0.0.1/p", "--publish", "http://127.0.0.1/q"];
-    let line = [&["compare", "push", URL, other, "--pid", "1", "--pid", "2"][..], &publish[..]];
+    let line = [&["push", URL, other, "--pid", "1", "--pid", "2"][..], &publish[..]];
     let plans = plans_of(&line.concat()).unwrap();
     let found: Vec<_> = plans
         .iter()
@@ -261,7 +255,7 @@ fn servers_are_compared_in_their_order() {
         .collect();
     assert_eq!(found, [("/a", "/p", Some(1)), ("/b", "/q", Some(2))]);
     for command in ["get", "hold", "surge"] {
-        assert_eq!(plans_of(&["compare", command, URL, other, URL]).unwrap().len(), 3);
+        assert_eq!(plans_of(&[command, URL, other, URL]).unwrap().len(), 3);
     }
 }
 
@@ -276,8 +270,8 @@ fn strangers_are_left_alone() {
         &["surge", URL, "--publish", stranger],
         &["surge", URL, "--beside", stranger],
         &["push", URL, "--publish", stranger],
-        &["compare", "get", URL, stranger],
-        &["compare", "push", URL, URL, "--publish", URL, "--publish", stranger],
+        &["get", URL, stranger],
+        &["push", URL, URL, "--publish", URL, "--publish", stranger],
     ];
     for line in lines {
         let error = plans_of(line).expect_err(&line.join(" "));

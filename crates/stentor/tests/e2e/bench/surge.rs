@@ -1,4 +1,4 @@
-//! `bench surge` and `bench compare`.
+//! `bench surge`, and several servers in turn.
 
 use super::peers::Nginx;
 use super::stub::Stub;
@@ -104,7 +104,7 @@ fn servers_are_compared_round_by_round() {
     let stub = Stub::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let urls = format!("{first} {second} {}", stub.url());
     let flags = "--rounds 3 --requests 300 --connections 4";
-    let compared = bench(&format!("compare get {urls} {flags}"));
+    let compared = bench(&format!("get {urls} {flags}"));
     assert_eq!((compared.code, compared.err.as_str()), (Some(0), ""));
     assert_eq!((&compared.report["command"], compared.count("rounds")), (&"get".into(), 3));
     let subjects = compared.report["subjects"].as_array().unwrap();
@@ -116,7 +116,7 @@ fn servers_are_compared_round_by_round() {
         assert!(reports.iter().all(|report| report["requests"]["completed"] == 300));
     }
     // In the table each of the others has its ratios to the first.
-    let line = format!("bench compare get {urls} {flags}");
+    let line = format!("bench get {urls} {flags}");
     let said = run(&line.split(' ').collect::<Vec<_>>());
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     assert!(said.out.contains('×') && said.out.lines().all(|line| line.chars().count() <= 100));
@@ -139,7 +139,7 @@ fn everything_can_be_compared() {
                     .map(|(server, _)| format!("--publish {}", super::url(server.control, "/a")));
                 let publish = if command == "push" { publish.join(" ") } else { String::new() };
                 let line = format!(
-                    "compare {command} {} {} --rounds 2 {flags} --pid {} --pid {} {publish}",
+                    "{command} {} {} --rounds 2 {flags} --pid {} --pid {} {publish}",
                     first.1, second.1, pids[0], pids[1]
                 );
                 let run = bench(&line);
