@@ -2,8 +2,8 @@
 //! whether the tests notice.
 //!
 //! The places are a list that is kept by hand (`xtask/mutants/`, in the form of `list.rs`), since a
-//! tool that changes every operator finds a thousand places that nobody cares for and misses the
-//! race that somebody should. Everything happens in a copy of the working tree (`workshop.rs`), so
+//! tool that changes every operator (cargo-mutants) finds a thousand places that do not matter and
+//! misses the race that does. Everything happens in a copy of the working tree (`workshop.rs`), so
 //! that the tree itself is never broken, whenever this is interrupted.
 //!
 //! Most mutations are noticed within seconds, so the simulator first runs few seeds. Only what

@@ -3,6 +3,9 @@
 //! A name is resolved once, here, and what was found is both judged and connected to: nobody can
 //! be led to another address later. A load test of a stranger's server is an attack on it, so a
 //! target knows whether all that its name stands for is on this machine or a private network.
+//!
+//! The parser of `http::Uri` takes `a:b` for a host with a port, and its errors do not say what to
+//! write instead.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 

@@ -1,6 +1,6 @@
-//! The Debian package, by debhelper: it knows how a unit, a configuration file and the pages of a
-//! manual are installed, upgraded, removed and purged. The user is the unit's `DynamicUser`.
-//! Who maintains it is said in `packaging/debian/control` alone.
+//! The Debian package, by debhelper: unlike cargo-deb it knows how a unit, a configuration file and
+//! the pages of a manual are installed, upgraded, removed and purged. The user is the unit's
+//! `DynamicUser`. The maintainer's name is in `packaging/debian/control` alone.
 
 use std::fs;
 use std::path::Path;

@@ -2,6 +2,7 @@
 //!
 //! The page is written beside its place and then moved there. Nobody sees half of it, and an older
 //! report is kept until the new one is whole.
+//! tempfile would bring two packages, and a name that nobody else uses is all that is needed of it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

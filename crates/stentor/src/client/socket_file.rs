@@ -1,4 +1,6 @@
 //! HTTP over a socket file: what carries the bytes where there is no TCP.
+//!
+//! ureq, the client library, has a transport for TCP and none for socket files.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
