@@ -2,8 +2,7 @@
 //!
 //! This is the command line of it; the load comes from `stentor-bench`. Each kind of run has a
 //! file with its flags and the plan they make. With several URLs there are several plans, which are
-//! compared. What all have in common is in `common`, what is seen
-//! meanwhile in `live`.
+//! compared. The flags that all runs have are in `common`; `live` shows the progress.
 //!
 //! Whether a plan may be carried out is decided here, for all kinds of runs at once: every server
 //! it connects to is private, or the caller says that it is theirs.
