@@ -18,7 +18,7 @@ use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 use tracing::Level;
 
-use super::quantity::Bytes;
+use super::quantity::{Bytes, Count};
 use super::setting::{Form, Read};
 use super::{
     AccessFormat, AccessTarget, Close, Immutable, LogFormat, PerAddress, Settings, StoredBytes,
@@ -290,67 +290,56 @@ impl<'de, T: Repeated> Visitor<'de> for TablesVisitor<T> {
     }
 }
 
-/// A number, or "auto".
-pub(super) struct AutoOrCount(pub(super) PerAddress);
+/// A quantity, or "auto".
+pub(super) struct AutoOr<F>(Option<F>);
 
-impl<'de> Deserialize<'de> for AutoOrCount {
+impl<'de, F: Deserialize<'de>> Deserialize<'de> for AutoOr<F> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(AutoOrCountVisitor).map(AutoOrCount)
+        source.deserialize_any(AutoOrVisitor(PhantomData)).map(AutoOr)
     }
 }
 
-impl Form<PerAddress> for AutoOrCount {
+struct AutoOrVisitor<F>(PhantomData<F>);
+
+impl<'de, F: Deserialize<'de>> Visitor<'de> for AutoOrVisitor<F> {
+    type Value = Option<F>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quantity, or \"auto\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Option<F>, E> {
+        F::deserialize(number.into_deserializer()).map(Some).map_err(or_auto)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<F>, E> {
+        match text {
+            "auto" => Ok(None),
+            _ => F::deserialize(text.to_owned().into_deserializer()).map(Some).map_err(or_auto),
+        }
+    }
+}
+
+fn or_auto<E: de::Error>(error: de::value::Error) -> E {
+    E::custom(format!("{error}, or \"auto\""))
+}
+
+impl<const MIN: u64, const MAX: u64> Form<PerAddress> for AutoOr<Count<MIN, MAX>> {
     fn value(self) -> PerAddress {
-        self.0
+        self.0.map_or(PerAddress::Auto, |count| PerAddress::Count(count.value()))
     }
 
     fn show(value: &PerAddress) -> Value {
         match value {
             PerAddress::Auto => "auto".into(),
-            PerAddress::Count(count) => i64::from(*count).into(),
+            PerAddress::Count(count) => Count::<MIN, MAX>::show(count),
         }
     }
 }
 
-struct AutoOrCountVisitor;
-
-impl Visitor<'_> for AutoOrCountVisitor {
-    type Value = PerAddress;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number or \"auto\"")
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PerAddress, E> {
-        match u32::try_from(number) {
-            Ok(count) if count <= PER_ADDRESS_MAX => Ok(PerAddress::Count(count)),
-            _ => Err(E::custom(format!("{number} is out of range: from 0 to {PER_ADDRESS_MAX}"))),
-        }
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<PerAddress, E> {
-        match text {
-            "auto" => Ok(PerAddress::Auto),
-            _ => match text.parse() {
-                Ok(number) => self.visit_i64(number),
-                Err(_) => Err(E::custom(format!("'{text}' is not a number or \"auto\""))),
-            },
-        }
-    }
-}
-
-/// A size from `MIN` to `MAX`, or "auto".
-pub(super) struct AutoOrBytes<const MIN: u64, const MAX: u64>(pub(super) StoredBytes);
-
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for AutoOrBytes<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(AutoOrBytesVisitor::<MIN, MAX>).map(AutoOrBytes)
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> Form<StoredBytes> for AutoOrBytes<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> Form<StoredBytes> for AutoOr<Bytes<MIN, MAX>> {
     fn value(self) -> StoredBytes {
-        self.0
+        self.0.map_or(StoredBytes::Auto, |bytes| StoredBytes::Max(bytes.value()))
     }
 
     fn show(value: &StoredBytes) -> Value {
@@ -360,29 +349,6 @@ impl<const MIN: u64, const MAX: u64> Form<StoredBytes> for AutoOrBytes<MIN, MAX>
         }
     }
 }
-
-struct AutoOrBytesVisitor<const MIN: u64, const MAX: u64>;
-
-impl<const MIN: u64, const MAX: u64> Visitor<'_> for AutoOrBytesVisitor<MIN, MAX> {
-    type Value = StoredBytes;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a size such as \"64 MiB\", or \"auto\"")
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<StoredBytes, E> {
-        Bytes::<MIN, MAX>::read(number.into_deserializer()).map(StoredBytes::Max)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<StoredBytes, E> {
-        if text == "auto" {
-            return Ok(StoredBytes::Auto);
-        }
-        Bytes::<MIN, MAX>::read(text.into_deserializer()).map(StoredBytes::Max)
-    }
-}
-
-const PER_ADDRESS_MAX: u32 = 100_000_000;
 
 /// A flag, or "bundled".
 pub(super) struct BoolOrBundled(pub(super) Immutable);

@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use self::forms::{
-    AccessName, Address, AutoOrBytes, AutoOrCount, HostName, Name, OneOrMany, OrNone, Origin,
-    StorePath, Text, UserName,
+    AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
+    UserName,
 };
 use self::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
 use self::setting::settings;
@@ -265,7 +265,7 @@ settings! {
             topics_max: usize = 2_000_000, topics_max(restart): Count<1, 1_000_000_000>;
             /// The limit of the memory of topics and messages.
             stored_bytes_max: StoredBytes = StoredBytes::Auto,
-                stored_bytes_max: AutoOrBytes<MIB, { 1024 * 1024 * GIB }>;
+                stored_bytes_max: AutoOr<Bytes<MIB, { 1024 * 1024 * GIB }>>;
             /// How many names one look-up may ask for.
             names_max: usize = 1_000, names_max: Count<1, 100_000>;
             /// What the readers of one worker may own or keep from being freed, in bytes.
@@ -282,7 +282,7 @@ settings! {
             connections_max: usize = 0, connections_max(restart): Count<0, 100_000_000>;
             /// How many of them one address may have.
             connections_per_address: PerAddress = PerAddress::Auto,
-                connections_per_address: AutoOrCount;
+                connections_per_address: AutoOr<Count<0, 100_000_000>>;
             /// How a connection ends whose last request was answered.
             close: Close = Close::Graceful, close: Text<Name<Close>>;
         }

@@ -57,7 +57,7 @@ mod tests {
             ("'some'", "'some' is not a size"),
             ("'1 KiB'", "'1 KiB' is out of range"),
             ("-1", "-1 is out of range"),
-            ("true", "a size such as \"64 MiB\", or \"auto\""),
+            ("true", "a quantity, or \"auto\""),
         ] {
             let error = of(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -193,7 +193,7 @@ fn connections_of_an_address() {
     assert_eq!(of("0"), PerAddress::Count(0));
     assert_eq!(of("'7'"), PerAddress::Count(7));
     let error = headline("limits.connections_per_address = 'some'");
-    assert!(error.contains("'some' is not a number or \"auto\""), "{error}");
+    assert!(error.contains("'some' is not a number, or \"auto\""), "{error}");
     let error = headline("limits.connections_per_address = -1");
     assert!(error.contains("-1 is out of range: from 0 to"), "{error}");
     let variable = ("STENTOR_LIMITS_CONNECTIONS_PER_ADDRESS", "9");
@@ -524,6 +524,16 @@ fn the_environment_overrides_the_file() {
     assert_eq!((settings.files.cache_bytes_max, settings.files.small_bytes_max), (1 << 20, 0));
     // That one is a flag's: only `serve` reads it.
     assert_eq!(settings.mounts, []);
+}
+
+#[test]
+fn values_of_the_environment_are_text_as_it_is() {
+    let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    let cookie = "\\\"' # = [";
+    let settings = environment(&[("STENTOR_JWT_PUBLIC_KEY", key)]).unwrap();
+    assert_eq!(settings.tokens.jwt.public_keys, [key.trim()]);
+    let error = environment(&[("STENTOR_ACCESS_COOKIE", cookie)]).unwrap_err();
+    assert!(error.contains(&format!("'{}' is not the name", cookie.escape_debug())), "{error}");
 }
 
 #[test]
