@@ -189,7 +189,7 @@ fn files_that_are_not_good_are_told_of_before_the_start() {
     for (scheme, settings, expected) in [
         ("nats", format!("creds_file = '{cut}'"), "its seed is not one of NATS"),
         ("nats", format!("token_file = '{empty}'"), "there is nothing in it"),
-        ("nats", "token_file = '/nowhere/token'".to_owned(), "/nowhere/token: there is no such file"),
+        ("nats", "token_file = '/nowhere/token'".to_owned(), "/nowhere/token: there is no"),
         ("tls", format!("ca_file = '{empty}'"), "there is no certificate in it"),
     ] {
         let text = format!(
