@@ -1,8 +1,8 @@
 //! The file of `--html`: whether it can be written is found out before a run, not after it.
 //!
-//! The page is written beside its place and then moved there, so that no reader sees half of it, and
-//! an older report stays until the new one is whole. tempfile would bring two packages for the name
-//! of the draft.
+//! The page is written beside its place and then moved there, so that no reader sees half of it.
+//! An older report stays until the new one is whole. The crate tempfile would bring two packages
+//! for the name of the draft.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
