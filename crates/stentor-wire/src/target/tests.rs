@@ -294,3 +294,24 @@ fn hosts_and_ports() {
         assert_eq!(host_and_port(authority), expected, "{authority}");
     }
 }
+
+#[test]
+fn parameters_are_known_or_refused() {
+    let read = |query: &str| {
+        let owned = |(name, value): (Cow<'_, str>, Cow<'_, str>)| format!("{name}={value}");
+        let pairs = parameters(query.as_bytes(), &["a", "since"]);
+        pairs.map(|pair| pair.map(owned)).collect::<Result<Vec<_>, _>>()
+    };
+    let unknown =
+        |name: &str| Err(format!("There is no parameter '{name}'; there are a, since and token."));
+    assert_eq!(
+        read("a=1&token=s&since=%2F&a"),
+        Ok(["a=1", "since=/", "a="].map(String::from).into())
+    );
+    assert_eq!(read("token"), Ok(vec![]));
+    assert_eq!(read("a=1&A=2"), unknown("A"));
+    assert_eq!(read("%0a"), unknown("\\n"));
+    assert_eq!(read(&"x".repeat(500)), unknown(&("x".repeat(160) + "...")));
+    assert_eq!(read("a=%4"), Err(format!("The query is broken. {BadEscape}")));
+    assert_eq!(read("token=%4"), Err(format!("The query is broken. {BadEscape}")));
+}
