@@ -890,6 +890,8 @@ mod tests {
         }
         assert!(ready().starts_with("HTTP/1.1 503"));
         let counters = &server.shared.workers[0];
+        // The last one ends the worker.
+        assert_eq!(counters.worker_panics.value(), u64::from(PANICS_MAX - 1));
         let left = [&counters.connections_public, &counters.readers_sse].map(|c| c.value());
         assert_eq!(left, [0, 0]);
         assert_eq!(readers(), 0);

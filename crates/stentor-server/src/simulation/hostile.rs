@@ -83,6 +83,7 @@ pub(super) fn run(seed: u64) {
     world.sim.sleep(2 * HELD_MS_MAX);
     world.settle();
     world.check_nothing_is_left();
+    assert_eq!(world.totals().worker_panics, world.panics as u64);
     for topic in [HOT, "/all/1/1", "/made/up/0"] {
         world.check_nobody_reads(topic);
     }
