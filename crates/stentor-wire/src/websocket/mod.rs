@@ -15,7 +15,7 @@ mod frame;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha1::{Digest, Sha1};
+use sha1_smol::Sha1;
 
 use crate::trim_ows;
 
@@ -30,9 +30,10 @@ pub fn accept(key: &[u8]) -> Option<[u8; 28]> {
     if STANDARD.decode_slice(key, &mut nonce) != Ok(16) {
         return None;
     }
-    let proof = Sha1::new().chain_update(key).chain_update(KEY_SUFFIX).finalize();
+    let mut proof = Sha1::from(key);
+    proof.update(KEY_SUFFIX);
     let mut value = [0; 28];
-    STANDARD.encode_slice(proof, &mut value).ok()?;
+    STANDARD.encode_slice(proof.digest().bytes(), &mut value).ok()?;
     Some(value)
 }
 
