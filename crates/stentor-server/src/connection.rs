@@ -585,7 +585,10 @@ impl Connection {
         mut incoming: Box<Incoming>,
         input: &[u8],
     ) -> Progress {
-        if incoming.sink.inflates() && !cx.budget.has_room(Kind::Requests) {
+        if incoming.sink.inflates()
+            && matches!(incoming.body.clone().next(input), Ok(http1::Step::End { .. }))
+            && !cx.budget.has_room(Kind::Requests)
+        {
             self.work().incoming = Some(incoming);
             return Progress::NotNow(Kind::Requests);
         }

@@ -77,6 +77,7 @@ impl KeyThread {
             fetches: fetches.clone(),
             shared: Arc::downgrade(shared),
             mailboxes: mailboxes.to_vec(),
+            failure: None,
         };
         let thread = LookThread::start("keys", move || looker.look(unix_s()))?;
         Ok(Some(KeyThread { thread, jwt: settings.jwt.clone(), fetches }))
@@ -107,6 +108,8 @@ struct Looker {
     fetches: Option<Arc<Fetches>>,
     shared: Weak<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Why the keys could not be read, as the log says it. It says each reason once.
+    failure: Option<String>,
 }
 
 impl Looker {
@@ -125,10 +128,15 @@ impl Looker {
         match load_with(&self.settings, fetches) {
             Ok(keys) => {
                 tracing::info!("the keys that tokens are verified with were read again");
+                self.failure = None;
                 tell(&shared, &self.mailboxes, &keys);
             }
             Err(error) => {
-                tracing::error!("the keys stay as they are: {error}");
+                let failure = Some(error.to_string());
+                if self.failure != failure {
+                    tracing::error!("the keys stay as they are: {error}");
+                    self.failure = failure;
+                }
                 self.watcher.failed(now_unix_s);
             }
         }

@@ -400,7 +400,8 @@ metrics! { |report, c|
     Gauge workers [=> report.workers];
     /// Worker threads that broke; the others go on.
     LastingGauge workers_lost [workers_lost];
-    /// Panics of workers. Each cost one connection, and is a bug: the log has its message.
+    /// Panics after which a worker went on. Each cost one connection at most, and is a bug: the log
+    /// has its message.
     Counter worker_panics_total [worker_panics];
     /// Memory of the process: resident.
     Gauge memory_resident_bytes [=> report.memory_resident_bytes];

@@ -15,7 +15,7 @@ use memchr::memchr2;
 use crate::target::{BadEscape, decode};
 
 /// A line with `{name}` and `{value}` holes, compiled once.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Template {
     /// The kind of each piece, and the bytes of a literal.
     pieces: Vec<(PieceKind, Vec<u8>)>,
@@ -116,7 +116,7 @@ impl fmt::Display for Template {
 }
 
 /// What a piece of a line is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceKind {
     /// As the template says.
     Literal,

@@ -28,6 +28,13 @@ pub(super) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<()
     ConfigErrors::none_of(reading.mistakes.into_iter().map(|(_, mistake)| mistake))
 }
 
+/// The names of the tables of which there is one.
+fn tables() -> impl Iterator<Item = &'static str> {
+    let mut last = "";
+    let names = setting::all().map(|setting| setting.table);
+    names.filter(move |name| !name.is_empty() && std::mem::replace(&mut last, name) != *name)
+}
+
 /// A document on its way into settings.
 struct Reading<'t> {
     text: &'t str,
@@ -45,15 +52,15 @@ impl Reading<'_> {
             let setting = of_table().find(|setting| setting.key == name);
             let array = ARRAYS.iter().find(|(array, _)| table.is_empty() && *array == name);
             let read = setting.map(|setting| setting.read).or(array.map(|(_, read)| *read));
-            let is_table = |it: &setting::Setting| table.is_empty() && it.table == name;
+            let is_table = table.is_empty() && tables().any(|table| table == name);
             if let Some(read) = read {
                 self.value(read, value, settings);
-            } else if setting::all().any(is_table) {
+            } else if is_table {
                 self.inner(name, value, settings);
             } else {
                 let mut known: Vec<_> = of_table().map(|setting| setting.key).collect();
                 if table.is_empty() {
-                    known.extend(setting::all().map(|setting| setting.table));
+                    known.extend(tables());
                     known.extend(ARRAYS.iter().map(|(array, _)| array));
                 }
                 self.add(Some(span), unknown(name, &known));

@@ -93,6 +93,19 @@ impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
     }
 }
 
+/// Files, of which an empty name is none: so the environment can say that there are none.
+impl Form<Vec<PathBuf>> for OneOrMany<OrNone<File>> {
+    const IS_LIST: bool = true;
+
+    fn value(self) -> Vec<PathBuf> {
+        self.0.into_iter().filter_map(OrNone::value).collect()
+    }
+
+    fn show(files: &Vec<PathBuf>) -> Value {
+        one_or_many(files.iter().map(<File as Kind>::show))
+    }
+}
+
 /// A list; one of a single value is that value, as most people write it.
 pub(super) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Value {
     let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

@@ -307,6 +307,20 @@ fn unknown_keys_are_told_the_nearest_or_their_place() {
 }
 
 #[test]
+fn an_unknown_key_at_the_top_is_answered_by_each_known_one_once() {
+    for text in ["colour_of_the_page = 1", "'' = 1", "['']"] {
+        let said = Settings::from_toml(text, "f").unwrap_err().to_string();
+        let known = said.split("known here: ").nth(1).unwrap_or_else(|| panic!("{said}"));
+        let mut known: Vec<_> = known.lines().next().unwrap().split(", ").collect();
+        assert!(known.contains(&"listen") && known.contains(&"limits"), "{said}");
+        let count = known.len();
+        known.sort_unstable();
+        known.dedup();
+        assert!(known.len() == count && known.iter().all(|name| !name.is_empty()), "{said}");
+    }
+}
+
+#[test]
 fn values_are_checked_where_they_stand() {
     check(&[
         (

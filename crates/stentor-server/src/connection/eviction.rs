@@ -32,7 +32,7 @@ impl Connection {
         }
         let loss = match (self.phase, self.wait) {
             (Phase::Open, Wait::Head | Wait::Handshake) => Loss::Nothing,
-            (Phase::Open, Wait::Request) => Loss::Idle,
+            (Phase::Open, Wait::Request) | (Phase::Lingering, _) => Loss::Idle,
             (Phase::Pending, _) if self.is_polling() => Loss::Poll,
             (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
             (Phase::Streaming, _) => Loss::Stream,

@@ -15,7 +15,6 @@ use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use crate::panics::may_panic;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use stentor_hub::Message;
 use stentor_wire::http1::Request;
@@ -23,6 +22,7 @@ use stentor_wire::lookup::{LineShares, Template, json_string, json_string_len, n
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::status::Status;
 use stentor_wire::target;
+use twox_hash::XxHash3_64;
 
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
 pub(crate) fn many(x: &mut Exchange<'_>, request: &Request<'_>, query: Option<&[u8]>) {
@@ -286,12 +286,11 @@ fn count(x: &mut Exchange<'_>, names: usize) {
 }
 
 /// A number for the format of each route: `/-/values` first, then the configured ones. Tags contain
-/// it, and outlive a process, so it depends on the format alone.
+/// it, and outlive a process and a release, so it depends on the text of the format alone.
 pub(crate) fn formats(lookups: &[Lookup]) -> Vec<u64> {
     let format = |line: Option<&Template>, content_type: &str| {
-        let mut hasher = DefaultHasher::new();
-        (line, content_type).hash(&mut hasher);
-        hasher.finish()
+        let line = line.map(|line| format!("{line}\0")).unwrap_or_default();
+        XxHash3_64::oneshot((line + content_type).as_bytes())
     };
     let routes = lookups.iter().map(|route| format(route.line.as_ref(), &route.content_type));
     [format(None, JSON)].into_iter().chain(routes).collect()

@@ -81,8 +81,9 @@ impl Server {
 /// The settings in which they differ, of those that only count from the next start.
 fn differences(running: &Settings, settings: &Settings) -> Vec<String> {
     let mut differ = running.waiting(settings);
-    // With other certificates an address that is written as before speaks otherwise.
-    if !running.has_same_listeners(settings) && !differ.iter().any(|name| name == "listen") {
+    // What an address speaks depends on the certificates too, and not on how it is written.
+    differ.retain(|name| name != "listen");
+    if !running.has_same_listeners(settings) {
         differ.insert(0, "listen".to_owned());
     }
     differ

@@ -284,6 +284,7 @@ impl Walk {
             // Something that was found is lost by now: another walk tells of the gap behind it.
             self.bound_seq = since;
             self.is_over = true;
+            return Some(STEPS_AT_ONCE);
         }
         Some(STEPS_AT_ONCE.min((missed.upto - since) as usize))
     }
