@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 
 use crate::rules::{commas, human_bytes};
 use crate::{Applied, Change, Finding, Kind, Report, Severity};
@@ -149,7 +149,8 @@ impl Style {
 /// Breaks a text into lines of at most 100 columns, each with something before it.
 pub(crate) fn wrapped(text: &str, before: &str) -> String {
     let options = Options::new(COLUMNS).initial_indent(before).subsequent_indent(before);
-    textwrap::fill(text, options.break_words(false)) + "\n"
+    let options = options.break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(text, options) + "\n"
 }
 
 fn described(finding: &Finding, style: Style) -> String {
@@ -221,5 +222,11 @@ mod tests {
         assert!(text.lines().count() > 1);
         assert!(text.lines().all(|line| line.starts_with("# ") && line.chars().count() <= COLUMNS));
         assert_eq!(wrapped("a b", "  "), "  a b\n");
+    }
+
+    #[test]
+    fn a_word_with_a_hyphen_stays_whole() {
+        let text = wrapped(&format!("{}text/event-stream", "word ".repeat(18)), "  ");
+        assert_eq!(text.lines().nth(1), Some("  text/event-stream"));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 
 use super::facts::{self, Fact, LATENCY_COLUMNS, Section};
 use super::units::{printable, shortened};
@@ -93,7 +93,9 @@ fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)]) {
 /// itself is shortened.
 pub(super) fn wrap(text: &str) -> String {
     let words: Vec<_> = text.split(' ').map(|word| shortened(word, COLUMNS - INDENT)).collect();
-    textwrap::fill(&words.join(" "), Options::new(COLUMNS).subsequent_indent("  ")) + "\n"
+    let options = Options::new(COLUMNS).subsequent_indent("  ");
+    let options = options.word_splitter(WordSplitter::NoHyphenation);
+    textwrap::fill(&words.join(" "), options) + "\n"
 }
 
 /// Characters on a line.
@@ -107,3 +109,14 @@ const CELL: usize = 28;
 /// Width of a time.
 const TIME: usize = 10;
 const INDENT: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_with_a_hyphen_stays_whole() {
+        let text = wrap(&format!("{}text/event-stream", "word ".repeat(18)));
+        assert_eq!(text.lines().nth(1), Some("  text/event-stream"));
+    }
+}
