@@ -191,7 +191,11 @@ class Stage:
     server: Stentor
 
     def status(self) -> dict[str, Any]:
-        return json.loads(ask(self.server.control_port, "GET", "/-/status")[2])
+        answer = ask(self.server.control_port, "GET", "/-/status")[2]
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise MeasurementError(f"GET /-/status: {answer!r}") from error
 
     def memory_mib(self) -> float:
         """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""
@@ -344,24 +348,23 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         return strike(stack, stage, attack, bystanders, company, quiet, seconds)
 
 
-def watch(stage: Stage, tally: SynchronizedArray, seconds: float) -> Peaks:
+def watch(stage: Stage, tally: SynchronizedArray, tcp_before_mib: float, seconds: float) -> Peaks:
     """Looks on for so long."""
     end = time.monotonic() + seconds
-    before = tcp_memory_mib()
     memory, tcp_memory, connections = [], [], []
     while time.monotonic() < end:
         time.sleep(SAMPLE_SECONDS)
         memory.append(stage.memory_mib())
         tcp_memory.append(tcp_memory_mib())
         connections.append(tally[OPEN])
-    return Peaks(memory_peak_mib=max(memory), tcp_memory_mib=max(tcp_memory) - before,
+    return Peaks(memory_peak_mib=max(memory), tcp_memory_mib=max(tcp_memory) - tcp_before_mib,
                  connections=max(connections))
 
 
 def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
            company: list[Forked], quiet: Quiet, seconds: float) -> Outcome:
     """The attack itself, and the minute after."""
-    before = stage.memory_mib()
+    before, tcp_before = stage.memory_mib(), tcp_memory_mib()
     tally = multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
     attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
         Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
@@ -370,7 +373,7 @@ def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystander
     probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
     started = (attacker, *company)
     used = Usage.now(stage.server, bystanders, *started)
-    peaks = watch(stage, tally, seconds)
+    peaks = watch(stage, tally, tcp_before, seconds)
     during = bystanders.report()
     usage = Usage.now(stage.server, bystanders, *started)
     files_asked, files_failed = files.counts
