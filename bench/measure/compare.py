@@ -1,12 +1,12 @@
 """Load from `stentor bench`: what it reports of each of several servers, round by round."""
 
 import json
-import os
 import shlex
 import statistics
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from . import table
@@ -17,8 +17,7 @@ from .process import TIED, Server
 Report = dict[str, Any]
 
 WARM_UP_CONNECTIONS = 300
-FIRST = ("chrt", "--fifo", "1") if os.geteuid() == 0 else ()
-"""Runs a command before all others of its core, where that is allowed."""
+FIRST = ("chrt", "--fifo", "1")
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,15 @@ def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options
     return Compared(reports, foreign)
 
 
+@cache
+def first() -> tuple[str, ...]:
+    """Runs a command before all others of its core, where that is allowed."""
+    if subprocess.run([*FIRST, "true"], capture_output=True).returncode == 0:
+        return FIRST
+    table.progress("warning: no real-time scheduling: steady GETs wait for other load on their core")
+    return ()
+
+
 def steady_gets(bench: Bench, port: int, path: str, per_second: int, seconds: int,
                 connections: int) -> subprocess.Popen[str]:
     """GETs at a steady rate, whatever the server does: each counts from when it was due.
@@ -92,7 +100,7 @@ def steady_gets(bench: Bench, port: int, path: str, per_second: int, seconds: in
     wait for the others is not the server's.
     """
     return subprocess.Popen([
-        *TIED, *FIRST, str(bench.stentor), "bench", "get", f"http://127.0.0.1:{port}{path}",
+        *TIED, *first(), str(bench.stentor), "bench", "get", f"http://127.0.0.1:{port}{path}",
         "--connections", str(connections), "--rate", str(per_second), "--requests",
         str(per_second * seconds), "--threads", "1", "--json",
     ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -144,7 +144,9 @@ def fair(bench: Bench) -> list[table.Row]:
         numbered = Numbered(stentor, FAIR_TOPIC, 64)
         with Readers(bench, stentor, [FAIR_TOPIC], FAIR_READERS) as readers:
             readers.hold(FAIR_READERS)
+            before = Usage.now(stentor, readers)
             at_rest = latencies(gets(bench, stentor, min(seconds, 5)), seconds)
+            warn_of_others([foreign_share(before, Usage.now(stentor, readers))])
             readers.mark()
             before, began = Usage.now(stentor, readers), time.monotonic()
             with gets(bench, stentor, seconds) as beside:
