@@ -88,7 +88,7 @@ def first() -> tuple[str, ...]:
     """Runs a command before all others of its core, where that is allowed."""
     if subprocess.run([*FIRST, "true"], capture_output=True).returncode == 0:
         return FIRST
-    table.progress("warning: no real-time scheduling: steady GETs wait for other load on their core")
+    table.progress("warning: no real-time scheduling: steady GETs wait for other load")
     return ()
 
 

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_word_with_a_hyphen_stays_whole() {
-        let text = wrapped(&format!("{}text/event-stream", "word ".repeat(18)), "  ");
+        let text = wrapped(&format!("{}text/event-stream", "word ".repeat(17)), "  ");
         assert_eq!(text.lines().nth(1), Some("  text/event-stream"));
     }
 }
