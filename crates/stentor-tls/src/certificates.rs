@@ -12,17 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use der::oid::ObjectIdentifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use x509_cert::der::Decode;
-use x509_cert::der::oid::ObjectIdentifier;
-use x509_cert::der::oid::db::rfc5912::{ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH};
-use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
-use x509_cert::time::Validity;
 
 use crate::handshake::{Certified, CertifiedError};
-use crate::names::{self, X509, unix_s};
+use crate::names;
+use crate::x509::{Element, OID, X509, unix_s};
 
 /// The files of a certificate: its chain, and its private key. They may be the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -327,50 +323,51 @@ pub(crate) fn inspect(
     let mut issuer = None;
     for (place, der) in (1..).zip(chain) {
         let malformed = |why: &dyn fmt::Display| Problem::Malformed(place, why.to_string());
-        let certificate = X509::from_der(der).map_err(|error| malformed(&error))?;
-        let certificate = certificate.tbs_certificate();
-        let (mut seen, mut all) = (HashSet::new(), certificate.extensions().into_iter().flatten());
-        if !all.all(|extension| seen.insert(extension.extn_id)) {
+        let certificate = X509::read(der).map_err(|error| malformed(&error))?;
+        let (mut seen, mut all) = (HashSet::new(), certificate.extensions.iter());
+        if !all.all(|(id, _)| seen.insert(id)) {
             return Err(malformed(&"an extension is there twice"));
         }
-        let usage = certificate.get_extension::<ExtendedKeyUsage>();
-        let usage = usage.map_err(|_| malformed(&"the extended key usage cannot be read"))?;
-        let alternative = certificate.get_extension::<SubjectAltName>();
+        let usage = certificate.extension(EXTENDED_KEY_USAGE.as_bytes());
+        let usage = usage
+            .ok()
+            .filter(|usage| usage.iter().flatten().all(|(tag, _)| *tag == OID))
+            .ok_or_else(|| malformed(&"the extended key usage cannot be read"))?;
+        let alternative = certificate.extension(SUBJECT_ALTERNATIVE_NAME.as_bytes());
         let alternative =
             alternative.map_err(|_| malformed(&"the subject alternative names cannot be read"))?;
-        if issuer.as_ref().is_some_and(|issuer| issuer != certificate.subject()) {
+        if issuer.is_some_and(|issuer| issuer != certificate.subject) {
             return Err(Problem::OutOfOrder(place));
         }
-        issuer = Some(certificate.issuer().clone());
-        let Validity { not_before, not_after, .. } = certificate.validity();
+        issuer = Some(certificate.issuer);
+        let X509 { not_before, not_after, .. } = certificate;
         if now < unix_s(not_before) {
-            return Err(Problem::NotYetValid(place, not_before.to_date_time().to_string()));
+            return Err(Problem::NotYetValid(place, not_before.to_string()));
         }
         if now > unix_s(not_after) {
-            return Err(Problem::Expired(place, not_after.to_date_time().to_string()));
+            return Err(Problem::Expired(place, not_after.to_string()));
         }
         first_end = first_end.min(unix_s(not_after));
         if place == 1 {
             let is_for_servers =
-                |id: &ObjectIdentifier| [ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH].contains(id);
-            if usage.is_some_and(|(_, usage)| !usage.0.iter().any(is_for_servers)) {
+                |(_, id): &Element<'_>| FOR_SERVERS.iter().any(|good| good.as_bytes() == *id);
+            if usage.is_some_and(|usage| !usage.iter().any(is_for_servers)) {
                 return Err(Problem::NotForServers);
             }
-            names = alternative.map_or_else(Vec::new, |(_, names)| presented(&names));
+            names = presented(&alternative.unwrap_or_default());
         }
     }
     Ok((names, first_end))
 }
 
 /// The names a certificate is for. What a browser would not match is left out.
-fn presented(alternative: &SubjectAltName) -> Vec<String> {
+fn presented(alternative: &[Element<'_>]) -> Vec<String> {
     let mut names = Vec::new();
-    for name in &alternative.0 {
-        if let GeneralName::DnsName(name) = name {
-            let name = name.as_str().to_ascii_lowercase();
-            if names::is_presented_name(&name) && !names.contains(&name) {
-                names.push(name);
-            }
+    for name in alternative.iter().filter(|(tag, _)| *tag == DNS_NAME) {
+        let Ok(name) = str::from_utf8(name.1) else { continue };
+        let name = name.to_ascii_lowercase();
+        if names::is_presented_name(&name) && !names.contains(&name) {
+            names.push(name);
         }
     }
     names
@@ -442,6 +439,15 @@ impl fmt::Debug for Pair {
     }
 }
 
+const EXTENDED_KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.37");
+const SUBJECT_ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+/// `anyExtendedKeyUsage` and `id-kp-serverAuth` (RFC 5280 section 4.2.1.12).
+const FOR_SERVERS: [ObjectIdentifier; 2] = [
+    ObjectIdentifier::new_unwrap("2.5.29.37.0"),
+    ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1"),
+];
+/// The identifier byte of such a name (section 4.2.1.6).
+const DNS_NAME: u8 = 0x82;
 const ENCRYPTED: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ mod suite;
 #[cfg(any(test, feature = "fuzz"))]
 mod testing;
 mod tickets;
+mod x509;
 
 pub use alert::{Alert, PeerAlert};
 pub use certificates::{

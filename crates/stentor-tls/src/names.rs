@@ -1,16 +1,9 @@
 //! Names in certificates: of hosts (RFC 9525 section 6.3), and of whom they were given to (RFC
 //! 4514).
-//!
-//! `Display` of x509-cert would write distinguished names, but with other keywords, without
-//! escaping control characters from U+0080 on, and for 75 KB of names that nothing else needs.
 
-use x509_cert::certificate::{CertificateInner, Raw};
-use x509_cert::der::{Decode, Tag, Tagged};
-use x509_cert::name::Name;
-use x509_cert::time::Time;
+use der::oid::ObjectIdentifier;
 
-/// A certificate of any serial number: it is not for this program to judge these.
-pub(crate) type X509 = CertificateInner<Raw>;
+use crate::x509::{Element, OID, SEQUENCE, SET, X509, inside, unix_s};
 
 /// Whether a name in a certificate may match one that is asked for: labels of ASCII, the first of
 /// which may be `*`, as a whole and with something behind it.
@@ -25,51 +18,45 @@ pub(crate) fn is_presented_name(name: &str) -> bool {
 
 /// To whom a certificate was given, and until when it is valid.
 pub(crate) fn subject(der: &[u8]) -> Option<(String, i64)> {
-    let certificate = X509::from_der(der).ok()?;
-    let certificate = certificate.tbs_certificate();
-    let not_after = unix_s(&certificate.validity().not_after);
-    Some((distinguished_name(certificate.subject()), not_after))
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_s(time: &Time) -> i64 {
-    i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX)
+    let certificate = X509::read(der).ok()?;
+    Some((distinguished_name(certificate.subject)?, unix_s(certificate.not_after)))
 }
 
 /// A distinguished name as text (RFC 4514): the most particular part first, and with everything
 /// escaped that could be taken for another part.
-fn distinguished_name(name: &Name) -> String {
+fn distinguished_name(name: Element<'_>) -> Option<String> {
     let mut text = String::new();
-    let parts: Vec<_> = name.iter_rdn().collect();
-    for (i, part) in parts.iter().rev().enumerate() {
-        for (j, attribute) in part.iter().enumerate() {
+    for (i, part) in inside(name, SEQUENCE).ok()?.into_iter().rev().enumerate() {
+        for (j, attribute) in inside(part, SET).ok()?.into_iter().enumerate() {
             text.push_str(match (i, j) {
                 (0, 0) => "",
                 (_, 0) => ",",
                 _ => "+",
             });
-            let oid = attribute.oid.to_string();
+            let [(OID, id), (tag, bytes)] = inside(attribute, SEQUENCE).ok()?[..] else {
+                return None;
+            };
+            // Numbers beyond 32 bits, which the library does not read, are shown as bytes, too.
+            let oid = ObjectIdentifier::from_bytes(id);
+            let oid = oid.map_or_else(|_| hexadecimal(id), |oid| oid.to_string());
             let keyword = KEYWORDS.iter().find(|(known, _)| *known == oid);
-            let bytes = attribute.value.value();
-            let is_text = TEXTS.contains(&attribute.value.tag());
-            match (keyword, str::from_utf8(bytes).ok().filter(|_| is_text)) {
+            match (keyword, str::from_utf8(bytes).ok().filter(|_| TEXTS.contains(&tag))) {
                 (Some((_, keyword)), Some(value)) => {
                     text.push_str(keyword);
                     text.push('=');
                     escape(value, &mut text);
                 }
                 // What is no text, or has no name, is shown as bytes (section 2.4).
-                _ => {
-                    text.push_str(&oid);
-                    text.push_str("=#");
-                    for byte in bytes {
-                        text.push_str(&format!("{byte:02x}"));
-                    }
-                }
+                _ => text.extend([&oid, "=", &hexadecimal(bytes)]),
             }
         }
     }
-    text
+    Some(text)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    std::iter::once("#".to_owned()).chain(digits).collect()
 }
 
 /// Section 2.4, and control characters besides.
@@ -93,8 +80,9 @@ fn escape(value: &str, text: &mut String) {
     }
 }
 
-/// What is text, and the same bytes in UTF-8.
-const TEXTS: [Tag; 4] = [Tag::NumericString, Tag::PrintableString, Tag::Utf8String, Tag::Ia5String];
+/// Types of text with the same bytes in UTF-8: `NumericString`, `PrintableString`, `UTF8String` and
+/// `IA5String`.
+const TEXTS: [u8; 4] = [0x12, 0x13, 0x0c, 0x16];
 
 /// Section 3, and the address that many certificates have.
 const KEYWORDS: [(&str, &str); 10] = [

@@ -177,6 +177,26 @@ fn extensions_are_unique_and_well_formed() {
 }
 
 #[test]
+fn odd_names_are_left_out() {
+    let authority = Authority::new();
+    let read = |content: &[u8]| {
+        let issued = authority.issue_with(KeyKind::Ecdsa, &[], |params| {
+            let extension = CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
+            params.custom_extensions = vec![extension];
+        });
+        Certificates::read(&[issued.pem()], NOW)
+    };
+    // Besides a good name: one in UTF-8, an x400Address, and a registeredID beyond 32 bits.
+    let content = b"\x30\x1c\x82\x03\xc3\xbc.\xa3\x02\x30\0\x82\x09a.example\
+                    \x88\x06\x69\x90\x80\x80\x80\0";
+    assert_eq!(read(content).unwrap().pairs()[0].names(), ["a.example"]);
+    for malformed in [&b"\x30\x03\x82\x02a"[..], b"\x30\x7f", b"\x31\0", b"\x30\0\x30\0", b""] {
+        let errors = read(malformed).unwrap_err();
+        assert!(errors[0].to_string().contains("the subject alternative names cannot be read"));
+    }
+}
+
+#[test]
 fn days_are_counted_until_the_first_expires() {
     let authority = Authority::new();
     let until = |month, day| {
