@@ -140,7 +140,6 @@ pub(crate) fn seal_from(
     out: &mut [u8],
 ) -> Result<(), Failed> {
     let (sealed, end) = out.split_at_mut(plaintext.len());
-    watch(key, &nonce);
     let nonce = Nonce::assume_unique_for_key(nonce);
     context(suite, key)?
         .seal_out_of_place_scatter(nonce, authenticated.aad(), plaintext, sealed, last, end)
@@ -157,7 +156,6 @@ pub(crate) fn seal_in_place(
 ) -> Result<(), Failed> {
     let content = out.len() - TAG_BYTES - last.len();
     let (sealed, end) = out.split_at_mut(content);
-    watch(key, &nonce);
     let nonce = Nonce::assume_unique_for_key(nonce);
     context(suite, key)?
         .seal_in_place_scatter(nonce, authenticated.aad(), sealed, last, end)
@@ -219,34 +217,26 @@ thread_local! {
 }
 
 /// In tests each key is watched, whichever thread seals with it: it must not use a nonce twice.
+/// Sequence numbers grow, so the last one of each key says which were used.
 #[cfg(any(test, feature = "check-nonces"))]
-pub(crate) mod watched {
-    use std::collections::HashSet;
+pub(crate) fn watch(key: &[u8], sequence: u64) {
+    use std::collections::HashMap;
     use std::hash::{BuildHasher, RandomState};
     use std::sync::{LazyLock, Mutex, PoisonError};
 
-    /// Hashes of all keys with their nonces, and what makes them.
-    type Used = (RandomState, HashSet<u64>);
-    static USED: LazyLock<Mutex<Used>> = LazyLock::new(Mutex::default);
+    /// By hashes of the keys, in parts so that threads seldom wait for each other.
+    type Last = (RandomState, [Mutex<HashMap<u64, u64>>; 16]);
+    static LAST: LazyLock<Last> = LazyLock::new(Last::default);
 
-    pub(super) fn watch(key: &[u8], nonce: &[u8; super::IV_BYTES]) {
-        let (hasher, used) = &mut *USED.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = used.insert(hasher.hash_one((key, nonce)));
-        assert!(is_first, "a nonce was used twice under a key");
-    }
-
-    /// Forgets what was watched, for tests that make millions of sessions.
-    #[cfg(test)]
-    pub(crate) fn forget() {
-        USED.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
-    }
+    let (hasher, parts) = &*LAST;
+    let key = hasher.hash_one(key);
+    let part = &parts[usize::from(key.to_le_bytes()[0]) % parts.len()];
+    let last = part.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sequence);
+    assert!(last.is_none_or(|last| last < sequence), "a nonce was used twice under a key");
 }
 
-#[cfg(any(test, feature = "check-nonces"))]
-use watched::watch;
-
 #[cfg(not(any(test, feature = "check-nonces")))]
-fn watch(_: &[u8], _: &[u8; IV_BYTES]) {}
+pub(crate) fn watch(_: &[u8], _: u64) {}
 
 /// How much of the stack is wiped behind a derivation, which uses less.
 const DERIVATION_STACK_BYTES: usize = 8 * 1024;

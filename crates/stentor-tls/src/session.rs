@@ -279,6 +279,7 @@ impl<'a> Session<'a> {
         let sealed_bytes = explicit + taken + sealed_type.len() + TAG_BYTES;
         let [high, low] = u16::try_from(sealed_bytes).expect("records are short").to_be_bytes();
         let header = [outer, VERSION[0], VERSION[1], high, low];
+        keys::watch(&self.keys[..suite.key_bytes()], sequence);
         let nonce = keys::nonce(&self.header.tx_iv, sequence);
         out[..HEADER_BYTES].copy_from_slice(&header);
         out[HEADER_BYTES..HEADER_BYTES + explicit].copy_from_slice(&nonce[IV_BYTES - explicit..]);
