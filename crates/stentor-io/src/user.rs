@@ -16,7 +16,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
     set_thread_res_gid, set_thread_res_uid,
 };
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 
 /// A user of this host.
@@ -41,11 +41,11 @@ impl User {
             found => found?,
         };
         let Some(unistd::User { uid, gid, .. }) = found else { return Ok(None) };
-        let groups = unistd::getgrouplist(&CString::new(name)?, gid)?;
+        let groups = groups(&CString::new(name)?, gid.as_raw())?;
         Ok(Some(User {
             id: Uid::from_raw(uid.as_raw()),
             group: Gid::from_raw(gid.as_raw()),
-            groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+            groups: groups.into_iter().map(Gid::from_raw).collect(),
         }))
     }
 
@@ -120,6 +120,32 @@ fn empty_bounding_set() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// All groups of a user, that of its files among them. `getgrouplist` of nix takes as many as the C
+/// library says, and musl says 32.
+fn groups(name: &CStr, group: libc::gid_t) -> io::Result<Vec<libc::gid_t>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut count = libc::c_int::try_from(groups.len()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: `name` ends with a zero; `groups` is valid for writes of `count` numbers, and
+        // `count` for reading and writing, during the call.
+        let fits = unsafe {
+            libc::getgrouplist(name.as_ptr(), group, groups.as_mut_ptr(), &raw mut count)
+        };
+        let count = usize::try_from(count).unwrap_or(0);
+        if fits >= 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return Err(io::Error::other("a user has too many groups"));
+        }
+        groups.resize(count.max(groups.len() * 2).min(GROUPS_MAX), 0);
+    }
+}
+
+/// As many as the kernel takes (`NGROUPS_MAX`).
+const GROUPS_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
