@@ -96,6 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_have_names_of_their_own() {
+        for part in HeadPart::ALL {
+            let same = HeadPart::ALL.into_iter().filter(|other| other.name() == part.name());
+            assert_eq!(same.count(), 1, "{part:?}");
+        }
+    }
+
+    #[test]
     fn every_byte_of_a_head_is_of_one_part() {
         let head = b"HTTP/1.1 200 OK\r\nServer: Stentor\r\nContent-Type: text/plain\r\nVary: A\r\n\
                      ETag: \"a:b\"\r\nVary: B\r\nX-Accel-Buffering: no\r\n\
