@@ -15,7 +15,7 @@ use xtask::source::{expect_none, read};
 #[path = "../../crates/stentor/tests/e2e/support/pages.rs"]
 #[allow(dead_code, reason = "the other test programs need the rest of it")]
 mod pages;
-#[allow(dead_code, reason = "the other test programs need the rest of it")]
+
 #[test]
 fn every_link_leads_somewhere() {
     let pages = pages();

@@ -16,9 +16,6 @@
 //! What several things share, and what is no bytes, an open file, goes over beside them, once each:
 //! the bytes have its place ([`Beside`]). All of it can be taken in parts, and be unpacked part by
 //! part while more is packed.
-//!
-//! The packed state depends on a clock, on what is shared and on open files. No codec on serde
-//! hands such a context to each part, and bincode, the one that did, is no longer maintained.
 
 use std::any::Any;
 use std::collections::HashMap;
