@@ -50,11 +50,11 @@ impl Node {
         message.counter <= count
     }
 
-    /// Where a consumer begins. A snapshot does not contain the counts. A node that has read
-    /// nothing behind its place therefore counts the messages just before it. If the log has lost
-    /// the first of two copies, such a node applies the second.
+    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
+    /// them from the messages just before its place. If the log has lost the first of two copies,
+    /// such a node applies the second.
     pub(super) fn first_to_read(&self) -> u64 {
-        let counted = if self.hash.is_none() { COUNTED_AGAIN } else { 0 };
+        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
         (self.read + 1).saturating_sub(counted).max(1)
     }
 
