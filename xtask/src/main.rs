@@ -165,7 +165,7 @@ fn ci() -> Result<(), String> {
 }
 
 /// So often a server with a store is killed, and for so long a cluster is made to fail.
-const LONGER: &[(&str, &str)] = &[("TEST_KILLS", "300"), ("TEST_CHAOS_SECONDS", "60")];
+const LONGER: &[(&str, &str)] = &[("TEST_KILLS", "100"), ("TEST_CHAOS_SECONDS", "60")];
 
 /// The fuzz targets must compile; running them is for whoever has the time. They are a workspace
 /// of their own, with their own lock file.
