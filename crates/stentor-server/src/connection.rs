@@ -341,7 +341,7 @@ impl Connection {
         self.work.as_ref().is_some_and(|work| !work.input.iter().all(blank))
     }
 
-    /// Its deadline is set anew once what is being done is done.
+    /// Has the connection get a new deadline at the end of this event.
     fn rearm(&mut self) {
         self.wait = Wait::Request;
     }

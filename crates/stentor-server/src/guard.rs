@@ -2,8 +2,7 @@
 //! process, of the host.
 //!
 //! One thread looks ten times a second how full the control group, the host and the sockets are
-//! (`stentor_io::MemoryGauges`). The library `procfs` is not used: it refuses a file as a whole if
-//! one field is missing, and knows no limits of control groups.
+//! (`stentor_io::MemoryGauges`).
 //!
 //! There are two marks. From the first on, connections that ask nothing are kept for a second only,
 //! and readers that come back are not brought what they missed:

@@ -373,7 +373,7 @@ impl Reply<'_> {
     }
 }
 
-/// What the fields of a [`Preamble`] may be.
+/// The kinds of fields in a [`Preamble`].
 const PREAMBLE_PARTS: [HeadPart; 5] =
     [HeadPart::Server, HeadPart::Date, HeadPart::Other, HeadPart::Cors, HeadPart::Vary];
 

@@ -49,9 +49,9 @@ fn state_of(path: &Path) -> FileState {
 
 /// Finds out when files have to be read again.
 pub(crate) struct FileWatcher {
-    /// What the files were like when they were read last.
+    /// The states of the files when they were read last.
     tried: FileStates,
-    /// What they were like at the last look.
+    /// Their states at the last look.
     seen: FileStates,
     /// When they were read last and could not be used.
     failed_unix_s: Option<u64>,

@@ -126,8 +126,8 @@ pub fn fuzz_hello(data: &[u8]) {
     assert!(out.len() < HANDSHAKE_BYTES_MAX);
 }
 
-/// A certificate: bytes from anybody, or a good certificate that was changed. What is read out of
-/// it are names that may be asked for, and a subject that is one line.
+/// A certificate: bytes from anybody, or a good certificate that was changed. The reader
+/// returns names that a client may ask for, and a subject of one line.
 ///
 /// # Panics
 /// If that does not hold.

@@ -302,7 +302,7 @@ impl Hub {
         topic
     }
 
-    /// The last step in the sequencing point: the number is in use, and the subscribers are told.
+    /// The last step in the sequencing point: the number comes into use, and subscribers are told.
     /// They wake once the lock is free. Returns how many readers wanted the message.
     ///
     /// In this order: who reads the number and finds the message in history has not been told of

@@ -593,7 +593,7 @@ mod tests {
         let (named, name) = mpsc::channel::<Vec<u8>>();
         let next = thread::spawn(move || {
             crate::own_file_table().unwrap();
-            // Whatever this process was started with: the next process would not have it.
+            // The next process would not have the files that this one was started with.
             // SAFETY: this thread, whose table it is, has opened none yet.
             unsafe { crate::channel::close_files(3, i32::MAX) };
             let channel = ChannelListener::new().unwrap();

@@ -20,7 +20,7 @@ settings! {
         }
     }
     and {
-        /// What rules say of it, by topic.
+        /// The access rules, by topic.
         topics: TopicRules = TopicRules::default();
     }
 }

@@ -14,7 +14,7 @@ use super::quantity::{DAY, Millis, SECOND};
 use super::setting::settings;
 
 settings! {
-    /// Whom this server follows, and how.
+    /// The leaders of this server, and how it follows them.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Follow in (follow) {
         FOLLOW: "follow" {

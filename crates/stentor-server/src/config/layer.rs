@@ -4,9 +4,6 @@
 //! table of settings (`setting.rs`) lists the keys. This file has the tables of which there may be
 //! several. The environment speaks the same grammar: `STENTOR_LIMITS_HEAD_TIMEOUT=5s` is read as
 //! the document `[limits]`, `head_timeout = "5s"` would be.
-//!
-//! The crates figment and config lose line and column of a mistake. The crate confique reads the
-//! environment itself, does not see misspelt variables, and takes an empty one for none.
 
 use serde::Deserialize;
 use stentor_hub::{Keep, Rule};

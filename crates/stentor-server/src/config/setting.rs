@@ -1,7 +1,7 @@
-//! The table of all settings. What is known of a setting is one row: its field and default, its
-//! key and form, and whether a change needs a restart. From the rows follow the structures, the
-//! reader of documents and of the environment, what `stentor config` prints, what a reload leaves
-//! as it is, and the tests of the reference.
+//! The table of all settings. A row has the field of a setting and its default, its key and form,
+//! and whether a change needs a restart. The structures follow from the rows, and so do the reader
+//! of documents and of the environment, the output of `stentor config`, and the tests of the
+//! reference. A reload takes from the rows which settings it cannot change.
 //!
 //! The library `confique` derives such a table too, but reads the environment itself, does not see
 //! misspelt variables, and takes an empty one for none; `figment` and `config` lose lines and

@@ -213,9 +213,9 @@ impl ResolvesServerCert for ByName {
 /// Takes the secrets of the handshake of which a step is made, and shows them to nobody.
 #[derive(Debug)]
 pub(super) struct StepSecrets {
-    /// What the secret of what is sent is called in a key log.
+    /// The label of the sending secret in a key log.
     pub(super) tx: &'static str,
-    /// Likewise of what comes.
+    /// The label of the receiving secret.
     pub(super) rx: &'static str,
 }
 

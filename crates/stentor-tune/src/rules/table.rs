@@ -20,7 +20,7 @@ struct Row {
     wanted: fn(&Facts, &Plan, u64) -> u64,
     why: &'static str,
     cost: &'static str,
-    /// What is said of a value that is as wanted; `{}` stands for it.
+    /// The sentence for a value that is as wanted; `{}` stands for the value.
     fine: &'static str,
 }
 
@@ -162,7 +162,7 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// What all rows make of a host.
+/// The findings of all rows on a host.
 pub(super) fn judge(facts: &Facts, plan: &Plan) -> Vec<Finding> {
     let asked = ROWS.iter().filter(|row| row.is_for_clients || !plan.client);
     asked.filter_map(|row| row.judge(facts, plan)).collect()
