@@ -3,6 +3,7 @@
 use crate::support::{
     Client, Heard, Reader, Server, Signer, TempDir, Way, built, eventually, free_address,
 };
+use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ mod events;
 mod saved;
 mod secured;
 
-/// A broker, with its streams in a directory.
+/// A broker, with its streams and its log in a directory.
 struct Broker {
     child: Child,
     address: SocketAddr,
@@ -65,10 +66,24 @@ impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if thread::panicking() {
+            let log = std::fs::read_to_string(self.dir.path().join(LOG)).unwrap_or_default();
+            let last: Vec<_> = log.lines().rev().take(50).collect();
+            eprintln!("the broker's log, newest first:\n{}", last.join("\n"));
+        }
     }
 }
 
+/// The broker's log, in its directory.
+const LOG: &str = "broker.log";
+
+/// The broker that the tests have built, or else the one of the host: 2.9.10, which Debian 12 has,
+/// crashes now and then where a stream is made anew.
 fn program() -> Option<PathBuf> {
+    built("nats-server").or_else(installed)
+}
+
+fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     let found = places.map(|place| place.join("nats-server")).find(|program| program.is_file());
@@ -83,7 +98,8 @@ fn run(program: &Path, address: SocketAddr, dir: &Path) -> Child {
     let mut command = Command::new(program);
     command.args(["--jetstream", "--addr", "127.0.0.1", "--store_dir"]).arg(dir);
     command.args(["--port", &address.port().to_string(), "-c"]).arg(dir.join("broker.conf"));
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let log = File::options().append(true).create(true).open(dir.join(LOG)).unwrap();
+    let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
     eventually("the broker listens", || TcpStream::connect(address).ok());
     child
 }
@@ -445,7 +461,7 @@ fn whatever_fails_what_was_promised_holds() {
 
 #[test]
 fn whatever_fails_what_was_promised_holds_with_three_brokers() {
-    let Some(program) = built("nats-server").or_else(program) else { return };
+    let Some(program) = program() else { return };
     let said = Command::new(&program).arg("--version").output().unwrap().stdout;
     if String::from_utf8_lossy(&said).contains(" v2.9.") {
         eprintln!("skipped: brokers of 2.9 do not all keep the same (docs/cluster.md)");
