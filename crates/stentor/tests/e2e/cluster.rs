@@ -77,8 +77,8 @@ impl Drop for Broker {
 /// The broker's log, in its directory.
 const LOG: &str = "broker.log";
 
-/// The broker that the tests have built, or else the one of the host: 2.9.10, which Debian 12 has,
-/// crashes now and then where a stream is made anew.
+/// The broker that `cargo xtask test` builds, or the one of the host. The one of Debian 12, 2.9.10,
+/// crashes now and then when nodes connect while their stream is new.
 fn program() -> Option<PathBuf> {
     built("nats-server").or_else(installed)
 }
