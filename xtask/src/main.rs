@@ -1,5 +1,6 @@
-//! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask ci`,
-//! `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask lines`, `cargo xtask mutants`.
+//! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask sim`,
+//! `cargo xtask ci`, `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask lines`, `cargo xtask
+//! mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
 //! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
@@ -11,9 +12,10 @@ mod dist;
 mod host;
 mod lines;
 mod mutants;
+mod tests;
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -22,7 +24,8 @@ use xtask::source::root;
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test", passed_on @ ..] => test(passed_on, &[]),
+        ["test", args @ ..] => tests::run_asked(args),
+        ["sim", name, args @ ..] => tests::simulate(name, args),
         ["ci"] => ci(),
         ["dist", args @ ..] => dist::dist(args),
         ["targets"] => dist::check_targets(),
@@ -45,7 +48,16 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 Usage:
-  cargo xtask test [ARGUMENTS]   all tests; arguments go to cargo test
+  cargo xtask test [--long] [ARGUMENTS]
+                                 all tests; arguments go to cargo test. --long takes the night:
+                                 ten times the seeds, more kills, more minutes of chaos
+  cargo xtask test CRATE [ARGUMENTS]
+                                 the tests of a crate: hub, server, …
+  cargo xtask test e2e [CHAPTER] [ARGUMENTS]
+                                 the end-to-end tests, or those of a chapter
+  cargo xtask sim NAME [--seed N | --seeds N]
+                                 a simulation, with a seed or with many: access, cluster, crashes,
+                                 hostile, places, requests, snapshots, store, streams
   cargo xtask ci                 all that must hold before a change goes in, tests last
   cargo xtask dist [--check] [--reproduce] [amd64|arm64]
                                  what is shipped, into target/dist/packages/; --check tries it
@@ -60,90 +72,6 @@ Usage:
                                  a path or of a sentence. The simulator first runs 20 seeds, and
                                  for what survives as many as usual; STENTOR_SEEDS sets the number
 ";
-
-/// All tests. What they need of the host is installed first, if that can be done.
-fn test(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
-    // There are no tests in the documentation, and a runner that looks for them ends with zeros.
-    let targets = ["--lib", "--bins", "--tests"];
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.args(targets);
-    command.args(passed_on).envs(settings.iter().copied());
-    let has_tools = host::prepare(TOOLS);
-    if !has_tools {
-        println!("some tests will be skipped: their programs are missing");
-    }
-    if has_tools && clients() {
-        // Then no test may skip for want of a program.
-        command.env("TEST_TOOLS", "required");
-    }
-    browser_client()?;
-    run(&mut command)
-}
-
-/// What the tests need of the host: programs, libraries of Python, and a module of nginx.
-const TOOLS: &[&str] = &[
-    "curl",
-    "chromium",
-    "chromedriver",
-    "node",
-    "nginx",
-    "libnginx-mod-nchan",
-    "haproxy",
-    "logrotate",
-    "rsync",
-    "ip",
-    "python3-pip",
-    "python3-websockets",
-    "python3-wsproto",
-    "go",
-    "nats-server",
-    "tini",
-    "runsv",
-    "supervisord",
-    "systemd-analyze",
-];
-
-/// Clients of other languages whose libraries Debian has not got: puts them together. Returns
-/// whether all are there.
-fn clients() -> bool {
-    let sources = root().join("crates/stentor/tests/e2e");
-    let clients = root().join("target/clients");
-    let mut pip = pip();
-    pip.args(["--requirement", "requirements.txt", "--target"]);
-    pip.arg(clients.join("python")).current_dir(sources.join("python"));
-    let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(clients.join("r3labs-sse")).current_dir(sources.join("go"));
-    for command in [&mut pip, &mut go] {
-        if let Err(reason) = run(command) {
-            println!("some tests will be skipped: {reason}");
-            return false;
-        }
-    }
-    if let Err(reason) = host::prometheus() {
-        println!("some tests will be skipped: {reason}");
-        return false;
-    }
-    newer_broker(&clients);
-    true
-}
-
-/// A broker of which several keep the same, as those of Debian 12 do not. A test that cannot have
-/// it says so.
-fn newer_broker(clients: &Path) {
-    let mut go = Command::new("go");
-    go.args(["install", "github.com/nats-io/nats-server/v2@v2.12.4"]).env("GOBIN", clients);
-    if let Err(reason) = run(&mut go) {
-        println!("a test of several brokers will be skipped: {reason}");
-    }
-}
-
-/// The tests of the browser client, where there is something to run them.
-fn browser_client() -> Result<(), String> {
-    match host::find("node") {
-        Some(node) => run(Command::new(node).arg("--test").current_dir(root().join("clients/js"))),
-        None => Ok(()),
-    }
-}
 
 /// The checks in the order of their cost, so that the cheapest failure is seen first.
 fn ci() -> Result<(), String> {
@@ -161,7 +89,7 @@ fn ci() -> Result<(), String> {
     step("dependencies", dependencies)?;
     // Last, and with nothing behind it: the runner's own summary ends the log.
     println!("\n== tests");
-    test(&["--locked"], LONGER)
+    tests::all(&["--locked"], LONGER)
 }
 
 /// So often a server with a store is killed, and for so long a cluster is made to fail.

@@ -231,6 +231,7 @@ const SETTINGS: Settings =
 mod tests {
     use super::*;
     use stentor_io::Rng;
+    use stentor_test::seeds;
 
     #[test]
     fn an_end_in_the_middle_of_a_frame_is_told() {
@@ -240,9 +241,8 @@ mod tests {
     #[test]
     fn whatever_is_said_of_a_closed_store_is_judged() {
         fuzz_closed(&[2]);
-        let runs = std::env::var("STENTOR_FUZZ_RUNS").map_or(20_000, |runs| runs.parse().unwrap());
         let mut rng = Rng::new(1);
-        for _ in 0..runs {
+        for _ in 0..seeds::fuzz_runs(20_000) {
             let mut data = vec![rng.next_u64() as u8];
             for _ in 0..rng.below(6) {
                 data.extend_from_slice(&rng.next_u64().to_le_bytes()[..3]);

@@ -27,6 +27,7 @@ use stentor_hub::{
     Restore, Snapshot, Subscriber,
 };
 use stentor_io::Rng;
+use stentor_test::seeds;
 use stentor_wire::target::TopicName;
 
 /// The broker.
@@ -726,25 +727,15 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
     world.outcomes
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let count = std::env::var("STENTOR_SEEDS").ok().and_then(|count| count.parse().ok());
-    let seed = std::env::var("STENTOR_SEED").ok().and_then(|seed| seed.parse().ok());
-    seed.map_or(0..count.unwrap_or(40), |seed| seed..seed + 1)
-}
-
-/// Runs all seeds, and says which one has failed.
+/// Runs all seeds, and adds up what came of the publishes.
 fn run_all(faults: Faults) -> [u64; 4] {
-    let mut sums = [0; 4];
-    for seed in seeds() {
-        let outcomes = std::panic::catch_unwind(|| run(seed, faults));
-        let outcomes = outcomes.unwrap_or_else(|reason| {
-            eprintln!("seed {seed} of {faults:?}");
-            std::panic::resume_unwind(reason)
-        });
+    let sums = Mutex::new([0; 4]);
+    seeds::run("cluster", 40, |seed| {
+        let outcomes = run(seed, faults);
+        let mut sums = stentor_io::lock(&sums);
         (0..4).for_each(|index| sums[index] += outcomes[index]);
-    }
-    eprintln!("{faults:?}: applied, unknown, away, refused: {sums:?}");
-    sums
+    });
+    sums.into_inner().unwrap()
 }
 
 #[test]

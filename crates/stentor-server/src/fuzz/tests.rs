@@ -2,6 +2,7 @@
 
 use super::*;
 use stentor_io::Rng;
+use stentor_test::seeds;
 
 /// The body of a fuzz target.
 type FuzzBody = fn(&[u8]);
@@ -168,9 +169,8 @@ fn properties_hold_for_sessions_that_come_from_elsewhere() {
 
 fn change(body: FuzzBody) {
     body(&[255]);
-    let runs = std::env::var("STENTOR_FUZZ_RUNS").map_or(2_000, |runs| runs.parse().unwrap());
     let mut rng = Rng::new(1);
-    for _ in 0..runs {
+    for _ in 0..seeds::fuzz_runs(2_000) {
         let mut data = vec![rng.next_u64() as u8];
         for _ in 0..rng.below(5) {
             data.extend_from_slice(&rng.next_u64().to_le_bytes()[..4]);

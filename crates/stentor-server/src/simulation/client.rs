@@ -100,7 +100,7 @@ impl Script {
 
     /// A file: one that is small enough for memory, or one that is sent from the disk.
     fn read_file(&mut self, rng: &mut Rng) {
-        let (name, content) = [("lib.rs", SMALL_FILE), ("worker.rs", LARGE_FILE)][rng.below(2)];
+        let (name, content) = [("small.txt", SMALL_FILE), ("large.txt", LARGE_FILE)][rng.below(2)];
         let ask = |method: &str, fields: &str| {
             format!("{method} /files/{name} HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
         };
@@ -309,8 +309,8 @@ impl Scripted {
 }
 
 /// Two files of the directory that is served: this one's.
-const SMALL_FILE: &[u8] = include_bytes!("../lib.rs");
-const LARGE_FILE: &[u8] = include_bytes!("../worker.rs");
+const SMALL_FILE: &[u8] = include_bytes!("files/small.txt");
+const LARGE_FILE: &[u8] = include_bytes!("files/large.txt");
 
 fn gunzip(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();

@@ -5,7 +5,7 @@
 //! look for what they miss.
 
 use super::frames::{COMMANDER, TEXT, put_frame};
-use super::{World, kind, patient};
+use super::{FILES, World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Mount, Settings};
 use crate::mailbox::Mailbox;
@@ -94,7 +94,7 @@ impl World {
 pub(crate) fn full_world(ticks: u64) -> World {
     let faults = Faults { window_bytes: 1_000, ..kind() };
     let mut settings = Settings { cors: patient().cors, ..Settings::default() };
-    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.mounts.push(Mount::new("/files/", FILES));
     settings.files.small_bytes_max = 100;
     settings.proxies.trusted.push("10.0.0.0/8".parse().expect("it is a network"));
     let mut world = World::new(1, faults, settings);
@@ -118,7 +118,7 @@ pub(crate) fn full_world(ticks: u64) -> World {
         (false, PUBLIC, b"GET /small".to_vec()),
         (false, PUBLIC, get("/small", "")),
         (true, PUBLIC, get("/text", "").repeat(2)),
-        (true, PUBLIC, get("/files/worker.rs", "Range: bytes=7-9006\r\n")),
+        (true, PUBLIC, get("/files/large.txt", "Range: bytes=7-9006\r\n")),
         (true, PUBLIC, get("/-/events?topic=/**&since=0badcafe-3", sse)),
         (false, PUBLIC, get("/small", sse)),
         (false, PUBLIC, get("/-/events?topic=/small&topic=/many/**", sse)),

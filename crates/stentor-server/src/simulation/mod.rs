@@ -107,6 +107,9 @@ pub(crate) const SMALL: &[u8] = b"183.22 +1.2%";
 /// Enough to be sent from the message itself.
 const LARGE_BYTES: usize = 10_000;
 const TEXT_BYTES: usize = 3_000;
+/// The directory of the files that are served. It is not that of the source, which changes: a seed
+/// is to mean the same at the next commit.
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/simulation/files");
 
 /// A worker on a simulated network, and perhaps others beside it that share the hub.
 pub(crate) struct World {

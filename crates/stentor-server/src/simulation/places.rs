@@ -9,6 +9,7 @@ use crate::config::{PerAddress, Settings};
 use crate::limits::{EVICTION_LOOK_MS, EVICTION_RETRY_MS};
 use std::net::IpAddr;
 use stentor_io::{Faults, Rng};
+use stentor_test::seeds;
 use stentor_wire::forwarded::ClientField;
 
 const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
@@ -205,8 +206,7 @@ fn a_full_server_evicts_nobody_if_no_newcomer_waits() {
 /// other addresses are answered all the same.
 #[test]
 fn newcomers_are_answered_whatever_attackers_do() {
-    let seeds = std::env::var("STENTOR_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
-    for seed in 0..seeds {
+    seeds::run("places", 60, |seed| {
         let mut rng = Rng::new(seed);
         let layers = [Layers::Plain, Layers::Masked, Layers::Tls][seed as usize % 3];
         let mut faults =
@@ -249,5 +249,5 @@ fn newcomers_are_answered_whatever_attackers_do() {
             world.sim.finish_client(client);
         }
         assert!(world.sim.open_sockets() <= places);
-    }
+    });
 }

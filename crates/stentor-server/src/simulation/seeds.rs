@@ -3,14 +3,14 @@
 use super::client::{Script, Scripted};
 use super::handover::HandOvers;
 use super::{
-    CONTROL, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient, store,
-    streams,
+    CONTROL, FILES, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient,
+    store, streams,
 };
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stentor_io::{Faults, Rng};
+use stentor_test::seeds;
 
 /// Of the two files that are asked for one is smaller, one larger.
 const SMALL_FILE_BYTES_MAX: usize = 4_096;
@@ -31,7 +31,7 @@ pub(super) fn faults(rng: &mut Rng) -> Faults {
 fn run(seed: u64) {
     let mut rng = Rng::new(seed);
     let mut settings = patient();
-    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.mounts.push(Mount::new("/files/", FILES));
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
     settings.log.access = Some(AccessTarget::Stdout);
     settings.log.access_format = AccessFormat::Json;
@@ -109,62 +109,27 @@ fn check_log(world: &World, clients: &[Scripted], seed: u64) {
     assert_eq!(lines as u64, answers.iter().sum::<u64>(), "seed {seed}");
 }
 
-/// Runs many seeds, or the one that is asked for.
-fn run_seeds(name: &str, run: fn(u64), seeds_by_default: u64) {
-    let asked = |name: &str| std::env::var(name).ok();
-    let number = |name: &str| asked(name).and_then(|text| text.parse::<u64>().ok());
-    if asked("STENTOR_SIM").is_some_and(|only| only != name) {
-        return;
-    }
-    if let Some(seed) = number("STENTOR_SEED") {
-        return run(seed);
-    }
-    let seeds = number("STENTOR_SEEDS").unwrap_or(seeds_by_default);
-    let next = AtomicU64::new(0);
-    let run_all = || {
-        loop {
-            let seed = next.fetch_add(1, Relaxed);
-            if seed >= seeds {
-                return;
-            }
-            if let Err(panic) = std::panic::catch_unwind(|| run(seed)) {
-                next.store(seeds, Relaxed);
-                let alone = format!("STENTOR_SIM={name} STENTOR_SEED={seed}");
-                eprintln!("seed {seed} failed; {alone} runs it alone");
-                std::panic::resume_unwind(panic);
-            }
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..cores).map(|_| scope.spawn(run_all)).collect();
-        run_all();
-        others.into_iter().for_each(|other| other.join().unwrap());
-    });
-    println!("{name}: {seeds} seeds without a violation");
-}
-
 #[test]
 fn every_request_is_answered_once_in_order_with_the_right_bytes() {
-    run_seeds("requests", run, 3_000);
+    seeds::run("requests", 3_000, run);
 }
 
 #[test]
 fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() {
-    run_seeds("streams", streams::run, 1_000);
+    seeds::run("streams", 1_000, streams::run);
 }
 
 #[test]
 fn no_message_reaches_one_who_may_not_see_it() {
-    run_seeds("access", access::run, 400);
+    seeds::run("access", 400, access::run);
 }
 
 #[test]
 fn whatever_attackers_do_others_are_served_and_memory_is_bounded() {
-    run_seeds("hostile", hostile::run, 60);
+    seeds::run("hostile", 60, hostile::run);
 }
 
 #[test]
 fn what_is_acknowledged_outlives_kills_power_cuts_and_bad_disks() {
-    run_seeds("store", store::run, 3_000);
+    seeds::run("store", 3_000, store::run);
 }

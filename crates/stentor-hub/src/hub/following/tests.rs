@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Mutex;
 
+use stentor_test::{Rng, seeds};
+
 use super::*;
-use crate::hub::snapshot::tests::{Dice, LIMITS, Log, entry, seeds, snapshot};
+use crate::hub::snapshot::tests::{LIMITS, Log, entry, snapshot};
 use crate::hub::tests::name;
 use crate::{
     Draft, Event, Filter, Limits, Mode, Pattern, Precondition, Rule, Share, Snapshot, Span,
@@ -271,8 +273,8 @@ impl Leader {
         Leader { log: Log::of(&hub), hub, taken: 0 }
     }
 
-    fn step(&self, dice: &mut Dice) {
-        let _ = self.hub.apply(entry(dice, &self.hub), Place::Next);
+    fn step(&self, rng: &mut Rng) {
+        let _ = self.hub.apply(entry(rng, &self.hub), Place::Next);
     }
 
     fn send(&mut self, hub: &Hub) {
@@ -289,24 +291,24 @@ impl Leader {
 /// of it finds what came since, or that something is lost.
 #[test]
 fn a_follower_becomes_as_its_leader_is_and_no_reader_misses_anything_in_silence() {
-    for seed in 0..seeds() {
-        let mut dice = Dice(seed);
+    seeds::run("snapshots", 80, |seed| {
+        let mut rng = Rng::new(seed);
         let (mut leader, hub) = (Leader::new(1), Hub::new(epoch(0), vec![], LIMITS));
         let mut cursors: Vec<u64> = Vec::new();
         for round in 2..10 {
-            for _ in 0..dice.below(12) {
-                leader.step(&mut dice);
-                if dice.is_one_of(3) && leader.taken > 0 {
+            for _ in 0..rng.below(12) {
+                leader.step(&mut rng);
+                if rng.below(3) == 0 && leader.taken > 0 {
                     leader.send(&hub);
                     cursors.push(hub.seq());
                 }
             }
-            if dice.is_one_of(4) {
+            if rng.below(4) == 0 {
                 leader = Leader::new(round);
                 continue;
             }
-            if dice.is_one_of(2) || leader.taken == 0 {
-                let from = leader.log.len() - dice.below(leader.log.len() as u64 + 1) as usize;
+            if rng.below(2) == 0 || leader.taken == 0 {
+                let from = leader.log.len() - rng.below(leader.log.len() + 1);
                 adopt(&hub, &leader.hub).unwrap();
                 leader.taken = from;
             }
@@ -326,7 +328,7 @@ fn a_follower_becomes_as_its_leader_is_and_no_reader_misses_anything_in_silence(
             }
             cursors.push(hub.seq());
         }
-    }
+    });
 }
 
 /// What is done to topics: names with a minus are deleted.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use stentor_test::{Rng, seeds};
 use stentor_wire::deflate::Inflater;
 use stentor_wire::negotiate::Encoding;
 
@@ -63,21 +64,7 @@ impl Log {
     }
 }
 
-/// Chance from a seed.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % bound
-    }
-
-    pub(crate) fn is_one_of(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
-
-const TOPICS: u64 = 16;
+const TOPICS: usize = 16;
 
 pub(crate) const LIMITS: Limits =
     Limits { topics_max: 12, message_bytes_max: 1000, stored_bytes_max: usize::MAX };
@@ -86,25 +73,24 @@ fn epoch() -> Epoch {
     Epoch::parse("5f3a09c1").unwrap()
 }
 
-fn rules(dice: &mut Dice) -> Vec<Rule> {
+fn rules(rng: &mut Rng) -> Vec<Rule> {
     let patterns = ["/a/*", "/b/1", "/**"];
-    let some = patterns.iter().filter(|_| dice.below(3) > 0).collect::<Vec<_>>();
+    let some = patterns.iter().filter(|_| rng.below(3) > 0).collect::<Vec<_>>();
     let rule = |pattern: &&&str| Rule {
         pattern: Pattern::parse(pattern).unwrap(),
-        history: [0, 1, 2, 3, 8][dice.below(5) as usize],
-        history_bytes: [40, 100, 10_000][dice.below(3) as usize],
-        cache_control: dice
-            .is_one_of(2)
-            .then(|| CacheControl::parse(&format!("max-age={}", dice.below(9))).unwrap()),
-        leave_out: LeaveOut { vary: dice.is_one_of(2), ..LeaveOut::default() },
-        keep: dice.is_one_of(3).then_some(Keep::Written),
+        history: [0, 1, 2, 3, 8][rng.below(5)],
+        history_bytes: [40, 100, 10_000][rng.below(3)],
+        cache_control: (rng.below(2) == 0)
+            .then(|| CacheControl::parse(&format!("max-age={}", rng.below(9))).unwrap()),
+        leave_out: LeaveOut { vary: rng.below(2) == 0, ..LeaveOut::default() },
+        keep: (rng.below(3) == 0).then_some(Keep::Written),
     };
     some.iter().map(rule).collect()
 }
 
-fn draft(dice: &mut Dice) -> Draft {
-    let data = vec![b'a' + dice.below(26) as u8; dice.below(60) as usize];
-    let mut draft = match dice.below(6) {
+fn draft(rng: &mut Rng) -> Draft {
+    let data = vec![b'a' + rng.below(26) as u8; rng.below(60)];
+    let mut draft = match rng.below(6) {
         0 => {
             let body = Encoder::default().encode(Encoding::Gzip, &data).unwrap().to_vec();
             Draft::from_gzip(&mut Inflater::default(), body, 1000).unwrap()
@@ -112,41 +98,41 @@ fn draft(dice: &mut Dice) -> Draft {
         1 => Draft::new(vec![b'x'; 300]),
         _ => Draft::new(data),
     };
-    draft = match dice.below(3) {
+    draft = match rng.below(3) {
         0 => draft.with_content_type(ContentType::TEXT),
         1 => draft.with_content_type(ContentType::parse("x/y; z=1").unwrap()),
         _ => draft,
     };
-    if dice.is_one_of(4) {
+    if rng.below(4) == 0 {
         draft = draft.with_event(EventName::parse("tick").unwrap());
     }
-    if dice.is_one_of(4) {
+    if rng.below(4) == 0 {
         draft = draft.with_cache_control(CacheControl::parse("no-store").unwrap());
     }
     draft
 }
 
 /// Any change, on any condition, at a time that mostly goes on.
-pub(crate) fn entry(dice: &mut Dice, hub: &Hub) -> Entry<'static> {
-    let kind = ["a", "b"][dice.below(2) as usize];
-    let topic = format!("/{kind}/{}", dice.below(TOPICS / 2));
+pub(crate) fn entry(rng: &mut Rng, hub: &Hub) -> Entry<'static> {
+    let kind = ["a", "b"][rng.below(2)];
+    let topic = format!("/{kind}/{}", rng.below(TOPICS / 2));
     let value = hub.value(&topic);
     let tags: Box<[u8]> = match value {
-        Some(value) if dice.is_one_of(2) => format!("\"{}\"", value.id()).into_bytes().into(),
+        Some(value) if rng.below(2) == 0 => format!("\"{}\"", value.id()).into_bytes().into(),
         _ => (*b"*").into(),
     };
-    let when = match dice.below(8) {
+    let when = match rng.below(8) {
         0 => Precondition::IfMatch(tags),
         1 => Precondition::IfNoneMatch(tags),
         _ => Precondition::None,
     };
     let topic = name(&topic).into_owned();
-    let (op, when) = match dice.below(20) {
-        0 => (Op::Rules(rules(dice)), Precondition::None),
+    let (op, when) = match rng.below(20) {
+        0 => (Op::Rules(rules(rng)), Precondition::None),
         1..6 => (Op::Delete(topic), when),
-        _ => (Op::Put(topic, draft(dice)), when),
+        _ => (Op::Put(topic, draft(rng)), when),
     };
-    Entry { op, when, unix_s: 1000 + hub.seq() / 4 - dice.below(3) }
+    Entry { op, when, unix_s: 1000 + hub.seq() / 4 - rng.below(3) as u64 }
 }
 
 /// A hub, what happened to it as who makes the order wrote it down, and as a store did.
@@ -163,13 +149,13 @@ impl Original {
         Original { log: Log::of(&hub), hub, ordered: Vec::new(), has_holes }
     }
 
-    fn step(&mut self, dice: &mut Dice) {
-        let entry = entry(dice, &self.hub);
+    fn step(&mut self, rng: &mut Rng) {
+        let entry = entry(rng, &self.hub);
         let latest = match entry.op {
             Op::Rules(_) => self.hub.sequence().rules.generation(),
             _ => self.hub.seq(),
         };
-        let hole = if self.has_holes { [0, 1, 1 << 20][dice.below(3) as usize] } else { 0 };
+        let hole = if self.has_holes { [0, 1, 1 << 20][rng.below(3)] } else { 0 };
         let place = Place::At(latest + 1 + hole);
         let mut bytes = Vec::new();
         encode_entry(&entry, place, &mut bytes);
@@ -208,7 +194,7 @@ fn see(hub: &Hub) -> String {
             let span = Span { since, upto: hub.seq(), mode };
             for topic in 0..TOPICS {
                 let mut events = Vec::new();
-                let topic = format!("/{}/{}", ["a", "b"][topic as usize % 2], topic / 2);
+                let topic = format!("/{}/{}", ["a", "b"][topic % 2], topic / 2);
                 let missed = hub.missed(&topic, span, usize::MAX, &mut events);
                 list(&missed, &events);
             }
@@ -260,35 +246,31 @@ fn restore(bytes: &[u8], piece: usize) -> Result<Filled, &'static str> {
     Ok(Filled { hub, upto_seq })
 }
 
-pub(crate) fn seeds() -> u64 {
-    std::env::var("STENTOR_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(80)
-}
-
 #[test]
 fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
-    for seed in 0..seeds() {
-        let mut dice = Dice(seed);
+    seeds::run("snapshots", 80, |seed| {
+        let mut rng = Rng::new(seed);
         let mut original = Original::new(seed % 2 == 1);
-        for _ in 0..dice.below(100) {
-            original.step(&mut dice);
+        for _ in 0..rng.below(100) {
+            original.step(&mut rng);
         }
         // Written in slices while things go on.
         let mut bytes = Vec::new();
         let mut snapshot_ = Snapshot::begin(&original.hub, &mut bytes);
         let mut from = original.log.len();
         let begun_seq = original.hub.seq();
-        while dice.below(3) > 0 || snapshot_.write_slice(&original.hub, &mut bytes).unwrap() {
-            original.step(&mut dice);
+        while rng.below(3) > 0 || snapshot_.write_slice(&original.hub, &mut bytes).unwrap() {
+            original.step(&mut rng);
         }
         let upto_seq = original.hub.seq();
-        for _ in 0..dice.below(10) {
-            original.step(&mut dice);
+        for _ in 0..rng.below(10) {
+            original.step(&mut rng);
         }
 
-        let restored = restore(&bytes, 1 + dice.below(500) as usize).unwrap();
+        let restored = restore(&bytes, 1 + rng.below(500)).unwrap();
         assert_eq!((restored.hub.seq(), restored.upto_seq), (begun_seq, upto_seq), "{seed}");
         // What is in the snapshot may come again.
-        from -= dice.below(from as u64 + 1) as usize;
+        from -= rng.below(from + 1);
         original.log.replay(from, &restored.hub);
         original.log.replay(from, &restored.hub);
         assert_eq!(see(&restored.hub), see(&original.hub), "{seed}: snapshot");
@@ -308,7 +290,7 @@ fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
 
         // All of them go on alike.
         for _ in 0..20 {
-            original.step(&mut dice);
+            original.step(&mut rng);
             let (bytes, result) = original.ordered.last().unwrap();
             for hub in [&restored.hub, &replayed, &judged] {
                 let (entry, mut place) = decode_entry(bytes).unwrap();
@@ -322,7 +304,7 @@ fn a_hub_is_the_same_from_its_entries_and_from_a_snapshot_and_what_followed() {
         for hub in [&restored.hub, &replayed, &judged] {
             assert_eq!(see(hub), see(&original.hub), "{seed}: afterwards");
         }
-    }
+    });
 }
 
 #[test]
@@ -334,9 +316,9 @@ fn a_snapshot_may_be_written_while_everybody_is_at_work() {
         for writer in 0..3 {
             let (hub, over) = (&hub, &over);
             scope.spawn(move || {
-                let mut dice = Dice(writer);
+                let mut rng = Rng::new(writer);
                 while !over.load(Ordering::Relaxed) {
-                    let entry = entry(&mut dice, hub);
+                    let entry = entry(&mut rng, hub);
                     let _ = hub.apply(entry, Place::Next);
                 }
             });
@@ -380,10 +362,10 @@ fn a_topic_that_a_sweep_had_not_come_to_is_restored_by_the_rules_in_force() {
 
 #[test]
 fn what_is_no_snapshot_is_refused() {
-    let mut dice = Dice(7);
+    let mut rng = Rng::new(7);
     let mut original = Original::new(false);
     for _ in 0..30 {
-        original.step(&mut dice);
+        original.step(&mut rng);
     }
     let bytes = snapshot(&original.hub);
     let seen = see(&original.hub);

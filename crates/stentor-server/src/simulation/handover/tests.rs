@@ -70,7 +70,7 @@ fn no_bytes_make_it_panic() {
 /// A world that serves files of the disk, a few bytes at a time.
 fn world_of_files() -> World {
     let mut settings = patient();
-    settings.mounts.push(Mount::new("/files/", concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    settings.mounts.push(Mount::new("/files/", FILES));
     settings.files.small_bytes_max = 100;
     World::new(1, Faults { window_bytes: 500, ..kind() }, settings)
 }
@@ -78,11 +78,11 @@ fn world_of_files() -> World {
 #[test]
 fn files_that_are_being_sent_go_over() {
     let mut world = world_of_files();
-    let own = include_bytes!("../../worker.rs");
+    let own = include_bytes!("../files/large.txt");
     let fields = ["", "Range: bytes=1000-2999\r\n", ""];
     let readers = fields.map(|fields| {
         let reader = world.sim.connect(PUBLIC);
-        let request = format!("GET /files/worker.rs HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        let request = format!("GET /files/large.txt HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         world.sim.write(reader, request.as_bytes());
         reader
     });
@@ -117,10 +117,10 @@ fn files_that_are_being_sent_go_over() {
 fn a_file_goes_over_in_its_bounds_or_not_at_all() {
     let mut world = world_of_files();
     let reader = world.sim.connect(PUBLIC);
-    world.sim.write(reader, b"GET /files/worker.rs HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.sim.write(reader, b"GET /files/large.txt HTTP/1.1\r\nHost: h\r\n\r\n");
     world.settle_some(3);
     let packed = super::packed(&mut world.worker, &world.sim).unwrap();
-    let length = include_bytes!("../../worker.rs").len() as u64;
+    let length = include_bytes!("../files/large.txt").len() as u64;
     let at = memchr::memmem::rfind(&packed.bytes, &length.to_le_bytes()).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let unpack = |packed: &PackedWorker| {

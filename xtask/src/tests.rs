@@ -1,0 +1,194 @@
+//! The tests: all of them, those of a crate or a chapter, and the simulations.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use crate::{cargo, host, pip, root, run};
+
+/// What `cargo xtask test` is asked for.
+pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
+    match args {
+        ["--long", passed_on @ ..] => all(passed_on, NIGHT),
+        ["e2e", passed_on @ ..] => {
+            let mut command = cargo(&["test", "--package", "stentor", "--test", "e2e"]);
+            run(command.args(passed_on))
+        }
+        [name, passed_on @ ..] if !name.starts_with('-') => {
+            let package = package(name)?;
+            run(cargo(&["test", "--package", &package]).args(TARGETS).args(passed_on))
+        }
+        passed_on => all(passed_on, &[]),
+    }
+}
+
+/// The package of a crate, of whose name the beginning may be left out.
+fn package(name: &str) -> Result<String, String> {
+    let long = format!("stentor-{name}");
+    let is_there = |package: &&str| root().join("crates").join(package).is_dir();
+    let found = [name, &long].into_iter().find(is_there);
+    found.map(str::to_owned).ok_or_else(|| format!("there is no crate {name} or {long}"))
+}
+
+/// There are no tests in the documentation, and a runner that looks for them ends with zeros.
+const TARGETS: &[&str] = &["--lib", "--bins", "--tests"];
+
+/// A night of tests: ten times the seeds, and more of what takes minutes.
+const NIGHT: &[(&str, &str)] = &[
+    ("STENTOR_SEEDS_FACTOR", "10"),
+    ("STENTOR_FUZZ_RUNS", "1000000"),
+    ("TEST_KILLS", "300"),
+    ("TEST_CHAOS_SECONDS", "600"),
+];
+
+/// All tests. What they need of the host is installed first, if that can be done. While they are
+/// built, those run that are not of Rust.
+pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
+    let own = passed_on.iter().position(|argument| *argument == "--");
+    let tests = |build_only: &[&str], passed_on: &[&str]| {
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command.args(TARGETS).args(build_only).args(passed_on);
+        command
+    };
+    let mut build = tests(&["--no-run"], &passed_on[..own.unwrap_or(passed_on.len())]);
+    let (built, has_all) = thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let has_all = host::prepare(TOOLS) && clients();
+            if !has_all {
+                println!("some tests will be skipped: their programs are missing");
+            }
+            browser_client().and(oracle_of_bench()).map(|()| has_all)
+        });
+        (run(&mut build), beside.join().expect("nothing panics there"))
+    });
+    built?;
+    let mut command = tests(&[], passed_on);
+    command.envs(settings.iter().copied());
+    if has_all? {
+        // Then no test may skip for want of a program.
+        command.env("TEST_TOOLS", "required");
+    }
+    let seed = first_seed();
+    println!("the simulations begin with seed {seed}, by the commit");
+    run(command.env("STENTOR_FIRST_SEED", seed.to_string()))
+}
+
+/// Each commit plays other seeds. The number is its own, so that who tries it again finds the same.
+fn first_seed() -> u32 {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root()).output();
+    let commit = output.map(|output| output.stdout).unwrap_or_default();
+    let digits = commit.get(..8).and_then(|digits| std::str::from_utf8(digits).ok());
+    digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
+/// One simulation, with the seeds that are asked for.
+pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
+    let (package, module) = match name {
+        "cluster" => ("stentor-server", "cluster::simulation"),
+        "crashes" => ("stentor-store", "tests::crashes"),
+        "places" => ("stentor-server", "simulation::places"),
+        "snapshots" => ("stentor-hub", "hub::"),
+        "access" | "hostile" | "requests" | "store" | "streams" => {
+            ("stentor-server", "simulation::seeds")
+        }
+        _ => return Err(format!("{name} is no simulation")),
+    };
+    let mut command = cargo(&["test", "--package", package, "--lib", module]);
+    command.args(["--", "--nocapture"]).env("STENTOR_SIM", name);
+    match args {
+        [] => {}
+        ["--seed", seed] => _ = command.env("STENTOR_SEED", seed),
+        ["--seeds", seeds] => _ = command.env("STENTOR_SEEDS", seeds),
+        _ => return Err("a simulation takes --seed N or --seeds N".to_owned()),
+    }
+    run(&mut command)
+}
+
+/// What the tests need of the host: programs, libraries of Python, and a module of nginx.
+const TOOLS: &[&str] = &[
+    "curl",
+    "chromium",
+    "chromedriver",
+    "node",
+    "nginx",
+    "libnginx-mod-nchan",
+    "haproxy",
+    "logrotate",
+    "rsync",
+    "ip",
+    "python3-pip",
+    "python3-websockets",
+    "python3-wsproto",
+    "go",
+    "nats-server",
+    "strace",
+    "tini",
+    "runsv",
+    "supervisord",
+    "systemd-analyze",
+];
+
+/// Clients of other languages whose libraries Debian has not got: puts them together. Returns
+/// whether all are there.
+fn clients() -> bool {
+    let sources = root().join("crates/stentor/tests/e2e");
+    let clients = root().join("target/clients");
+    let mut pip = pip();
+    pip.args(["--requirement", "requirements.txt", "--target"]);
+    pip.arg(clients.join("python")).current_dir(sources.join("python"));
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(clients.join("r3labs-sse")).current_dir(sources.join("go"));
+    for command in [&mut pip, &mut go] {
+        if let Err(reason) = run(command) {
+            println!("some tests will be skipped: {reason}");
+            return false;
+        }
+    }
+    if let Err(reason) = host::prometheus() {
+        println!("some tests will be skipped: {reason}");
+        return false;
+    }
+    newer_broker(&clients);
+    true
+}
+
+/// A broker of which several keep the same, as those of Debian 12 do not. A test that cannot have
+/// it says so.
+fn newer_broker(clients: &Path) {
+    let mut go = Command::new("go");
+    go.args(["install", "github.com/nats-io/nats-server/v2@v2.12.4"]).env("GOBIN", clients);
+    if let Err(reason) = run(&mut go) {
+        println!("a test of several brokers will be skipped: {reason}");
+    }
+}
+
+/// The tests of the browser client, where there is something to run them.
+fn browser_client() -> Result<(), String> {
+    match host::find("node") {
+        Some(node) => {
+            run_apart(Command::new(node).arg("--test").current_dir(root().join("clients/js")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The tests of what `bench/` judges by, of which the checker of a cluster is the largest.
+fn oracle_of_bench() -> Result<(), String> {
+    let Some(python) = host::find("python3") else { return Ok(()) };
+    let discover = ["-m", "unittest", "discover", "--start-directory", "bench"];
+    run_apart(Command::new(python).args(discover).current_dir(root()))
+}
+
+/// Runs something beside the build: what it prints comes in one piece, and only its end if all is
+/// well.
+fn run_apart(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    if !output.status.success() {
+        return Err(format!("{command:?} ended with {}:\n{said}", output.status));
+    }
+    let end = said.trim_end().lines().rev().take(10).collect::<Vec<_>>();
+    println!("{command:?}:\n{}", end.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    Ok(())
+}
