@@ -3,6 +3,8 @@
 //! A test must not ask the code that it judges what is right. So the readings of the formats here
 //! are written anew from their description, in the plainest way, and use nothing of the product.
 
+pub mod pattern;
 pub mod seeds;
+pub mod sse;
 
 pub use stentor_io::Rng;

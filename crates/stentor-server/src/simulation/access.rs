@@ -21,14 +21,16 @@ use crate::config::Settings;
 use crate::mailbox::Order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use stentor_hub::{ContentType, Draft, Filter, Pattern};
+use stentor_hub::{ContentType, Draft, Pattern};
 use stentor_io::{Backend, Faults, Rng};
-use tokens::{TOKENS, Token, patterns};
+use stentor_test::pattern;
+use tokens::{TOKENS, Token};
 
 mod tokens;
 
 /// What is published to.
-const TOPICS: [&str; 6] = ["/open/a", "/team/a", "/team/b", "/user/1", "/user/2", "/locked/a"];
+const TOPICS: [&str; 7] =
+    ["/open/a", "/team/a", "/team/b", "/user", "/user/1", "/user/2", "/locked/a"];
 
 /// What is asked for.
 const FILTERS: [&str; 12] = [
@@ -64,7 +66,7 @@ struct State {
 
 impl State {
     fn is_private(&self, topic: &str) -> bool {
-        RULES[self.rules].iter().any(|rule| Pattern::parse(rule).unwrap().matches(topic))
+        RULES[self.rules].iter().any(|rule| pattern::matches(rule, topic))
     }
 
     fn is_good(&self, token: usize, start_s: u64) -> bool {
@@ -480,7 +482,7 @@ impl Stage {
             let later = reader.later.iter().flat_map(|(filters, _)| filters);
             let asked = reader.filters.iter().chain(later).any(|filter| filter == *topic);
             let ever = states[reader.since..].iter().chain([&latest]).any(is_seen);
-            !asked && !ever && contains(&reader.input, topic)
+            !asked && !ever && names(&reader.input, topic)
         };
         let shown = TOPICS.iter().find(is_hidden);
         assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
@@ -512,20 +514,13 @@ impl Stage {
         let states = [&states[reader.since..], &[latest]].concat();
         let ever = |holds: &dyn Fn(&State) -> bool| states.iter().any(holds);
         let sees = |state: &State, topic: &str| state.sees(reader.brought, topic, *start_s);
-        let is_wanted = |topic: &str| {
-            reader.filters.iter().any(|filter| Filter::parse(filter).unwrap().matches(topic))
-        };
+        let is_wanted =
+            |topic: &str| reader.filters.iter().any(|filter| pattern::matches(filter, topic));
         // A pattern of which no topic is private by any rule may mean others.
         let is_open = |state: &State| {
-            reader.filters.iter().any(|filter| {
-                let pattern = Pattern::parse(filter).unwrap();
-                let whole = RULES[state.rules].iter().any(|rule| {
-                    let rule = patterns(&[rule]);
-                    rule.coverage(&Filter::Pattern(pattern.clone()))
-                        == stentor_access::Coverage::Whole
-                });
-                !whole
-            })
+            let is_private =
+                |filter: &str| RULES[state.rules].iter().any(|rule| pattern::covers(rule, filter));
+            !reader.filters.iter().all(|filter| is_private(filter))
         };
         let some = |state: &State| {
             topics().any(|topic| is_wanted(topic) && sees(state, topic)) || is_open(state)
@@ -615,7 +610,7 @@ impl Stage {
                 (by(reader.brought), reader.renewed.map(|token| by(Some(token))))
             };
             for (topic, newest) in &self.newest {
-                let is_wanted = |filter: &&str| Filter::parse(filter).unwrap().matches(topic);
+                let is_wanted = |filter: &&str| pattern::matches(filter, topic);
                 // What it subscribed to later counts if nothing came in its way.
                 let is_refused = contains(&reader.input, "{\"error\":");
                 let later = reader.later.as_ref().filter(|_| !is_refused);
@@ -714,6 +709,12 @@ fn status_of(input: &[u8]) -> Option<u16> {
     let text = input.strip_prefix(b"HTTP/1.1 ")?;
     memchr::memmem::find(input, b"\r\n\r\n")?;
     std::str::from_utf8(&text[..3]).ok()?.parse().ok()
+}
+
+/// Whether a topic is named, and not only one below it.
+fn names(input: &[u8], topic: &str) -> bool {
+    let mut places = memchr::memmem::find_iter(input, topic);
+    places.any(|at| input.get(at + topic.len()) != Some(&b'/'))
 }
 
 fn contains(input: &[u8], text: &str) -> bool {

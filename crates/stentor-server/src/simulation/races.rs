@@ -115,7 +115,7 @@ fn publish_half(shared: &Arc<Shared>, nth: usize) -> (Sender<()>, JoinHandle<()>
 
 fn wait(here: &Sender<()>, told: &Receiver<()>) {
     here.send(()).unwrap();
-    let _ = told.recv_timeout(Duration::from_millis(100));
+    let _ = told.recv_timeout(Duration::from_secs(1));
 }
 
 /// More points than a publish has.

@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use stentor_access::mint::Signer;
 use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Settings, StaticToken, load};
+use stentor_test::pattern::matches;
 
 /// A token: how it is made, what it reads and publishes, from when until when it is good.
 pub(super) struct Token {
@@ -97,11 +98,11 @@ impl Token {
     }
 
     pub(super) fn may_read(&self, topic: &str) -> bool {
-        patterns(self.read).matches(topic)
+        self.read.iter().any(|pattern| matches(pattern, topic))
     }
 
     pub(super) fn may_publish(&self, topic: &str) -> bool {
-        patterns(self.publish).matches(topic)
+        self.publish.iter().any(|pattern| matches(pattern, topic))
     }
 
     fn claims(&self, start_s: u64) -> String {

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use stentor_hub::{Event, Filter, Hub, Keep, Mode, Pattern, Rule, Span, Subscriber};
 
 /// The topics of a run, each with a promise of its own. That of the last changes.
-pub(super) const TOPICS: [(&str, Option<Keep>); 6] = [
+pub(super) const TOPICS: [(&str, Option<Keep>); 7] = [
     ("/memory/a", Some(Keep::Memory)),
     ("/written/a", Some(Keep::Written)),
+    // `/synced/**` does not mean it.
+    ("/synced", None),
     ("/synced/a", None),
     ("/synced/b", Some(Keep::Synced)),
     ("/none/a", Some(Keep::None)),

@@ -57,7 +57,7 @@ struct Life {
 /// One seed from the beginning to the end.
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
-    for _ in 0..stage.rng.below(5) {
+    for _ in 0..1 + stage.rng.below(4) {
         for _ in 0..stage.rng.below(150) {
             stage.turn(false);
             if stage.disk.is_down() {

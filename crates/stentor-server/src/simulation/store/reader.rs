@@ -5,9 +5,9 @@ use super::super::codec::take_head;
 use super::super::net::{Client, Net};
 use super::chronicle::{Chronicle, FLIP, Fate, TOPICS};
 use serde_json::Value;
-use stentor_hub::Filter;
 use stentor_io::Rng;
-use stentor_wire::sse::{Decoder, Item};
+use stentor_test::pattern::matches;
+use stentor_test::sse::{Decoder, Item};
 
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -32,7 +32,7 @@ impl Reader {
         let filter = match rng.below(4) {
             0 => "/**",
             // All of these are stored, always.
-            1 => "/synced/*",
+            1 => "/synced/**",
             _ => TOPICS[rng.below(TOPICS.len())].0,
         };
         Reader {
@@ -104,13 +104,11 @@ impl Reader {
         if self.decoder.is_none() {
             let Some(head) = take_head(&mut self.input) else { return };
             assert_eq!(head.status, 200, "{}", head.head);
-            self.decoder = Some(Decoder::new(1 << 20));
+            self.decoder = Some(Decoder::default());
             self.values_upto = self.values_upto.map(|_| chronicle.last());
         }
         let decoder = self.decoder.as_mut().unwrap();
-        decoder.push(&std::mem::take(&mut self.input));
-        let items: Vec<Item> = std::iter::from_fn(|| decoder.next()).map(Result::unwrap).collect();
-        for item in items {
+        for item in decoder.take(&std::mem::take(&mut self.input)) {
             match item {
                 Item::Event { name, data, .. } if name.as_deref() == Some("gap") => {
                     self.gap(chronicle, &serde_json::from_str(&data).unwrap());
@@ -120,7 +118,7 @@ impl Reader {
                     let seq = id.strip_prefix(super::EPOCH).expect("one EPOCH")[1..].parse();
                     self.message(chronicle, seq.unwrap(), name.as_deref(), &data);
                 }
-                Item::Retry(_) | Item::Comment => {}
+                Item::Id(_) | Item::Retry(_) | Item::Comment => {}
             }
         }
     }
@@ -220,7 +218,6 @@ impl Reader {
     }
 
     fn wanted(&self) -> impl Iterator<Item = &'static str> {
-        let filter = Filter::parse(&self.filter).unwrap();
-        TOPICS.into_iter().map(|(topic, _)| topic).filter(move |topic| filter.matches(topic))
+        TOPICS.into_iter().map(|(topic, _)| topic).filter(|topic| matches(&self.filter, topic))
     }
 }

@@ -8,6 +8,7 @@ use super::reader::Mood;
 use stentor_hub::{Epoch, Hub, Limits, Place, Snapshot, decode_entry};
 use stentor_io::Rng;
 use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
+use stentor_test::pattern::matches;
 use stentor_wire::http1::{Body, BodyLength, Step};
 
 /// A follower of all topics, or of some.
@@ -248,15 +249,13 @@ impl Follower {
     /// It has everything, so its hub is the same, or its values are if the server
     /// `has_values_alone`.
     pub(super) fn check(&self, world: &World, has_values_alone: bool) {
-        let (Some(own), hub) = (&self.hub, &world.shared.hub) else { return };
+        let own = self.hub.as_ref().expect("it has begun");
+        let hub = &world.shared.hub;
         if has_values_alone {
             own.trim_history_to(0);
         }
         let of = |hub: &Hub| {
-            let is_meant = |topic: &str| {
-                let filter = self.filter.map(|filter| stentor_hub::Filter::parse(filter).unwrap());
-                filter.is_none_or(|filter| filter.matches(topic))
-            };
+            let is_meant = |topic: &str| self.filter.is_none_or(|filter| matches(filter, topic));
             let kept = hub.kept().into_iter().filter(|event| is_meant(event.topic()));
             let shown = kept.map(|event| {
                 let message = &event.message;

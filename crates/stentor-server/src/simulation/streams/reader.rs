@@ -10,7 +10,7 @@ use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;
 use stentor_io::Rng;
-use stentor_wire::sse::{Decoder, Item};
+use stentor_test::sse::{Decoder, Item};
 
 /// What clients are up to.
 #[derive(Clone, Copy, Debug)]
@@ -374,17 +374,13 @@ impl Reader {
             self.view.begin(log);
             self.wire = match self.plan.is_websocket {
                 true => Wire::Frames { deflates },
-                false => Wire::Events(Decoder::new(4 << 20)),
+                false => Wire::Events(Decoder::default()),
             };
         }
         match &mut self.wire {
             Wire::Head => {}
             Wire::Events(decoder) => {
-                decoder.push(&std::mem::take(&mut self.input));
-                let mut items = Vec::new();
-                while let Some(item) = decoder.next() {
-                    items.push(item.expect("no event is that long"));
-                }
+                let items = decoder.take(&std::mem::take(&mut self.input));
                 items.into_iter().for_each(|item| self.item(log, item));
             }
             Wire::Frames { deflates } => {
@@ -402,6 +398,7 @@ impl Reader {
             // It comes once, at the beginning.
             Item::Retry(_) => assert!(!std::mem::replace(&mut self.closes, true)),
             Item::Comment => self.signs_of_life += 1,
+            Item::Id(id) => assert!(seq_of(&id) <= log.seq(), "{id} is ahead"),
             Item::Event { name, data, .. } if name.as_deref() == Some("gap") => {
                 self.view.gap(log, gap_of(&serde_json::from_str(&data).unwrap()), EPOCH);
             }

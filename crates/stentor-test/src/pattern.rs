@@ -1,0 +1,66 @@
+//! What patterns mean, by `docs/streams.md`: `*` is one segment, `**` at the end is one or more,
+//! and any other segment is itself. A topic is the pattern that means itself alone.
+
+/// Whether a pattern means a topic.
+#[must_use]
+pub fn matches(pattern: &str, topic: &str) -> bool {
+    covers(pattern, topic)
+}
+
+/// Whether a pattern means all that another one means.
+#[must_use]
+pub fn covers(pattern: &str, other: &str) -> bool {
+    let (pattern, other): (Vec<_>, Vec<_>) =
+        (pattern.split('/').collect(), other.split('/').collect());
+    covers_segments(&pattern, &other)
+}
+
+fn covers_segments(pattern: &[&str], other: &[&str]) -> bool {
+    match (pattern, other) {
+        ([], []) | (["**"], [_, ..]) => true,
+        ([segment, pattern @ ..], [is, other @ ..]) => {
+            let means = segment == is || (*segment == "*" && *is != "**");
+            means && covers_segments(pattern, other)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_the_page_says() {
+        for (pattern, topic, means) in [
+            ("/a/b", "/a/b", true),
+            ("/a/b", "/a/c", false),
+            ("/a/*", "/a/b", true),
+            ("/a/*", "/a", false),
+            ("/a/*", "/a/b/c", false),
+            ("/*/b", "/a/b", true),
+            ("/a/**", "/a", false),
+            ("/a/**", "/a/b", true),
+            ("/a/**", "/a/b/c", true),
+            ("/a/**", "/b/a", false),
+            ("/**", "/a/b", true),
+        ] {
+            assert_eq!(matches(pattern, topic), means, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_another() {
+        for (pattern, other, covered) in [
+            ("/**", "/*/a", true),
+            ("/a/**", "/a/*", true),
+            ("/a/**", "/a/b/**", true),
+            ("/a/*", "/a/**", false),
+            ("/a/b", "/a/*", false),
+            ("/*/**", "/**", false),
+            ("/*/*", "/*/a", true),
+        ] {
+            assert_eq!(covers(pattern, other), covered, "{pattern} {other}");
+        }
+    }
+}
