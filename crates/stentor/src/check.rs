@@ -7,7 +7,7 @@ use clap::Args;
 use stentor_server::certificates::Shown;
 use stentor_server::config::{LogFormat, Settings};
 use stentor_server::cost::{Account, accounts};
-use stentor_server::{inspect, unix_s};
+use stentor_server::{event_log, inspect, unix_s};
 use tracing::Level;
 
 use crate::Failure;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if !args.offline {
         let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
         for warning in found.warnings {
-            eprintln!("stentor: {warning}");
+            event_log::say(&format!("stentor: {warning}"));
         }
         certificates = found.certificates;
     }

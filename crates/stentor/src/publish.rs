@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use stentor_server::event_log;
 use ureq::SendBody;
 
 use crate::Failure;
@@ -129,7 +130,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
         crate::print(&format!("{id}\n"))?;
     }
     for LineError { line, error } in &report.errors {
-        eprintln!("stentor: line {line}: {error}");
+        event_log::say(&format!("stentor: line {line}: {error}"));
     }
     if report.failed > 0 {
         let (failed, all) = (report.failed, report.failed + report.published);

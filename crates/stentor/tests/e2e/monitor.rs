@@ -1,6 +1,6 @@
 //! The monitor listener: how the server is, and nothing else.
 
-use crate::support::{Server, Url, run};
+use crate::support::{Client, Server, Url, run};
 
 /// A server with a monitor listener, and its address.
 fn monitored(toml: &str) -> (Server, Url) {
@@ -21,9 +21,9 @@ fn it_says_how_the_server_is() {
         assert!(metrics.text().contains(&format!("\nprocess_{name} ")), "{name}");
     }
     // Whoever scrapes it may call it what they like.
-    let status = monitor.ask("GET", "/-/status", "Host: any.name\r\n", b"");
-    let status = if status.status == 400 { monitor.get("/-/status") } else { status };
-    assert_eq!(status.expect(200).json()["workers"], 1);
+    let mut scraper = Client::connect(monitor.0);
+    scraper.send("GET /-/status HTTP/1.1\r\nHost: any.name\r\n\r\n");
+    assert_eq!(scraper.response().expect(200).json()["workers"], 1);
     server.settled("connections_monitor", 0);
 }
 

@@ -265,7 +265,7 @@ fn a_store_goes_over_with_what_waits_for_it() {
     assert!(figure(&status, "store/bytes_written") > 3_000 * 30, "{status:#}");
     assert!(figure(&status, "store/syncs") > 30, "{status:#}");
     server.child.signal("KILL");
-    server.child.wait();
+    assert_eq!(server.child.wait(), Some(128 + 9));
     let again = Server::configured(&toml);
     let value = again.public.get("/n").expect(200);
     assert_eq!((value.tag(), value.text()), (last, "2999"));
@@ -360,7 +360,7 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
     server.child.upgrade();
     let id = server.publish("/a", "last");
     server.child.signal("KILL");
-    server.child.wait();
+    assert_eq!(server.child.wait(), Some(128 + 9));
     let again = Server::configured(&toml);
     let value = again.public.get("/a").expect(200);
     assert_eq!((value.text(), value.tag()), ("last", format!("\"{id}\"")));
@@ -397,7 +397,7 @@ fn a_store_whose_disk_fails_while_all_stand_still_is_gone_on_with() {
     assert_eq!(reader.hear().data(), "1");
     server.child.upgrade();
     server.child.signal("KILL");
-    server.child.wait();
+    assert_eq!(server.child.wait(), Some(128 + 9));
     let again = Server::configured(&toml);
     let value = again.public.get("/a").expect(200);
     assert_eq!((value.text(), value.tag()), ("1", format!("\"{id}\"")));
@@ -545,7 +545,7 @@ fn a_server_ends_with_the_first_process_that_waits_for_it() {
     // It is killed at the end of its parent once that has taken note of it.
     server.child.logged("waits for its end");
     send("KILL", first);
-    server.child.wait();
+    assert_eq!(server.child.wait(), None, "it was killed");
     drop(Server::again_at(address, ""));
 }
 

@@ -180,7 +180,7 @@ fn wherever_the_process_before_is_killed_the_next_one_ends() {
         let address = hindered.server.public;
         hindered.hinder(step, "kill-first");
         hindered.server.child.signal("USR2");
-        hindered.server.child.wait();
+        assert_eq!(hindered.server.child.wait(), None, "it was killed");
         let log = hindered.server.child.err();
         assert!(!log.contains("taken over: the server stood still"), "{step}: {log}");
         // Nobody has the port any more, also not a process that hangs.
@@ -196,7 +196,7 @@ fn a_process_that_is_killed_once_it_serves_is_a_crash_that_a_store_outlives() {
     let id = hindered.server.publish("/a", "kept");
     hindered.hinder("gone-on", "kill");
     hindered.server.child.signal("USR2");
-    hindered.server.child.wait();
+    assert_eq!(hindered.server.child.wait(), Some(128 + 9));
     let log = hindered.server.child.err();
     assert!(log.contains("has not said that it goes on"), "{log}");
     let again = Server::configured(&toml);
@@ -228,7 +228,7 @@ fn a_supervisor_knows_the_next_process_before_the_one_before_may_end() {
     // That it goes on is never heard.
     hindered.hinder("gone-on", "kill");
     hindered.server.child.signal("USR2");
-    hindered.server.child.wait();
+    assert_eq!(hindered.server.child.wait(), Some(0), "{}", hindered.server.child.err());
     let next = told();
     let (number, log) = (next.strip_prefix("MAINPID="), hindered.server.child.err());
     let number = number.and_then(|rest| rest.split('\n').next()?.parse::<u32>().ok());
