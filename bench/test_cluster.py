@@ -19,7 +19,6 @@ from chaos.clients import Round, Wanderer  # noqa: E402
 from chaos.faults import Faults  # noqa: E402
 from chaos.http import Silent, ask  # noqa: E402
 from chaos.oracle import (  # noqa: E402
-    DELETED,
     Attempt,
     Id,
     Mark,

@@ -2,16 +2,15 @@
 
 import json
 import shlex
-import statistics
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from . import table
 from .bench import Bench, MeasurementError
-from .load import Usage, foreign_share, warn_of_others
+from .load import Series, Usage, foreign_share, warn_of_others
 from .process import TIED, Server
 
 Report = dict[str, Any]
@@ -34,16 +33,13 @@ class Contestant:
         return f"{self.server.scheme}://127.0.0.1:{self.server.port}{self.path}"
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Series[Report]):
     """The reports of all rounds, by contestant."""
 
-    reports: dict[str, list[Report]]
-    foreign_share: float
-    """Share of the two cores' time that neither the servers nor the load used."""
-
-    def median(self, name: str, figure: Callable[[Report], float]) -> float:
-        return statistics.median(map(figure, self.reports[name]))
+    def __init__(self, reports: dict[str, list[Report]], foreign_share: float) -> None:
+        super().__init__(reports)
+        self.foreign_share = foreign_share
+        """Share of the two cores' time that neither the servers nor the load used."""
 
 
 def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options: str,

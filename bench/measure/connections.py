@@ -36,7 +36,6 @@ def idle(bench: Bench) -> list[table.Row]:
             found = hold_idle(bench, [Contestant(server.name, server, TOPIC)
                                       for server in (stentor, floor)], IDLE_CONNECTIONS)
     each, floor_each = (found.median(name, process_bytes_each) for name in ("stentor", "floor"))
-    target = table.at_most(160, " B")
-    return [table.Row(f"{IDLE_CONNECTIONS:,} idle connections: process memory each",
-                      f"{each:.0f} B", f"floor {floor_each:.0f} B", "", target.text,
-                      target.holds(each))]
+    return [table.absolute_row(f"{IDLE_CONNECTIONS:,} idle connections: process memory each",
+                               f"{each:.0f} B", each, table.at_most(160, " B"),
+                               f"floor {floor_each:.0f} B")]

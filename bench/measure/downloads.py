@@ -1,18 +1,16 @@
 """A file of 100 MB: what it costs to send, and what those who do not read it cost."""
 
-import json
 import resource
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
+from pathlib import Path
 
 from . import site, table
 from .bench import Bench, MeasurementError
-from .load import Usage, alternate, foreign_share, interrupts_are_apart
+from .load import Sample, Subject, alternate, interrupts_are_apart, per_second
 from .process import TIED, Memory, Server
 from .servers import PATIENT_CONFIG, NginxFiles, Stentor, ask
 
@@ -39,53 +37,21 @@ READ_ON_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One round of one subject."""
+class Downloads(Subject):
+    """The downloaders of a server's file. In place of requests it counts GB (10^9 bytes)."""
 
-    cpu_ms: float
-    """Processor time of the server process per GB (10^9 bytes) of body, in milliseconds."""
+    program: Path = Path("downloads")
+    file_bytes: int = 0
 
-    core_ms: float
-    """The same with the soft interrupts of the server's core (TCP processing), wherever the kernel
-    counts them."""
+    def command(self, seconds: int) -> list[str]:
+        return [*TIED, str(self.program), str(self.server.port), self.path, str(self.file_bytes),
+                str(self.connections), str(seconds)]
 
-    gb_per_second: float
-    foreign_share: float
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A server whose file is downloaded for some seconds by all downloaders."""
-
-    bench: Bench
-    server: Server
-    path: str
-    file_bytes: int
-
-    @property
-    def name(self) -> str:
-        return self.server.name
-
-    def load(self, seconds: int) -> Sample:
-        command = [str(self.bench.program("downloads")), str(self.server.port), self.path,
-                   str(self.file_bytes), str(DOWNLOADERS), str(seconds)]
-        before = Usage.now(self.server)
-        done = subprocess.run([*TIED, *command], capture_output=True, text=True)
-        after = Usage.now(self.server)
-        if done.returncode != 0:
-            raise MeasurementError(f"{self.name}: {done.stderr.strip()}")
-        found = json.loads(done.stdout)
-        if found["bytes"] != found["files"] * self.file_bytes or found["files"] < DOWNLOADERS:
+    def read_report(self, report: str) -> tuple[float, float]:
+        found = self.read_json(report)
+        if found["bytes"] != found["files"] * self.file_bytes or found["files"] < self.connections:
             raise MeasurementError(f"{self.name}: not whole files: {found}")
-        cpu = after.server - before.server
-        softirq = after.softirq - before.softirq
-        gigabytes = found["bytes"] / 1e9
-        return Sample(
-            cpu_ms=cpu * 1e3 / gigabytes,
-            core_ms=(cpu + softirq) * 1e3 / gigabytes,
-            gb_per_second=found["bytes"] / found["ns"],
-            foreign_share=foreign_share(before, after),
-        )
+        return found["bytes"] / 1e9, found["bytes"] / found["ns"]
 
 
 def large(bench: Bench) -> list[table.Row]:
@@ -97,18 +63,17 @@ def large(bench: Bench) -> list[table.Row]:
             if ask(server.port, "GET", path, timeout=30)[2] != content:
                 raise MeasurementError(f"{server.name}: GET {path} is not the file")
         series = alternate(bench.options, [
-            Subject(bench, server, path, len(content)) for server in (stentor, nginx)
+            Downloads(server.name, server, path, DOWNLOADERS, program=bench.program("downloads"),
+                      file_bytes=len(content))
+            for server in (stentor, nginx)
         ])
     return [
-        table.ratio_row(
-            f"file of 100 MB, {DOWNLOADERS} downloaders: {label}",
-            f"{series.median('stentor', figure):.{digits}f} {unit}",
-            f"nginx {series.median('nginx', figure):.{digits}f} {unit}",
-            series.ratio("stentor", "nginx", figure), target)
-        for label, figure, digits, unit, target in (
-            ("CPU per GB", cpu_ms, 0, "ms", table.at_most(1.05)),
-            ("with soft interrupts", core_ms, 0, "ms", None),
-            ("as seen by them", gb_per_second, 2, "GB/s", None),
+        series.row(f"file of 100 MB, {DOWNLOADERS} downloaders: {label}", "stentor", "nginx",
+                   figure, text, target)
+        for label, figure, text, target in (
+            ("CPU per GB", cpu_ms, "{:.0f} ms", table.at_most(1.05)),
+            ("with soft interrupts", core_ms, "{:.0f} ms", None),
+            ("as seen by them", per_second, "{:.2f} GB/s", None),
         )
         if figure is not core_ms or interrupts_are_apart()
     ]
@@ -128,10 +93,9 @@ def slow(bench: Bench) -> list[table.Row]:
     each = grown.resident / SLOW_DOWNLOADERS
     detail = (f"{each:.0f} B (PSS {grown.proportional / SLOW_DOWNLOADERS:.0f}, "
               f"anonymous {grown.anonymous / SLOW_DOWNLOADERS:.0f})")
-    target = table.at_most(256, " B")
-    return [table.Row(f"{SLOW_DOWNLOADERS:,} slow downloaders of 100 MB: process memory each",
-                      detail, f"nginx {nginx_grown.resident / SLOW_DOWNLOADERS:.0f} B", "",
-                      target.text, target.holds(each))]
+    return [table.absolute_row(
+        f"{SLOW_DOWNLOADERS:,} slow downloaders of 100 MB: process memory each", detail, each,
+        table.at_most(256, " B"), f"nginx {nginx_grown.resident / SLOW_DOWNLOADERS:.0f} B")]
 
 
 def slow_growth(server: Server, path: str, content: bytes) -> Memory:
@@ -223,6 +187,9 @@ def read_on(downloaders: list[Downloader]) -> None:
                 del goal[downloader]
 
 
-cpu_ms = attrgetter("cpu_ms")
-core_ms = attrgetter("core_ms")
-gb_per_second = attrgetter("gb_per_second")
+def cpu_ms(sample: Sample) -> float:
+    return sample.cpu_us / 1e3
+
+
+def core_ms(sample: Sample) -> float:
+    return sample.core_us / 1e3

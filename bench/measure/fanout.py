@@ -147,29 +147,20 @@ def growth(before: Memory, after: Memory) -> Memory:
 def memory_row(what: str, grown: dict[str, Memory], bytes_max: int) -> table.Row:
     mine = grown["stentor"]
     others = ", ".join(f"{name} {grown[name].resident:,} B" for name in ("floor_push", "nchan"))
-    target = table.at_most(bytes_max, " B")
-    return table.Row(
+    return table.absolute_row(
         f"{what}: process memory each",
         f"{mine.resident} B (PSS {mine.proportional}, anonymous {mine.anonymous})",
-        others, "", target.text, target.holds(mine.resident))
+        mine.resident, table.at_most(bytes_max, " B"), others)
 
 
 def cost_rows(what: str, series: Series[Sample]) -> list[table.Row]:
     """The last row tells how much of nchan's time is left to win: the floor's own ratio to it."""
+    cpu, last = f"{what}: CPU per delivery", f"{what}: until the last has it"
     return [
-        table.ratio_row(
-            f"{what}: {label}",
-            f"{series.median(one, figure):.2f} {unit}",
-            f"{other} {series.median(other, figure):.2f} {unit}",
-            series.ratio(one, other, figure),
-            target)
-        for label, figure, unit, one, other, target in (
-            ("CPU per delivery", cpu_us, "us", "stentor", "floor_push", table.at_most(1.10)),
-            ("CPU per delivery", cpu_us, "us", "stentor", "nchan", table.at_most(0.65)),
-            ("until the last has it", last_ms, "ms", "stentor", "floor_push",
-             table.at_most(1.10)),
-            ("CPU per delivery of the floor", cpu_us, "us", "floor_push", "nchan", None),
-        )
+        series.row(cpu, "stentor", "floor_push", cpu_us, "{:.2f} us", table.at_most(1.10)),
+        series.row(cpu, "stentor", "nchan", cpu_us, "{:.2f} us", table.at_most(0.65)),
+        series.row(last, "stentor", "floor_push", last_ms, "{:.2f} ms", table.at_most(1.10)),
+        series.row(f"{cpu} of the floor", "floor_push", "nchan", cpu_us, "{:.2f} us"),
     ]
 
 

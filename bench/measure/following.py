@@ -4,15 +4,14 @@ server to another."""
 import json
 import random
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from . import table
-from .bench import Bench, MeasurementError
-from .process import TIED
+from .bench import Bench
+from .compare import Contestant, compare
 from .publish import (
     MESSAGE_BYTES,
     TOPICS,
@@ -121,21 +120,16 @@ def lag(bench: Bench) -> list[table.Row]:
             publishing.join()
     what = f"delivery at a follower beside {RATE:,} messages/s, p99"
     ours = found["follower"]
-    return [table.Row(what, f"{ours:.2f} ms", f"at its leader {found['leader']:.2f} ms", "",
-                      "<= 5 ms", ours <= 5)]
+    return [table.absolute_row(what, f"{ours:.2f} ms", ours, table.at_most(5, " ms"),
+                               f"at its leader {found['leader']:.2f} ms")]
 
 
 def delivery_p99_ms(bench: Bench, leader: Stentor, server: Stentor) -> float:
-    done = subprocess.run([
-        *TIED, str(bench.stentor), "bench", "push", f"http://127.0.0.1:{server.port}/seen",
-        "--publish", f"http://127.0.0.1:{leader.control_port}/seen", "--publish-method", "PUT",
-        "--connections", "10", "--as", "sse", "--rate", "100",
-        "--messages", str(100 * SECONDS), "--json"],
-        stdout=subprocess.PIPE, text=True)
-    report = json.loads(done.stdout)
-    if done.returncode:
-        raise MeasurementError(f"deliveries at port {server.port} were not whole")
-    return report["delivery"]["latency"]["p99_us"] / 1e3
+    reader = Contestant(server.name, server, "/seen",
+                        f"http://127.0.0.1:{leader.control_port}/seen")
+    found = compare(bench, "push", [reader], "--publish-method", "PUT", "--connections", "10",
+                    "--as", "sse", "--rate", "100", "--messages", str(100 * SECONDS))
+    return found.median(server.name, lambda report: report["delivery"]["latency"]["p99_us"]) / 1e3
 
 
 def switches(bench: Bench) -> list[table.Row]:
@@ -189,7 +183,7 @@ class Wanderer:
             if not events.readline().startswith(b"HTTP/1.1 200"):
                 self.wrong = f"no stream behind {self.last}"
                 return
-            name, identity = b"", b""
+            identity = b""
             # It stays until it was sent something, so that each server is read at.
             seen = self.heard
             while self.heard == seen or time.monotonic() < until:

@@ -1,6 +1,5 @@
 """The load generator: whether `stentor bench` finds what wrk finds, and what it takes itself."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +32,7 @@ class OwnSubject(Subject):
         return command
 
     def read_report(self, report: str) -> tuple[int, float]:
-        try:
-            found = json.loads(report)
-        except ValueError as error:
-            raise MeasurementError(f"{self.name}: {report.strip()}") from error
+        found = self.read_json(report)
         requests = found["requests"]
         if found["errors"] or any(status != 200 for status, _ in requests["statuses"]):
             raise MeasurementError(f"{self.name}: {found['errors']} {requests['statuses']}")
@@ -66,11 +62,8 @@ def generator(bench: Bench) -> list[table.Row]:
         rate_row("requests/s of nginx compressing", series, "nginx", AGREEMENT),
         rate_row(f"requests/s of stentor for {VALUES} values", series, "stentor", AGREEMENT),
         rate_row("requests/s of the floor", series, "floor", table.at_least(0.9)),
-        table.ratio_row(
-            "generator's CPU per request of the floor",
-            f"{series.median('bench, floor', load_us):.2f} us",
-            f"wrk {series.median('wrk, floor', load_us):.2f} us",
-            series.ratio("bench, floor", "wrk, floor", load_us), None),
+        series.row("generator's CPU per request of the floor", "bench, floor", "wrk, floor",
+                   load_us, "{:.2f} us", label="wrk"),
         table.absolute_row(f"bench hold: memory for each of {IDLE_CONNECTIONS:,} connections",
                            f"{each:.0f} B", each, table.at_most(250, " B")),
     ]
@@ -84,8 +77,5 @@ def pair(bench: Bench, server: Server, path: str, *fields: str) -> tuple[Subject
 
 
 def rate_row(what: str, series: Series, server: str, target: table.Target) -> table.Row:
-    own, other = f"bench, {server}", f"wrk, {server}"
-    return table.ratio_row(f"{what}: as bench get sees them",
-                           f"{series.median(own, per_second):,.0f}",
-                           f"wrk {series.median(other, per_second):,.0f}",
-                           series.ratio(own, other, per_second), target)
+    return series.row(f"{what}: as bench get sees them", f"bench, {server}", f"wrk, {server}",
+                      per_second, "{:,.0f}", target, label="wrk")

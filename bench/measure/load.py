@@ -1,6 +1,7 @@
 """Load from wrk, in alternating rounds, with the server's processor time around each."""
 
 import gzip
+import json
 import os
 import platform
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from . import table
 from .bench import LOAD_CORE, LUA_DIR, SERVER_CORE, MeasurementError, Options
@@ -85,7 +86,14 @@ class Subject:
             foreign_share=foreign_share(before, after),
         )
 
-    def read_report(self, report: str) -> tuple[int, float]:
+    def read_json(self, report: str) -> dict[str, Any]:
+        """The report of a load generator that writes JSON, or the reason why there is none."""
+        try:
+            return json.loads(report)
+        except ValueError as error:
+            raise MeasurementError(f"{self.name}: {report.strip()}") from error
+
+    def read_report(self, report: str) -> tuple[float, float]:
         """Requests and requests per second; any error makes the round worthless."""
         requests = re.search(r"(\d+) requests in", report)
         per_second = re.search(r"Requests/sec:\s+([\d.]+)", report)
@@ -178,8 +186,15 @@ class Series(Generic[AnySample]):
         """The median of the rounds' ratios: drift of the host cancels within a round."""
         return statistics.median(
             figure(mine) / figure(theirs)
-            for mine, theirs in zip(self.samples[subject], self.samples[other])
+            for mine, theirs in zip(self.samples[subject], self.samples[other], strict=True)
         )
+
+    def row(self, what: str, subject: str, other: str, figure: Callable[[AnySample], float],
+            text: str, target: table.Target | None = None, label: str = "") -> table.Row:
+        """The medians of two subjects, written as `text` says, judged by their ratio."""
+        mine, theirs = (text.format(self.median(name, figure)) for name in (subject, other))
+        return table.ratio_row(what, mine, f"{label or other} {theirs}",
+                               self.ratio(subject, other, figure), target)
 
 
 def alternate(options: Options, subjects: Sequence["Loaded[AnySample]"]) -> Series[AnySample]:

@@ -161,9 +161,9 @@ def fair(bench: Bench) -> list[table.Row]:
     what = f"GETs beside a fan-out to {FAIR_READERS:,}, {FAIR_PER_SECOND}/s"
     last_ms = max(report.last_ns.values()) / 1e6
     return [
-        table.Row(f"{what}: p99", f"{found['p99_us'] / 1e3:.2f} ms",
-                  f"no fan-out {at_rest['p99_us'] / 1e3:.2f} ms", "", "< 5 ms",
-                  found["p99_us"] < 5e3),
+        table.absolute_row(f"{what}: p99", f"{found['p99_us'] / 1e3:.2f} ms",
+                           found["p99_us"] / 1e3, table.below(5, " ms"),
+                           f"no fan-out {at_rest['p99_us'] / 1e3:.2f} ms"),
         table.absolute_row(f"{what}: median, maximum", f"{found['p50_us'] / 1e3:.2f} ms, "
                            f"{found['max_us'] / 1e3:.2f} ms", 0, None),
         table.absolute_row(f"{what}: the worker's core; the last reader after",

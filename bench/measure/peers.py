@@ -133,7 +133,7 @@ def lines(what: str, found: Compared, *figures: Figure) -> list[Line]:
     """A line for each figure; a subject that was not measured has none."""
     return [
         Line(f"{what}: {figure.what}",
-             {name: figure.text(found.median(name, figure.of)) if name in found.reports else ABSENT
+             {name: figure.text(found.median(name, figure.of)) if name in found.samples else ABSENT
               for name in NAMES}, found.foreign_share)
         for figure in figures
     ]

@@ -57,12 +57,8 @@ def pipelined(bench: Bench) -> list[table.Row]:
                     arguments=(str(PIPELINE_DEPTH),))
             for server in (stentor, nginx)
         ])
-    return [table.ratio_row(
-        f"{PIPELINE_DEPTH} pipelined GETs: requests/s",
-        f"{series.median('stentor', per_second):,.0f}",
-        f"nginx {series.median('nginx', per_second):,.0f}",
-        series.ratio("stentor", "nginx", per_second),
-        table.at_least(4))]
+    return [series.row(f"{PIPELINE_DEPTH} pipelined GETs: requests/s", "stentor", "nginx",
+                       per_second, "{:,.0f}", table.at_least(4))]
 
 
 def gzipped(bench: Bench) -> list[table.Row]:
@@ -142,13 +138,7 @@ def wait_for_gzip(stentor: Stentor, path: str, document: bytes) -> int:
 
 def cpu_row(what: str, series: Series, subject: str, other: str,
             target: table.Target | None) -> table.Row:
-    return table.ratio_row(
-        f"{what}: CPU per request",
-        f"{series.median(subject, cpu_us):.2f} us",
-        f"{other} {series.median(other, cpu_us):.2f} us",
-        series.ratio(subject, other, cpu_us),
-        target,
-    )
+    return series.row(f"{what}: CPU per request", subject, other, cpu_us, "{:.2f} us", target)
 
 
 def carried_rows(what: str, series: Series, subject: str,
@@ -159,12 +149,8 @@ def carried_rows(what: str, series: Series, subject: str,
     is what the load generator was able to ask for.
     """
     return [
-        table.ratio_row(
-            f"{what}: requests per second of its core",
-            f"{series.median(subject, carried_per_second):,.0f}",
-            f"nginx {series.median('nginx', carried_per_second):,.0f}",
-            series.ratio(subject, "nginx", carried_per_second),
-            target),
+        series.row(f"{what}: requests per second of its core", subject, "nginx",
+                   carried_per_second, "{:,.0f}", target),
         table.ratio_row(
             f"{what}: requests/s as seen by the load", as_seen(series, subject),
             f"nginx {as_seen(series, 'nginx')}", series.ratio(subject, "nginx", per_second), None),

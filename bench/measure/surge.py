@@ -21,6 +21,7 @@ from typing import Any
 
 from . import host, table
 from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError
+from .compare import Report
 from .process import TIED
 from .servers import QUIET_STREAMS_CONFIG, Stentor
 
@@ -38,8 +39,6 @@ SECONDS_MAX = 120
 MISSED = 5
 STEADY_SECONDS = 20
 UNBOUNDED_FEATURE = "stentor-io/unbounded-accepting"
-
-Report = dict[str, Any]
 
 
 def own_network() -> None:

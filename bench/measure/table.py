@@ -41,8 +41,8 @@ def at_most(bound: float, unit: str = "") -> Target:
     return Target(f"<= {bound:g}{unit}", lambda figure: figure <= bound)
 
 
-def below(bound: float) -> Target:
-    return Target(f"< {bound:g}", lambda figure: figure < bound)
+def below(bound: float, unit: str = "") -> Target:
+    return Target(f"< {bound:g}{unit}", lambda figure: figure < bound)
 
 
 def at_least(bound: float, unit: str = "") -> Target:
@@ -56,9 +56,10 @@ def ratio_row(what: str, stentor: str, against: str, ratio: float, target: Targe
                target.holds(ratio) if target else None)
 
 
-def absolute_row(what: str, text: str, figure: float, target: Target | None) -> Row:
-    """A figure judged by itself."""
-    return Row(what, text, "", "", target.text if target else "",
+def absolute_row(what: str, text: str, figure: float, target: Target | None,
+                 against: str = "") -> Row:
+    """A figure judged by itself; another one may be shown beside it."""
+    return Row(what, text, against, "", target.text if target else "",
                target.holds(figure) if target else None)
 
 

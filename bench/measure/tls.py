@@ -9,7 +9,6 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from . import table
@@ -57,10 +56,10 @@ def requests(bench: Bench) -> list[table.Row]:
         kept = compare(bench, "get", both, *options, seconds, rounds=rounds)
         new = compare(bench, "get", both, *options, seconds, "--close", rounds=rounds)
     return [
-        ratio_row(f"GET over TLS, {CONNECTIONS} connections: CPU each", kept, cpu_us, "us",
-                  "stentor", "nginx", table.at_most(0.75)),
-        ratio_row("new TLS connection with one GET: CPU each", new, cpu_us, "us", "stentor",
-                  "nginx", table.at_most(0.4)),
+        kept.row(f"GET over TLS, {CONNECTIONS} connections: CPU each", "stentor", "nginx", cpu_us,
+                 "{:.2f} us", table.at_most(0.75)),
+        new.row("new TLS connection with one GET: CPU each", "stentor", "nginx", cpu_us,
+                "{:.2f} us", table.at_most(0.4)),
     ]
 
 
@@ -87,10 +86,9 @@ def readers(bench: Bench) -> list[table.Row]:
     what = f"{READERS:,} SSE readers over TLS"
     return [
         *memory_rows(what, held),
-        ratio_row(f"{what}: CPU per message of {MESSAGE_BYTES} B", found, cpu_us, "us", "stentor",
-                  "without", table.at_most(1.15)),
-        ratio_row(f"{what}: CPU per message of {MESSAGE_BYTES} B", found, cpu_us, "us", "stentor",
-                  "nchan", table.at_most(0.5)),
+        *(found.row(f"{what}: CPU per message of {MESSAGE_BYTES} B", "stentor", other, cpu_us,
+                    "{:.2f} us", table.at_most(most))
+          for other, most in (("without", 1.15), ("nchan", 0.5))),
     ]
 
 
@@ -105,10 +103,10 @@ def no_publisher(contestant: Contestant) -> Contestant:
 def memory_rows(what: str, held: Compared) -> list[table.Row]:
     mine, other, plain = (held.median(name, process_bytes_each)
                           for name in ("stentor", "nchan", "without"))
-    target, share = table.at_most(220, " B"), table.at_most(0.01)
+    share = table.at_most(0.01)
     return [
-        table.Row(f"{what}: process memory each", f"{mine:.0f} B", f"without TLS {plain:.0f} B", "",
-                  target.text, target.holds(mine)),
+        table.absolute_row(f"{what}: process memory each", f"{mine:.0f} B", mine,
+                           table.at_most(220, " B"), f"without TLS {plain:.0f} B"),
         table.Row(f"{what}: process memory each", f"{mine:.0f} B", f"nchan {other:,.0f} B",
                   f"{mine / other:.4f}", share.text, share.holds(mine / other)),
     ]
@@ -167,15 +165,6 @@ def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[dict[str, float], 
     if not (said := (OUT_DIR / "storm.json").read_text()) or json.loads(said)["errors"]:
         raise MeasurementError(f"the storm had errors: {said and json.loads(said)['errors']}")
     return found, share
-
-
-def ratio_row(what: str, found: Compared, figure: Callable[[Report], float], unit: str, one: str,
-              other: str, target: table.Target) -> table.Row:
-    """The median of the ratios of each round."""
-    pairs = zip(found.reports[one], found.reports[other], strict=True)
-    ratio = statistics.median(figure(mine) / figure(theirs) for mine, theirs in pairs)
-    return table.ratio_row(what, f"{found.median(one, figure):.2f} {unit}",
-                           f"{other} {found.median(other, figure):.2f} {unit}", ratio, target)
 
 
 def cpu_us(report: Report) -> float:
