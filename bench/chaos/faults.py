@@ -10,9 +10,11 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 from .http import Gone
-from .world import FAKETIME, Broker, Node, Process, World
+from .world import FAKETIME, Node, Process, World
 
 PAUSE_SECONDS, DURATION_SECONDS = 0.6, 1.2
 AT_ONCE = 2
@@ -20,6 +22,7 @@ AT_ONCE = 2
 WRONG_BY = [2, 3_600, 86_400, 40 * 86_400]
 # The time that a busy server tells is so old at most, in seconds.
 INEXACT = 60
+AnyProcess = TypeVar("AnyProcess", bound=Process)
 
 
 class Faults:
@@ -34,11 +37,14 @@ class Faults:
         self.busy: set[Process] = set()
         self.saved = False
         self.kinds: list[tuple[str, Callable[[], AbstractAsyncContextManager[None]]]] = [
-            ("node killed", self.node_killed), ("node stopped", self.node_stopped),
-            ("node ended", self.node_ended), ("node cut off", self.node_cut_off),
+            ("node killed", partial(self.down, world.nodes)),
+            ("node stopped", partial(self.stopped, world.nodes)),
+            ("node ended", partial(self.down, world.nodes, signal.SIGTERM)),
+            ("node cut off", self.node_cut_off),
             ("links deaf", self.links_deaf),
             ("links slow", self.links_slow), ("connections cut", self.connections_cut),
-            ("broker killed", self.broker_killed), ("broker stopped", self.broker_stopped)]
+            ("broker killed", partial(self.down, world.brokers)),
+            ("broker stopped", partial(self.stopped, world.brokers))]
         if all(broker.is_small for broker in world.brokers):
             self.kinds.append(("disk full", self.disk_full))
         if len(world.brokers) > 1:
@@ -77,7 +83,7 @@ class Faults:
             await asyncio.sleep(self.random.expovariate(1 / DURATION_SECONDS))
 
     @asynccontextmanager
-    async def taken(self, processes: list[Process]) -> AsyncIterator[Process]:
+    async def taken(self, processes: list[AnyProcess]) -> AsyncIterator[AnyProcess]:
         """One of them to which nothing happens yet."""
         free = [process for process in processes if process not in self.busy]
         while not free:
@@ -90,22 +96,17 @@ class Faults:
         finally:
             self.busy.discard(process)
 
-    def node(self) -> AbstractAsyncContextManager[Node]:
-        return self.taken(self.world.nodes)
-
-    def broker(self) -> AbstractAsyncContextManager[Broker]:
-        return self.taken(self.world.brokers)
-
     @asynccontextmanager
-    async def down(self, process: Process,
-                   how: signal.Signals = signal.SIGKILL) -> AsyncIterator[None]:
-        await process.end(how)
-        try:
-            yield
-        finally:
-            if isinstance(process, Node):
-                self.spoil(process)
-            process.start()
+    async def down(self, processes: list[AnyProcess],
+                   how: signal.Signals = signal.SIGKILL) -> AsyncIterator[AnyProcess]:
+        async with self.taken(processes) as process:
+            await process.end(how)
+            try:
+                yield process
+            finally:
+                if isinstance(process, Node):
+                    self.spoil(process)
+                process.start()
 
     def spoil(self, node: Node) -> None:
         """One keeps its disk: what is older than the stream nobody else may have."""
@@ -116,19 +117,9 @@ class Faults:
             self.spoilt_nodes.add(node)
 
     @asynccontextmanager
-    async def node_killed(self) -> AsyncIterator[None]:
-        async with self.node() as node, self.down(node):
-            yield
-
-    @asynccontextmanager
-    async def node_ended(self) -> AsyncIterator[None]:
-        async with self.node() as node, self.down(node, signal.SIGTERM):
-            yield
-
-    @asynccontextmanager
     async def clock_jumps(self) -> AsyncIterator[None]:
         """There, and back."""
-        async with self.node() as node:
+        async with self.taken(self.world.nodes) as node:
             ahead = self.random.choice([-1, 1]) * self.random.choice(WRONG_BY)
             node.set_clock(ahead)
             try:
@@ -140,29 +131,15 @@ class Faults:
                 node.set_clock(0)
 
     @asynccontextmanager
-    async def broker_killed(self) -> AsyncIterator[None]:
-        async with self.broker() as broker, self.down(broker):
-            yield
-
-    @asynccontextmanager
-    async def stopped(self, process: Process) -> AsyncIterator[None]:
-        process.stop()
-        # Longer than anybody waits, now and then.
-        await asyncio.sleep(self.random.choice([0.1, 0.5, 2, 6]))
-        try:
-            yield
-        finally:
-            process.resume()
-
-    @asynccontextmanager
-    async def node_stopped(self) -> AsyncIterator[None]:
-        async with self.node() as node, self.stopped(node):
-            yield
-
-    @asynccontextmanager
-    async def broker_stopped(self) -> AsyncIterator[None]:
-        async with self.broker() as broker, self.stopped(broker):
-            yield
+    async def stopped(self, processes: list[AnyProcess]) -> AsyncIterator[None]:
+        async with self.taken(processes) as process:
+            process.stop()
+            # Longer than anybody waits, now and then.
+            await asyncio.sleep(self.random.choice([0.1, 0.5, 2, 6]))
+            try:
+                yield
+            finally:
+                process.resume()
 
     @asynccontextmanager
     async def still(self, links: list) -> AsyncIterator[None]:
@@ -224,7 +201,7 @@ class Faults:
 
     @asynccontextmanager
     async def disk_full(self) -> AsyncIterator[None]:
-        async with self.broker() as broker:
+        async with self.taken(self.world.brokers) as broker:
             await asyncio.to_thread(broker.fill)
             try:
                 yield
@@ -236,7 +213,7 @@ class Faults:
 
     @asynccontextmanager
     async def all_forgotten(self) -> AsyncIterator[None]:
-        async with self.broker() as broker, self.down(broker):
+        async with self.down(self.world.brokers) as broker:
             broker.forget(None)
             self.world.losses += 1
             self.saved = False
@@ -245,7 +222,7 @@ class Faults:
     @asynccontextmanager
     async def gone_back(self) -> AsyncIterator[None]:
         """The first time it is saved what the broker has, and the second time it is back there."""
-        async with self.broker() as broker, self.down(broker):
+        async with self.down(self.world.brokers) as broker:
             saved = self.world.directory / "saved"
             if self.saved:
                 broker.forget(saved)
