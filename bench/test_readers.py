@@ -3,7 +3,6 @@
     python3 -m unittest discover --start-directory bench
 """
 
-import os
 import signal
 import socket
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from measure import push  # noqa: E402
+from measure import process, push  # noqa: E402
 from measure.bench import MeasurementError, compile_c  # noqa: E402
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -41,7 +40,7 @@ def frame(payload: bytes, opcode: int = 1) -> bytes:
 class ReadersTest(unittest.TestCase):
     def setUp(self) -> None:
         directory = self.enterContext(tempfile.TemporaryDirectory())
-        push.OUT_DIR = Path(directory)
+        process.OUT_DIR = Path(directory)
         self.program = compile_c("readers.c", Path(directory) / "readers")
         self.name = "test"
         self.listener = self.enterContext(socket.create_server(("127.0.0.1", 0)))
@@ -50,7 +49,7 @@ class ReadersTest(unittest.TestCase):
 
     def open(self, *options: str, path: str = "/a", head: bytes = HEAD) -> socket.socket:
         """One reader that has its head; the server's end of its connection."""
-        program, cores = self.program, ",".join(map(str, os.sched_getaffinity(0)))
+        program, cores = self.program, process.all_cores()
         bench = type("Bench", (), {"program": lambda name: program})
         self.readers = self.enterContext(
             push.Readers(bench, self, [path], 1, *options, cores=cores))

@@ -5,7 +5,6 @@ import json
 import math
 import multiprocessing
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -15,13 +14,13 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from typing import Any
 
-from . import table
+from . import host, table
 from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
 from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, make_files
-from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
+from .bench import OUT_DIR, Bench, MeasurementError
 from .honest import Publisher
 from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
-from .process import TIED, cpu_seconds_of
+from .process import Instrument, cpu_seconds_of, memory_fields
 from .servers import Stentor, ask
 
 BYSTANDERS = 200
@@ -73,39 +72,18 @@ class Phase:
         return self.figures[what]["unanswered"] + self.figures[what]["wrong"]
 
 
-class Bystanders(AbstractContextManager["Bystanders"]):
+class Bystanders(Instrument):
     """The process of bystanders.c."""
 
     def __init__(self, bench: Bench, server: Stentor, messages_per_second: int) -> None:
-        self.log = OUT_DIR / "bystanders.log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [*TIED, "taskset", "--cpu-list", str(LOAD_CORE), str(bench.program("bystanders")),
-                 str(server.plain_port), str(server.control_port), str(BYSTANDERS),
-                 str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
-                 BYSTANDERS_TOPIC],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-    def cpu_seconds(self) -> float:
-        return cpu_seconds_of(self.process.pid)
+        super().__init__("bystanders", [
+            str(bench.program("bystanders")), str(server.plain_port), str(server.control_port),
+            str(BYSTANDERS), str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
+            BYSTANDERS_TOPIC])
 
     def report(self) -> Phase:
         """All since the last report."""
-        try:
-            print("report", file=self.process.stdin, flush=True)
-            line = self.process.stdout.readline()
-        except OSError:
-            line = ""
-        if not line:
-            words = self.log.read_text(errors="replace").strip() or "they said nothing"
-            raise MeasurementError(f"the bystanders have ended: {words}")
-        return Phase(json.loads(line))
+        return Phase(json.loads(self.order("report")))
 
 
 class Forked:
@@ -199,10 +177,10 @@ class Stage:
 
     def memory_mib(self) -> float:
         """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""
-        for line in Path(f"/proc/{self.server.process.pid}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) / 1024
-        raise MeasurementError(f"the server has ended: {self.server.last_words()}")
+        status = memory_fields(f"/proc/{self.server.process.pid}/status")
+        if "RssAnon" not in status:
+            raise MeasurementError(f"the server has ended: {self.server.last_words()}")
+        return status["RssAnon"] / MIB
 
     def favour(self) -> None:
         """Puts the server before others on the host: its session, and its threads as they are."""
@@ -331,7 +309,7 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         whole = WARM_UP_SECONDS + QUIET_SECONDS * QUIET_TIMES + seconds + SETTLED_SECONDS
         company = []
         if attack.company:
-            publisher = Publisher(server.control_port, server.plain_port)
+            publisher = Publisher(server.control_port)
             company.append(Forked(whole, 0, lambda: attack.company(publisher)))
             stack.callback(company[0].stop)
         bystanders = stack.enter_context(
@@ -419,11 +397,7 @@ def settle(stage: Stage, bound_mib: float) -> tuple[float, float]:
 
 def tcp_memory_mib() -> float:
     """What the host's TCP sockets hold."""
-    for line in Path("/proc/net/sockstat").read_text().splitlines():
-        if line.startswith("TCP:"):
-            fields = line.split()
-            return int(fields[fields.index("mem") + 1]) * PAGE_BYTES / MIB
-    raise MeasurementError("/proc/net/sockstat has no line of TCP")
+    return host.tcp_sockets("mem") * PAGE_BYTES / MIB
 
 
 def tcp_pressure_mib() -> float:

@@ -154,7 +154,7 @@ class GzipPutKept(Attack):
     def company(self, publisher: Publisher) -> None:
         for step in publisher.steps(400):
             publisher.put(f"/gzip/{step % MANY}", gzip.compress(text(KB, step).encode()),
-                          Content_Encoding="gzip")
+                          **{"Content-Encoding": "gzip"})
 
     def strike(self, attacker: Attacker) -> None:
         attacker.hold(1, lambda _: stream("/-/events?topic=/gzip/*"))

@@ -47,10 +47,7 @@ class Bench:
     def prepare(options: Options, tools: Iterable[str]) -> "Bench":
         """Makes sure of the tools and of Stentor itself."""
         require_tools(tools)
-        OUT_DIR.mkdir(exist_ok=True)
-        stentor = options.stentor.resolve() if options.stentor else build_stentor()
-        if not os.access(stentor, os.X_OK):
-            raise MeasurementError(f"{stentor} is not an executable file")
+        stentor = find_stentor(options.stentor)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return Bench(options, stentor)
@@ -110,12 +107,21 @@ def compile_c(source: str, target: Path, *flags: str) -> Path:
     return target
 
 
-def build_stentor() -> Path:
+def find_stentor(given: Path | None) -> Path:
+    """The binary to measure. What is written about it goes to a directory that then exists."""
+    OUT_DIR.mkdir(exist_ok=True)
+    stentor = given.resolve() if given else build_stentor()
+    if not os.access(stentor, os.X_OK):
+        raise MeasurementError(f"{stentor} is not an executable file")
+    return stentor
+
+
+def build_stentor(*options: str) -> Path:
     """Builds the binary as it is shipped and returns the path that cargo itself reports."""
     if not shutil.which("cargo"):
         raise MeasurementError("cargo is missing: install Rust, or name a binary with --stentor")
     command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "stentor",
-               "--message-format", "json-render-diagnostics"]
+               "--message-format", "json-render-diagnostics", *options]
     built = subprocess.run(command, cwd=BENCH_DIR.parent, check=True, stdout=subprocess.PIPE)
     for line in built.stdout.splitlines():
         message = json.loads(line)

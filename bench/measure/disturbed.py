@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
-from .servers import Stentor
+from .servers import Publisher, Stentor
 from .store import (
     DATA,
     EVERY_SECONDS,
@@ -54,14 +54,9 @@ class WatchedStream(Watched):
 
     def publish(self) -> None:
         """Each message is the time when it was sent."""
-        with connect(self.stentor.control_port) as connection:
+        with Publisher(self.stentor.control_port) as publisher:
             while not self.is_over.wait(EVERY_SECONDS):
-                body = f"{time.monotonic():.6f}"
-                head = f"PUT {TOPIC} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}"
-                connection.sendall(f"{head}\r\n\r\n{body}".encode())
-                answer = connection.recv(4_096)
-                if not answer.startswith(b"HTTP/1.1 20"):
-                    raise MeasurementError(f"a publish was refused: {answer!r}")
+                publisher.put(TOPIC, f"{time.monotonic():.6f}".encode())
 
     def hear(self) -> None:
         with connect(self.stentor.port) as connection:

@@ -4,15 +4,15 @@ import json
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 
 from . import table
 from .bench import Bench
 from .load import Series, Usage, alternate, foreign_share
 from .process import Memory, Server
-from .push import Publisher, Readers, capture, message, pace, put, request
-from .servers import QUIET_STREAMS_CONFIG, FloorPush, Nchan, Stentor
+from .push import Readers, capture, message, pace
+from .servers import QUIET_STREAMS_CONFIG, FloorPush, Nchan, Publisher, Stentor
 
 READERS = 15_000
 WARM_UP_READERS = 300
@@ -46,24 +46,20 @@ class Subject:
     server: Server
     readers: Readers
     publish_port: int
-    make_request: Callable[[bytes], bytes]
+    publish_batch: Callable[[Publisher, list[bytes]], object]
     batch: int = 1
-    """Messages with consecutive numbers that are published together ..."""
-
-    encode_batch: Callable[[list[bytes]], list[bytes]] = lambda batch: batch
-    """... and what is published for them, one request for each item."""
+    """Messages with consecutive numbers that are published together."""
 
     batches_per_second: float = PER_SECOND
-    next: int = field(default=1)
+    next: int = 1
 
     def publish(self, publisher: Publisher) -> None:
         numbers = range(self.next, self.next + self.batch)
-        for data in self.encode_batch([message(number) for number in numbers]):
-            publisher.publish(data)
+        self.publish_batch(publisher, [message(number) for number in numbers])
         self.next += self.batch
 
     def warm_up(self) -> None:
-        with Publisher(self.publish_port, self.make_request) as publisher:
+        with Publisher(self.publish_port) as publisher:
             for _ in range(WARM_UP_MESSAGES):
                 self.publish(publisher)
         self.readers.await_message(self.next - 1)
@@ -71,7 +67,7 @@ class Subject:
     def load(self, seconds: int) -> Sample:
         """The first batch of each round is not counted: it fetches what the others displaced."""
         batches = max(1, round(seconds * self.batches_per_second))
-        with Publisher(self.publish_port, self.make_request) as publisher:
+        with Publisher(self.publish_port) as publisher:
             self.publish(publisher)
             self.readers.await_message(self.next - 1)
             self.readers.mark()
@@ -111,14 +107,14 @@ def fan_out_to(bench: Bench, kind: str, bytes_max: int, websocket: bool) -> list
             FloorPush(bench, captured.head, captured.before, captured.behind))
         nchan = stack.enter_context(Nchan())
         subjects = []
-        for server, port, make_request in (
-            (stentor, stentor.control_port, put(TOPIC)),
-            (floor, floor.publish_port, put("/")),
-            (nchan, nchan.port, put("/pub")),
+        for server, port, path in (
+            (stentor, stentor.control_port, TOPIC),
+            (floor, floor.publish_port, "/"),
+            (nchan, nchan.port, "/pub"),
         ):
             options = ["--ws"] if websocket else []
             readers = stack.enter_context(Readers(bench, server, [TOPIC], READERS, *options))
-            subjects.append(Subject(server.name, server, readers, port, make_request))
+            subjects.append(Subject(server.name, server, readers, port, each_to(path)))
         before = {subject.name: memory_with(subject, WARM_UP_READERS) for subject in subjects}
         for subject in subjects:
             memory_with(subject, READERS)
@@ -182,12 +178,10 @@ def coalescing(bench: Bench) -> list[table.Row]:
         subjects = [
             Subject("stentor", stentor,
                     stack.enter_context(Readers(bench, stentor, [path], MANY_READERS)),
-                    stentor.control_port, request("POST", "/-/publish", "application/x-ndjson"),
-                    QUOTES, lambda batch: [as_lines(topics, batch)], BATCHES_PER_SECOND),
+                    stentor.control_port, all_to(topics), QUOTES, BATCHES_PER_SECOND),
             Subject("floor_push", floor,
                     stack.enter_context(Readers(bench, floor, ["/"], MANY_READERS)),
-                    floor.publish_port, put("/"),
-                    QUOTES, batches_per_second=1),
+                    floor.publish_port, each_to("/"), QUOTES, batches_per_second=1),
         ]
         for subject in subjects:
             subject.readers.hold(MANY_READERS)
@@ -204,12 +198,20 @@ def coalescing(bench: Bench) -> list[table.Row]:
     ]
 
 
-def as_lines(topics: list[str], batch: list[bytes]) -> bytes:
-    """A body of `/-/publish`: one message for each topic."""
-    return "".join(
-        json.dumps({"topic": topic, "data": data.decode()}) + "\n"
-        for topic, data in zip(topics, batch, strict=True)
-    ).encode()
+def each_to(path: str) -> Callable[[Publisher, list[bytes]], object]:
+    """Publishes each message by itself; nchan and the floor understand it too."""
+    return lambda publisher, batch: [publisher.put(path, data) for data in batch]
+
+
+def all_to(topics: list[str]) -> Callable[[Publisher, list[bytes]], object]:
+    """Publishes one message for each topic, all in one request."""
+    def publish(publisher: Publisher, batch: list[bytes]) -> None:
+        lines = "".join(json.dumps({"topic": topic, "data": data.decode()}) + "\n"
+                        for topic, data in zip(topics, batch, strict=True))
+        publisher.publish("POST", "/-/publish", lines.encode(),
+                          {"Content-Type": "application/x-ndjson"})
+
+    return publish
 
 
 cpu_us = attrgetter("cpu_us")

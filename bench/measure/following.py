@@ -19,8 +19,7 @@ from .publish import (
     send_lines,
     topic,
 )
-from .push import Publisher, put
-from .servers import Stentor
+from .servers import Publisher, Stentor
 
 RATE, AT_ONCE = 100_000, 200
 SECONDS = 5
@@ -136,14 +135,14 @@ def switches(bench: Bench) -> list[table.Row]:
     """Readers that go to and fro between both with the id of the last message they had."""
     with leader_on(bench, "0,1") as leader, follower_of(bench, leader) as follower:
         wanderers = [Wanderer([leader.port, follower.port], n) for n in range(WANDERERS)]
-        with Publisher(leader.control_port, put(WANDERED)) as publisher:
-            publisher.publish(b"0")
+        with Publisher(leader.control_port) as publisher:
+            publisher.put(WANDERED, b"0")
             for wanderer in wanderers:
                 wanderer.thread.start()
             number = 0
             while any(wanderer.thread.is_alive() for wanderer in wanderers):
                 number += 1
-                publisher.publish(b"%d" % number)
+                publisher.put(WANDERED, b"%d" % number)
                 time.sleep(0.002)
     wrong = [wanderer.wrong for wanderer in wanderers if wanderer.wrong]
     heard = sum(wanderer.heard for wanderer in wanderers)

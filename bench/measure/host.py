@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ SAVED = OUT_DIR / "host-saved.json"
 """File -> value before. Exists while the host is changed: what a killed run left behind, the next
 one puts back."""
 
+SOCKSTAT = Path("/proc/net/sockstat")
 USAGE_ERROR = 2
 
 
@@ -130,15 +132,8 @@ def restore() -> None:
         SAVED.unlink()
 
 
-def memory() -> dict[str, int]:
-    """/proc/meminfo, in bytes."""
-    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    return {name.rstrip(":"): int(figure) * 1024 for name, figure, *_ in lines}
-
-
-def sockets() -> int:
-    """TCP sockets in use on this host, as /proc/net/sockstat counts them."""
-    for line in Path("/proc/net/sockstat").read_text().splitlines():
-        if line.startswith("TCP: inuse"):
-            return int(line.split()[2])
-    raise MeasurementError("/proc/net/sockstat does not tell of TCP")
+def tcp_sockets(what: str) -> int:
+    """What /proc/net/sockstat counts of this host's TCP sockets: those `inuse`, pages of `mem`."""
+    if found := re.search(rf"^TCP: .*\b{what} (\d+)", SOCKSTAT.read_text(), re.MULTILINE):
+        return int(found[1])
+    raise MeasurementError(f"{SOCKSTAT} does not tell of TCP")

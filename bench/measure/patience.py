@@ -7,8 +7,8 @@ from . import table
 from .bench import Bench, MeasurementError
 from .compare import latencies, steady_gets
 from .load import Usage, foreign_share, warn_of_others
-from .push import Publisher, Readers, Report, message, pace, put
-from .servers import QUIET_STREAMS_CONFIG, Stentor
+from .push import Readers, Report, message, pace
+from .servers import QUIET_STREAMS_CONFIG, Publisher, Stentor
 
 TOPIC = "/bench/stalled"
 READERS = 2_000
@@ -44,13 +44,13 @@ class Numbered:
     def publish_for(self, seconds: float, per_second: float) -> int:
         """Returns how many were published."""
         count = max(1, round(seconds * per_second))
-        with Publisher(self.stentor.control_port, put(self.topic)) as publisher:
+        with Publisher(self.stentor.control_port) as publisher:
             pace(count, per_second, lambda _: self.publish(publisher))
         return count
 
     def publish(self, publisher: Publisher) -> None:
         self.last += 1
-        publisher.publish(message(self.last, self.length))
+        publisher.put(self.topic, message(self.last, self.length))
 
     def publish_at_once(self, count: int) -> None:
         self.last += count

@@ -1,15 +1,16 @@
-"""A server process: started on its core, measured from outside, stopped by its own pid."""
+"""A process: started on its core, measured from outside, stopped by its own pid."""
 
 import os
 import random
+import re
 import socket
 import subprocess
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bench import OUT_DIR, SERVER_CORE, MeasurementError
+from .bench import LOAD_CORE, OUT_DIR, SERVER_CORE, MeasurementError
 
 # Whatever is started ends with the driver, even if that is killed.
 TIED = ("setpriv", "--pdeathsig", "TERM")
@@ -27,31 +28,21 @@ class Memory:
     anonymous: int
 
 
-class Server(AbstractContextManager["Server"]):
+class Process(AbstractContextManager["Process"]):
     """Runs while the `with` block does; leaving the block for any reason stops it."""
 
-    scheme = "http"
-    """How its first port is asked."""
-
-    def __init__(self, name: str, command: list[str], *ports: int,
-                 environment: dict[str, str] | None = None,
-                 cores: str = str(SERVER_CORE)) -> None:
-        """Returns when all `ports` are listened on; the first is the one to measure."""
+    def __init__(self, name: str, command: list[str], cores: str, is_driven: bool = False,
+                 environment: dict[str, str] | None = None) -> None:
+        """One that `is_driven` has pipes for lines of text; any other has its log."""
         self.name = name
-        self.port = ports[0]
         self.log = OUT_DIR / f"{name}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [*TIED, "taskset", "--cpu-list", cores, *command],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=subprocess.PIPE if is_driven else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if is_driven else log, stderr=log, text=is_driven,
                 env={**os.environ, **(environment or {})},
             )
-        try:
-            for port in ports:
-                self.wait_until_it_listens(port)
-        except BaseException:
-            self.stop()
-            raise
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -63,6 +54,56 @@ class Server(AbstractContextManager["Server"]):
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads, living and ended, in seconds."""
+        if self.process.poll() is not None:
+            raise MeasurementError(f"{self.name} has ended: {self.last_words()}")
+        return cpu_seconds_of(self.process.pid)
+
+
+class Instrument(Process):
+    """A program in C on the core of the load, which answers each line with a line."""
+
+    def __init__(self, name: str, command: list[str], cores: str = str(LOAD_CORE)) -> None:
+        super().__init__(name, command, cores, is_driven=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def order(self, order: str) -> str:
+        """Returns the answer. That there is one is the program's own promise."""
+        with suppress(BrokenPipeError):
+            print(order, file=self.process.stdin, flush=True)
+        if line := self.process.stdout.readline():
+            return line
+        raise MeasurementError(f"{self.name} have ended: {self.last_words()}")
+
+
+class Server(Process):
+    """A process that listens on ports, of which the first is the one to measure."""
+
+    scheme = "http"
+    """How its first port is asked."""
+
+    def __init__(self, name: str, command: list[str], *ports: int,
+                 environment: dict[str, str] | None = None,
+                 cores: str = str(SERVER_CORE)) -> None:
+        """Returns when all `ports` are listened on."""
+        super().__init__(name, command, cores, environment=environment)
+        self.port = ports[0]
+        try:
+            for port in ports:
+                self.wait_until_it_listens(port)
+        except BaseException:
+            self.stop()
+            raise
 
     def wait_until_it_listens(self, port: int) -> None:
         give_up = time.monotonic() + START_SECONDS_MAX
@@ -77,24 +118,20 @@ class Server(AbstractContextManager["Server"]):
         raise MeasurementError(
             f"{self.name} does not listen on port {port}: {self.last_words()}")
 
-    def last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
-
-    def cpu_seconds(self) -> float:
-        """Processor time of all its threads, living and ended, in seconds."""
-        if self.process.poll() is not None:
-            raise MeasurementError(f"{self.name} has ended: {self.last_words()}")
-        return cpu_seconds_of(self.process.pid)
-
     def memory(self) -> Memory:
-        rollup = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        kilobytes = {
-            line.split(":")[0]: int(line.split()[1])
-            for line in rollup.splitlines()[1:]
-        }
-        return Memory(kilobytes["Rss"] * 1024, kilobytes["Pss"] * 1024,
-                      kilobytes["Anonymous"] * 1024)
+        bytes_of = memory_fields(f"/proc/{self.process.pid}/smaps_rollup")
+        return Memory(bytes_of["Rss"], bytes_of["Pss"], bytes_of["Anonymous"])
+
+
+def memory_fields(path: str) -> dict[str, int]:
+    """What a file of /proc says of memory, in bytes."""
+    lines = re.findall(r"^(\w+): +(\d+) kB$", Path(path).read_text().replace("\t", " "), re.M)
+    return {name: int(kilobytes) * 1024 for name, kilobytes in lines}
+
+
+def all_cores() -> str:
+    """Those that this process may use, for `taskset`."""
+    return ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
 
 def cpu_seconds_of(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""What measurements of streams stand on: numbered messages, publishers, and the readers' process.
+"""What measurements of streams stand on: numbered messages, and the readers' process.
 
 A message says its number and when it was published (`message`), so the readers (readers.c) can
 check by themselves that each number comes exactly once and in order, and how long it took.
@@ -6,67 +6,21 @@ check by themselves that each number comes exactly once and in order, and how lo
 
 import json
 import socket
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from .bench import LOAD_CORE, OUT_DIR, Bench, MeasurementError
-from .process import Server, cpu_seconds_of
-from .servers import content_length
+from .bench import LOAD_CORE, Bench, MeasurementError
+from .process import Instrument, Server
 
 MESSAGE_BYTES = 64
 CAPTURE_BYTES_MAX = 64 * 1024
 ANSWER_SECONDS_MAX = 30
-EXIT_SECONDS_MAX = 120
 
 
 def message(number: int, length: int = MESSAGE_BYTES) -> bytes:
     """Data of exactly `length` bytes; the time is CLOCK_MONOTONIC's, that of the readers too."""
     return f"n={number:010d} t={time.monotonic_ns():019d} ".ljust(length, ".").encode()
-
-
-def put(path: str) -> Callable[[bytes], bytes]:
-    """Makes the request that publishes data at `path`; nchan and the floor understand it too."""
-    return request("PUT", path, "text/plain")
-
-
-def request(method: str, path: str, content_type: str) -> Callable[[bytes], bytes]:
-    head = (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
-            "Content-Length: %d\r\n\r\n").encode()
-    return lambda data: head % len(data) + data
-
-
-class Publisher(AbstractContextManager["Publisher"]):
-    """One keep-alive connection; each publish waits for its answer, which must be good."""
-
-    def __init__(self, port: int, make_request: Callable[[bytes], bytes]) -> None:
-        self.make_request = make_request
-        self.connection = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS_MAX)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def publish(self, data: bytes) -> None:
-        try:
-            self.connection.sendall(self.make_request(data))
-            answer = b""
-            while not is_whole(answer):
-                more = self.connection.recv(65536)
-                if not more:
-                    raise MeasurementError(f"publishing: the connection ended after {answer!r}")
-                answer += more
-        except OSError as error:
-            raise MeasurementError(f"publishing: {error}") from error
-        if not answer.startswith(b"HTTP/1.1 20"):
-            raise MeasurementError(f"publishing was answered {answer!r}")
-
-
-def is_whole(answer: bytes) -> bool:
-    head, blank_line, body = answer.partition(b"\r\n\r\n")
-    return bool(blank_line) and len(body) >= content_length(head)
 
 
 @dataclass(frozen=True)
@@ -139,49 +93,21 @@ class Report:
                 f"{self.current:,} of {self.steady:,} readers have the newest, {wrong}")
 
 
-class Readers(AbstractContextManager["Readers"]):
+class Readers(Instrument):
     """The process of readers.c, on the core of the load unless told otherwise."""
 
     def __init__(self, bench: Bench, server: Server, paths: list[str], most: int,
                  *options: str, cores: str = str(LOAD_CORE)) -> None:
-        self.server = server.name
-        self.log = OUT_DIR / f"readers-{server.name}.log"
-        command = ["taskset", "--cpu-list", cores, str(bench.program("readers")),
-                   "--port", str(server.port), "--most", str(most), *options]
-        for path in paths:
-            command += ["--path", path]
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True,
-                                            stdout=subprocess.PIPE, stderr=log)
-
-    def __exit__(self, error: type | None, *_: object) -> None:
-        self.process.stdin.close()
-        if error:
-            self.process.terminate()  # it may be in the middle of an order
-        try:
-            self.process.wait(EXIT_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-
-    def cpu_seconds(self) -> float:
-        return cpu_seconds_of(self.process.pid)
+        command = [str(bench.program("readers")), "--port", str(server.port), "--most", str(most),
+                   *options, *(word for path in paths for word in ("--path", path))]
+        super().__init__(f"readers of {server.name}", command, cores)
 
     def order(self, order: str, answer: str) -> str:
-        """Waits for the line that begins with `answer` and returns the rest of it.
-
-        That the readers' process answers is its own promise: each of its orders has an end.
-        """
-        try:
-            print(order, file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            pass
-        line = self.process.stdout.readline()
-        if line.startswith(answer):
-            return line[len(answer):].strip()
-        said = line.strip() or f"they have ended: {self.log.read_text(errors='replace')}"
-        raise MeasurementError(f"readers of {self.server}: {said}")
+        """Waits for the line that begins with `answer` and returns the rest of it."""
+        line = super().order(order)
+        if not line.startswith(answer):
+            raise MeasurementError(f"{self.name}: {line.strip()}")
+        return line[len(answer):].strip()
 
     def hold(self, count: int) -> None:
         self.order(f"hold {count}", "held")

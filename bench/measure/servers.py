@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from email.message import Message
 from pathlib import Path
 
@@ -267,6 +268,31 @@ def ask(port: int, method: str, path: str, body: bytes = b"", timeout: float = 1
         raise MeasurementError(f"{method} {path} at port {port}: {error}") from error
     finally:
         connection.close()
+
+
+class Publisher(AbstractContextManager["Publisher"]):
+    """One keep-alive connection; each publish waits for its answer, which must be good."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def put(self, topic: str, value: bytes, **fields: str) -> int:
+        return self.publish("PUT", topic, value, {"Content-Type": "text/plain", **fields})
+
+    def publish(self, method: str, path: str, body: bytes, fields: dict[str, str]) -> int:
+        """Returns the status, which is one of success."""
+        try:
+            self.connection.request(method, path, body, fields)
+            answer = self.connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise MeasurementError(f"{method} {path}: {error}") from error
+        if not 200 <= answer.status < 300:
+            raise MeasurementError(f"{method} {path}: {answer.status} {text!r}")
+        return answer.status
 
 
 def publish_value(port: int, topic: str, value: bytes, content_type: str = "text/plain") -> str:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from . import host, table
-from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError
+from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError, build_stentor
 from .compare import Report
-from .process import TIED
+from .process import TIED, all_cores
 from .servers import QUIET_STREAMS_CONFIG, Stentor
 
 TOPIC = "/bench/surge"
@@ -204,10 +204,9 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
     """Readers who come back after a cut, with what they missed: at once, and below saturation."""
     count = args.readers
     workers = host.Judgement.of(bench.stentor, count, 1).workers
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
     def come_back(within: str) -> Report:
-        with server(bench, bench.stentor, workers=workers, cores=cores) as running:
+        with server(bench, bench.stentor, workers=workers, cores=all_cores()) as running:
             last = running.put(TOPIC, b"the last they had")
             for number in range(MISSED):
                 running.put(TOPIC, b"missed %d" % number)
@@ -229,12 +228,8 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
 
 def build_unbounded() -> Path:
     """The same source, but for the bound on accepting."""
-    target = BENCH_DIR.parent / "target" / "unbounded"
-    command = ["cargo", "build", "--profile", "dist", "--quiet", "--target-dir", str(target),
-               "--package", "stentor", "--package", "stentor-io",
-               "--features", UNBOUNDED_FEATURE]
-    subprocess.run(command, cwd=BENCH_DIR.parent, check=True)
-    return target / "dist" / "stentor"
+    return build_stentor("--target-dir", str(BENCH_DIR.parent / "target" / "unbounded"),
+                         "--package", "stentor-io", "--features", UNBOUNDED_FEATURE)
 
 
 CASES: dict[str, Callable[[Bench, argparse.Namespace], list[table.Row]]] = {
