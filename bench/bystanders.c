@@ -224,15 +224,11 @@ static void ask(struct client *client) {
 
 /* On loopback connecting does not wait, unless the queue of the listener is full. */
 static void open_client(struct client *client, int index) {
-    int is_control = client->kind >= PUBLISHER && client->kind <= PUT, one = 1;
-    struct sockaddr_in to = loopback(is_control ? control_port : port), from = loopback(0);
-    from.sin_addr.s_addr = htonl(0x7f020000 + (index / 250 + 1) * 256 + index % 250 + 1);
-    client->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (client->fd < 0) fail("socket: %m");
-    setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(client->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-    if (!is_control && bind(client->fd, (struct sockaddr *)&from, sizeof from) < 0)
-        fail("bind: %m");
+    int is_control = client->kind >= PUBLISHER && client->kind <= PUT;
+    struct sockaddr_in to = loopback(is_control ? control_port : port);
+    uint32_t own = 0x7f020000 + (index / 250 + 1) * 256 + index % 250 + 1;
+    client->fd = socket_from(is_control ? INADDR_LOOPBACK : own, SOCK_NONBLOCK);
+    setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     client->state = CONNECTING;
     client->held = 0;
     if (connect(client->fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS) {
@@ -275,15 +271,6 @@ static size_t answer_length(struct client *client, size_t *head_length) {
     return client->held >= head + body ? head + body : 0;
 }
 
-static int status_of(struct client *client) {
-    return client->held > 12 ? atoi(client->buffer + 9) : 0;
-}
-
-static void note_tag(struct client *client, size_t head) {
-    char *field = memmem(client->buffer, head, "\r\nETag: ", 8);
-    if (field) sscanf(field + 8, "%63[^\r]", client->tag);
-}
-
 /* Returns the bytes that were whole; the client may be closed afterwards. */
 static size_t take_answer(struct client *client, uint64_t now) {
     size_t head = 0, length = answer_length(client, &head);
@@ -291,7 +278,9 @@ static size_t take_answer(struct client *client, uint64_t now) {
         length = head;
     }
     if (length == 0) return 0;
-    int status = status_of(client), wanted = client->kind == WEBSOCKET ? 101 : 200;
+    int status = client->held > 12 ? atoi(client->buffer + 9) : 0;
+    int wanted = client->kind == WEBSOCKET ? 101 : 200;
+    char *tag = memmem(client->buffer, head, "\r\nETag: ", 8);
     int writes = client->kind == PUT || client->kind == PUBLISHER;
     int good = status == wanted || (writes && (status == 201 || status == 204)) ||
                (client->kind == LONG_POLL && (status == 304 || status == 204));
@@ -311,7 +300,7 @@ static size_t take_answer(struct client *client, uint64_t now) {
             lose(client, now);
             break;
         }
-        note_tag(client, head);
+        if (tag) sscanf(tag + 8, "%63[^\r]", client->tag);
         if (status == 200) take_message(client, client->buffer + head, length - head);
         break;
     case PUBLISHER:

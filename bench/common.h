@@ -98,6 +98,24 @@ static inline int listen_on(const char *port) {
     return fd;
 }
 
+/* The next connection, or -1 if there is none. */
+static inline int accept_next(int listener, int flags) {
+    int fd = accept4(listener, NULL, NULL, flags);
+    if (fd < 0 && errno != EAGAIN) perror("accept4");
+    return fd;
+}
+
+/* A socket of 127.0.0.0/8 that has its port from the kernel once it is connected. */
+static inline int socket_from(uint32_t address, int flags) {
+    struct sockaddr_in from = loopback(0);
+    from.sin_addr.s_addr = htonl(address);
+    int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+    if (fd < 0) fail("socket: %m");
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind: %m");
+    return fd;
+}
+
 static inline int new_epoll(void) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     if (epoll < 0) fail("epoll: %m");

@@ -35,14 +35,8 @@ static void read_response(const char *path) {
 }
 
 static void accept_all(int epoll, int listener) {
-    for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno != EAGAIN) perror("floor: accept4");
-            return;
-        }
+    for (int fd; (fd = accept_next(listener, SOCK_NONBLOCK)) >= 0;)
         watch(epoll, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, fd);
-    }
 }
 
 static size_t count_requests(const char *bytes, size_t length) {

@@ -42,12 +42,7 @@ static void read_bytes(const char *path, struct bytes *bytes) {
 }
 
 static void accept_all(int epoll, int listener, int flags) {
-    for (;;) {
-        int fd = accept4(listener, NULL, NULL, flags);
-        if (fd < 0) {
-            if (errno != EAGAIN) perror("floor_push: accept4");
-            return;
-        }
+    for (int fd; (fd = accept_next(listener, flags)) >= 0;) {
         if (fd >= FILES_MAX) {
             close(fd);
             continue;
@@ -93,8 +88,7 @@ static void fan_out(const char *message, size_t length) {
         if (fd < 0) continue;
         if (send(fd, event, bytes, MSG_NOSIGNAL) != bytes) {
             fprintf(stderr, "floor_push: a reader did not take an event whole\n");
-            position[fd] = -1;
-            close(fd);
+            drop(fd);
             continue;
         }
         position[fd] = kept;

@@ -1,7 +1,7 @@
 /* Readers of streams: one process that holds some thousands of them and checks what each is told.
  *
  * It is the measure for `bench/run` and shares no line with what it measures. It must weigh little,
- * because it runs on the same machine. A reader is a record of 32 bytes and a socket. An event is
+ * because it runs on the same machine. A reader is a record of 24 bytes and a socket. An event is
  * taken apart where it was received; only one that was cut by the end of a read is kept, on the
  * heap, until its rest comes.
  *
@@ -27,7 +27,7 @@
  *   report        one line of JSON
  * A failure is its reason on stderr and the end. So is the end of the input, without a reason.
  *
- * Usage: readers --port PORT --most N [--path PATH]... [--ws] [--stall PERCENT] [--rcvbuf BYTES]
+ * Usage: readers --port PORT --most N --path PATH... [--ws] [--stall PERCENT] [--rcvbuf BYTES]
  */
 #include "common.h"
 
@@ -59,21 +59,19 @@ struct reader {
     struct tail *tail;
     uint32_t next;     /* the number that must come next; 0 before the first */
     uint32_t messages; /* received since the mark */
-    uint32_t bytes;    /* of everything, modulo 2^32 */
     int32_t fd;
     uint8_t flags;
 };
-_Static_assert(sizeof(struct reader) == 32, "they must be small");
+_Static_assert(sizeof(struct reader) == 24, "they must be small");
 
 /* How far one message has come. */
 struct progress {
     uint32_t number;
-    uint32_t count;
-    uint64_t first_ns, last_ns; /* after it was published */
+    uint64_t last_ns; /* after it was published */
 };
 
 struct counts {
-    uint64_t messages, bytes, initial, gaps, conflated, told, silent, repeated, other;
+    uint64_t messages, gaps, conflated, told, silent, repeated, other;
     uint64_t stalled_messages, stalled_conflated;
 };
 
@@ -108,11 +106,8 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
 static void count_delivery(uint32_t number, uint64_t latency_ns) {
     record(&all.latencies, latency_ns);
     struct progress *progress = &all.progress[number % MESSAGES_TRACKED];
-    if (progress->count == 0 || progress->number != number)
-        *progress = (struct progress){.number = number, .first_ns = UINT64_MAX};
-    progress->count++;
+    if (progress->number != number) *progress = (struct progress){.number = number};
     if (latency_ns > progress->last_ns) progress->last_ns = latency_ns;
-    if (latency_ns < progress->first_ns) progress->first_ns = latency_ns;
 }
 
 static void take_message(struct reader *reader, uint32_t number, uint64_t published_ns) {
@@ -128,10 +123,7 @@ static void take_message(struct reader *reader, uint32_t number, uint64_t publis
     reader->flags &= ~GAP;
     reader->next = number + 1;
     reader->messages++;
-    if (published_ns < all.mark_ns) {
-        all.counts.initial++;
-        return;
-    }
+    if (published_ns < all.mark_ns) return;
     if (reader->flags & STALLABLE) {
         all.counts.stalled_messages++;
         return;
@@ -170,8 +162,7 @@ static void take_event(void *of, const char *event, size_t length) {
     }
 }
 
-static size_t take_head(struct reader *reader, const char *bytes,
-                        size_t length) {
+static size_t take_head(struct reader *reader, const char *bytes, size_t length) {
     const char *blank = memmem(bytes, length, "\r\n\r\n", 4);
     if (!blank) return 0;
     const char *wanted = options.websocket ? "HTTP/1.1 101 " : "HTTP/1.1 200 ";
@@ -206,8 +197,7 @@ static void end_reader(struct reader *reader) {
     all.ended++;
 }
 
-static void keep_tail(struct reader *reader, const char *bytes,
-                      size_t length) {
+static void keep_tail(struct reader *reader, const char *bytes, size_t length) {
     free(reader->tail);
     reader->tail = NULL;
     if (length == 0) return;
@@ -229,8 +219,6 @@ static void read_some(struct reader *reader, uint32_t events) {
             if (received == 0 || errno != EAGAIN) end_reader(reader);
             return;
         }
-        reader->bytes += received;
-        all.counts.bytes += received;
         all.now_ns = now_ns();
         size_t whole = take(reader, all.buffer, held + received);
         if (held || whole < (size_t)received)
@@ -246,15 +234,11 @@ static const uint32_t READABLE = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
 /* On loopback connecting does not wait. */
 static void open_reader(void) {
-    int index = all.opened++, fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in from = loopback(0), to = loopback(options.port);
-    from.sin_addr.s_addr = htonl(0x7f010000 + index / READERS_PER_ADDRESS + 1);
-    if (fd < 0) fail("socket: %m");
+    int index = all.opened++, fd = socket_from(0x7f010000 + index / READERS_PER_ADDRESS + 1, 0);
+    struct sockaddr_in to = loopback(options.port);
     if (options.receive_bytes)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &options.receive_bytes,
                    sizeof options.receive_bytes);
-    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
-    if (bind(fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind: %m");
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) fail("connect: %m");
     const char *request = options.request[index % options.paths];
     size_t length = strlen(request);
@@ -341,13 +325,13 @@ static void await_message(uint32_t number, int seconds) {
 
 struct stalled {
     int readers, behind, ended;
-    uint32_t messages_min, messages_max;
+    uint32_t messages_max;
 };
 
 /* Those that stall, or could, on paths with mode=latest or on all others. Those that are behind
  * lack the newest message anybody has. */
 static struct stalled count_stalled(uint32_t newest, int latest) {
-    struct stalled found = {.messages_min = UINT32_MAX};
+    struct stalled found = {0};
     for (int i = 0; i < all.opened; i++) {
         const struct reader *reader = &all.readers[i];
         int is_latest = (reader->flags & LATEST) != 0;
@@ -356,9 +340,7 @@ static struct stalled count_stalled(uint32_t newest, int latest) {
         found.behind += reader->next != newest + 1;
         found.ended += (reader->flags & ENDED) != 0;
         if (reader->messages > found.messages_max) found.messages_max = reader->messages;
-        if (reader->messages < found.messages_min) found.messages_min = reader->messages;
     }
-    if (found.readers == 0) found.messages_min = 0;
     return found;
 }
 
@@ -391,49 +373,36 @@ static void resume(void) {
     say("resumed");
 }
 
-static void print_latencies(void) {
-    static const double QUANTILES[] = {0.5, 0.9, 0.99, 0.999, 1};
-    static const char *const NAMES[] = {"p50", "p90", "p99", "p999", "max"};
-    for (int q = 0; q < 5; q++)
-        printf(",\"%s_ns\":%lu", NAMES[q], quantile_ns(&all.latencies, QUANTILES[q]));
-}
-
-/* [number, readers, nanoseconds until the first, until the last] of every message tracked. */
+/* [number, nanoseconds until the last reader had it] of every message tracked. */
 static void print_progress(void) {
     const char *comma = "";
-    printf(",\"progress\":[");
+    printf(",\"last_ns\":[");
     for (int slot = 0; slot < MESSAGES_TRACKED; slot++) {
         const struct progress *one = &all.progress[slot];
-        if (one->count == 0) continue;
-        printf("%s[%u,%u,%lu,%lu]", comma, one->number, one->count, one->first_ns, one->last_ns);
+        if (one->last_ns == 0) continue;
+        printf("%s[%u,%lu]", comma, one->number, one->last_ns);
         comma = ",";
     }
     printf("]");
 }
 
 static void print_stalled(const char *name, struct stalled stalled) {
-    printf(",\"%s\":{\"readers\":%d,\"behind\":%d,\"ended\":%d,\"messages_min\":%u,"
-           "\"messages_max\":%u}", name, stalled.readers, stalled.behind, stalled.ended,
-           stalled.messages_min, stalled.messages_max);
+    printf(",\"%s\":{\"readers\":%d,\"behind\":%d,\"ended\":%d,\"messages_max\":%u}", name,
+           stalled.readers, stalled.behind, stalled.ended, stalled.messages_max);
 }
 
 static void report(void) {
     uint32_t newest = newest_message();
     int steady, current;
-    uint64_t bytes_min = UINT64_MAX;
     count_progress(newest, &current, &steady);
     struct stalled others = count_stalled(newest, 0), latest = count_stalled(newest, 1);
-    for (int i = 0; i < all.opened; i++)
-        if (all.readers[i].bytes < bytes_min) bytes_min = all.readers[i].bytes;
     const struct counts *sum = &all.counts;
-    printf("{\"readers\":%d,\"ended\":%d,\"newest\":%u,\"steady\":%d,\"current\":%d,"
-           "\"messages\":%lu,\"bytes\":%lu,\"bytes_min\":%lu,\"initial\":%lu,\"gaps\":%lu,"
-           "\"conflated\":%lu,\"told\":%lu,\"silent\":%lu,\"repeated\":%lu,\"other\":%lu,"
-           "\"stalled_messages\":%lu,\"stalled_conflated\":%lu", all.opened, all.ended, newest,
-           steady, current, sum->messages, sum->bytes, bytes_min, sum->initial, sum->gaps,
-           sum->conflated, sum->told, sum->silent, sum->repeated, sum->other,
-           sum->stalled_messages, sum->stalled_conflated);
-    print_latencies();
+    printf("{\"ended\":%d,\"newest\":%u,\"steady\":%d,\"current\":%d,\"messages\":%lu,"
+           "\"gaps\":%lu,\"conflated\":%lu,\"told\":%lu,\"silent\":%lu,\"repeated\":%lu,"
+           "\"other\":%lu,\"stalled_messages\":%lu,\"stalled_conflated\":%lu,\"p99_ns\":%lu",
+           all.ended, newest, steady, current, sum->messages, sum->gaps, sum->conflated, sum->told,
+           sum->silent, sum->repeated, sum->other, sum->stalled_messages, sum->stalled_conflated,
+           quantile_ns(&all.latencies, 0.99));
     print_progress();
     print_stalled("stalled_all", others);
     print_stalled("stalled_latest", latest);
@@ -466,7 +435,6 @@ static void prepare_requests(void) {
         ? "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
         : "Accept: text/event-stream\r\n";
-    if (options.paths == 0) options.path[options.paths++] = "/";
     for (int i = 0; i < options.paths; i++)
         if (asprintf(&options.request[i], "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n",
                      options.path[i], options.port, fields) < 0) fail("no memory");
@@ -488,7 +456,8 @@ static void parse_options(int argc, char **argv) {
         else if (option == 'b') options.receive_bytes = atoi(optarg);
         else fail("the options were not understood");
     }
-    if (options.port < 1 || options.most < 1) fail("--port and --most are needed");
+    if (options.port < 1 || options.most < 1 || options.paths < 1)
+        fail("--port, --most and --path are needed");
 }
 
 int main(int argc, char **argv) {

@@ -9,7 +9,9 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from . import attacker
 from .bench import LOAD_CORE, Bench, MeasurementError
 from .process import Instrument, Server
 
@@ -23,8 +25,7 @@ def message(number: int, length: int = MESSAGE_BYTES) -> bytes:
     return f"n={number:010d} t={time.monotonic_ns():019d} ".ljust(length, ".").encode()
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(NamedTuple):
     """The bytes one reader was sent: for the floor to send the same."""
 
     head: bytes
@@ -34,16 +35,11 @@ class Captured:
 
 def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> Captured:
     """Reads a stream of `server` until `data` has come; a publish must have preceded."""
-    fields = (
-        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-        if websocket else "Accept: text/event-stream\r\n"
-    )
     received = b""
     end = data if websocket else b"\n\n"
     try:
         with socket.create_connection(("127.0.0.1", server.port), ANSWER_SECONDS_MAX) as stream:
-            stream.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}\r\n".encode())
+            stream.sendall(attacker.websocket(path) if websocket else attacker.stream(path))
             while data not in received or end not in received[received.index(data):]:
                 more = stream.recv(65536)
                 if not more or len(received) > CAPTURE_BYTES_MAX:
@@ -63,16 +59,11 @@ def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> 
 class Report:
     """What the readers have counted since the mark; see readers.c."""
 
-    figures: dict[str, int]
-    stalled_all: dict[str, int]
-    stalled_latest: dict[str, int]
+    figures: dict[str, Any]
     last_ns: dict[int, int]
     """Message number -> nanoseconds until the last reader had it."""
 
-    reached: dict[int, int]
-    """Message number -> how many readers had it."""
-
-    def __getattr__(self, name: str) -> int:
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.figures[name]
         except KeyError:
@@ -129,11 +120,7 @@ class Readers(Instrument):
 
     def report(self) -> Report:
         raw = json.loads("{" + self.order("report", "{"))
-        progress = raw.pop("progress")
-        return Report(
-            stalled_all=raw.pop("stalled_all"), stalled_latest=raw.pop("stalled_latest"),
-            last_ns={number: last for number, _, _, last in progress},
-            reached={number: count for number, count, _, _ in progress}, figures=raw)
+        return Report(raw, dict(raw.pop("last_ns")))
 
 
 def pace(count: int, per_second: float, act: Callable[[int], None]) -> None:
