@@ -86,10 +86,10 @@ class Round:
         data = self.attempt(topic, condition)
         attempt, generation = self.attempts[data], node.generation
         fields = {"Content-Type": "text/plain"}
-        if condition:
-            name, value = ("If-None-Match", "*") if condition == "*" else \
-                ("If-Match", f'"{condition}"')
-            fields[name] = value
+        if condition == "*":
+            fields["If-None-Match"] = "*"
+        elif condition:
+            fields["If-Match"] = f'"{condition}"'
         try:
             answer = await self.change(node, "PUT", topic, fields, data.encode())
         except Gone:

@@ -113,15 +113,19 @@ def unchecked(rounds: int, faults: int, acknowledged: int, steps: int) -> list[s
     return [f"nothing was checked: there was no {what}" for what, n in counted.items() if not n]
 
 
+# A topic and its data.
+Change = tuple[str, str | None]
+
+
 class Order:
     """Which id is which change."""
 
     def __init__(self, may_lose: bool = False) -> None:
         self.may_lose = may_lose
         self.losses = 0
-        self.changes: dict[Id, tuple[str, str | None]] = {}
+        self.changes: dict[Id, Change] = {}
         # What publishers were answered.
-        self.answers: dict[Id, tuple[str, str | None]] = {}
+        self.answers: dict[Id, Change] = {}
         self.attempts: dict[str, Attempt] = {}
         # EPOCH and topic -> its last deletion.
         self.deleted: dict[tuple[str, str], int] = {}
@@ -133,25 +137,22 @@ class Order:
 
     def saw(self, id: Id, topic: str, data: str | None, who: str = "somebody") -> None:
         """Somebody was sent a change."""
-        self.changes.setdefault(id, (topic, data))
-        for known in (self.changes[id], self.answers.get(id, (topic, data))):
-            if known != (topic, data):
-                self.conflict(id, known, (topic, data), who)
+        self.compare(self.changes, self.answers, id, (topic, data), who)
 
     def answered(self, id: Id, topic: str, data: str, who: str = "a publisher") -> None:
         """A publisher was told that this is its change."""
-        self.answers.setdefault(id, (topic, data))
-        for known in (self.answers[id], self.changes.get(id, (topic, data))):
-            if known != (topic, data):
-                self.conflict(id, known, (topic, data), who)
+        self.compare(self.answers, self.changes, id, (topic, data), who)
 
     def is_excused(self, reason: str) -> bool:
         return reason in ALWAYS or self.may_lose and reason in OF_A_LOSS
 
-    def conflict(self, id: Id, one: object, other: object, who: str) -> None:
-        # Between a loss and the moment it is found a number may be given twice.
-        if not self.may_lose:
-            self.violations.append(f"{id} is {one}, and for {who} {other}")
+    def compare(self, same: dict[Id, Change], other: dict[Id, Change], id: Id, change: Change,
+                who: str) -> None:
+        """Remembers a change, with what is known of its id from readers and from publishers."""
+        for known in (same.setdefault(id, change), other.get(id, change)):
+            # Between a loss and the moment it is found a number may be given twice.
+            if known != change and not self.may_lose:
+                self.violations.append(f"{id} is {known}, and for {who} {change}")
 
     def judge(self, last: Id, attempts: dict[str, Attempt], deletions: dict[str, tuple[int, int]],
               readers: Iterable[Reader]) -> list[str]:

@@ -5,15 +5,15 @@ import hashlib
 import hmac
 import json
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from . import table
+from .attacker import IP_BIND_ADDRESS_NO_PORT, RESET_ON_CLOSE, stream
 from .bench import OUT_DIR, Bench, MeasurementError
-from .load import Subject, alternate
+from .load import Series, Subject, alternate
 from .reading import TOPIC, VALUE, cpu_row
 from .servers import Stentor, expect_body
 
@@ -37,8 +37,6 @@ public_key_file = "{OUT_DIR}/jwt.pem"
 READERS = 15_000
 READERS_PER_ADDRESS = 4_096
 UNDER_WAY = 64
-IP_BIND_ADDRESS_NO_PORT = 24  # <netinet/in.h>
-LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 def access(bench: Bench) -> list[table.Row]:
@@ -118,7 +116,7 @@ def memory(bench: Bench, _: Sign) -> list[table.Row]:
     others, and by one that nobody else has."""
     shared = jwt("HS256", by_secret, 0, ["/team/**"])
     own = [jwt("HS256", by_secret, n, [PRIVATE, f"/team/of/{n}"]) for n in range(READERS)]
-    kinds: list[tuple[str, Callable[[int], str], float | None]] = [
+    kinds: list[tuple[str, Callable[[int], bytes], float | None]] = [
         ("of a public topic", lambda _: request(TOPIC), None),
         ("of a private one, all with the same permissions",
          lambda _: request(PRIVATE, shared), 100),
@@ -133,10 +131,10 @@ def memory(bench: Bench, _: Sign) -> list[table.Row]:
                 pass
             time.sleep(1)
             with readers(stentor, READERS, head, 0) as cost:
-                each = cost.bytes
+                pass
         target = table.at_most(bound, " B") if bound else None
-        rows.append(table.absolute_row(f"reader {name}: process memory", f"{each:.0f} B", each,
-                                       target))
+        rows.append(table.absolute_row(f"reader {name}: process memory", f"{cost.bytes:.0f} B",
+                                       cost.bytes, target))
     return rows
 
 
@@ -151,7 +149,7 @@ def storm(bench: Bench, sign: Sign) -> list[table.Row]:
             stentor.put(PRIVATE, VALUE)
             with readers(stentor, READERS, lambda _: request(TOPIC), 0):
                 pass
-            plans = [("none", lambda _: request(TOPIC))]
+            plans = [("without tokens", lambda _: request(TOPIC))]
             for name, key in tokens.items():
                 own = [jwt(name, key, n, ["/team/**"]) for n in range(READERS)]
                 head = lambda n, own=own: request(PRIVATE, own[n])
@@ -162,21 +160,18 @@ def storm(bench: Bench, sign: Sign) -> list[table.Row]:
     rows = []
     bounds = {"HS256": table.at_most(1.3)}
     for name in ("HS256", "HS256 again", "ES256", "ES256 again"):
-        ratios = sorted(own / none for own, none in zip(costs[name], costs["none"]))
-        own, none = (sorted(costs[of])[len(ratios) // 2] for of in (name, "none"))
-        rows.append(table.ratio_row(
-            f"{READERS:,} readers come, each with a token by {name}: CPU each", f"{own:.1f} us",
-            f"without tokens {none:.1f} us", ratios[len(ratios) // 2], bounds.get(name)))
+        rows.append(Series(costs).row(
+            f"{READERS:,} readers come, each with a token by {name}: CPU each", name,
+            "without tokens", float, "{:.1f} us", bounds.get(name)))
     return rows
 
 
-def request(path: str, token: str = "") -> str:
-    bearer = f"Authorization: Bearer {token}\r\n" if token else ""
-    return f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: text/event-stream\r\n{bearer}\r\n"
+def request(path: str, token: str = "") -> bytes:
+    return stream(path, *([f"Authorization: Bearer {token}"] if token else []))
 
 
 @contextmanager
-def readers(stentor: Stentor, count: int, head: Callable[[int], str],
+def readers(stentor: Stentor, count: int, head: Callable[[int], bytes],
             place: int) -> Iterator[Cost]:
     """So many streams, from addresses of their own `place`, and what their coming took."""
     before_cpu, before_bytes = stentor.cpu_seconds(), stentor.memory().anonymous
@@ -185,13 +180,13 @@ def readers(stentor: Stentor, count: int, head: Callable[[int], str],
         for first in range(0, count, UNDER_WAY):
             wave = range(first, min(first + UNDER_WAY, count))
             for n in wave:
-                stream = socket.socket()
-                open_streams.append(stream)
-                stream.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-                stream.bind((f"127.2.{place}.{1 + n // READERS_PER_ADDRESS}", 0))
-                stream.settimeout(10)
-                stream.connect(("127.0.0.1", stentor.port))
-                stream.sendall(head(n).encode())
+                reader = socket.socket()
+                open_streams.append(reader)
+                reader.setsockopt(socket.SOL_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+                reader.bind((f"127.2.{place}.{1 + n // READERS_PER_ADDRESS}", 0))
+                reader.settimeout(10)
+                reader.connect(("127.0.0.1", stentor.port))
+                reader.sendall(head(n))
             for n in wave:
                 answer = open_streams[n].recv(4_096)
                 if not answer.startswith(b"HTTP/1.1 200 "):
@@ -200,8 +195,8 @@ def readers(stentor: Stentor, count: int, head: Callable[[int], str],
         yield Cost((stentor.cpu_seconds() - before_cpu) * 1e6 / count,
                    (stentor.memory().anonymous - before_bytes) / count)
     finally:
-        for stream in open_streams:
+        for reader in open_streams:
             # Ended by a reset: nothing of them is left when the next ones come.
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
-            stream.close()
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            reader.close()
         time.sleep(0.5)

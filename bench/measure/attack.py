@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from typing import Any
 
-from . import host, table
+from . import host
 from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
 from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, make_files
 from .bench import OUT_DIR, Bench, MeasurementError
@@ -165,7 +165,6 @@ class ColdFiles:
 class Stage:
     """A fresh server, ready to be attacked."""
 
-    bench: Bench
     server: Stentor
 
     def status(self) -> dict[str, Any]:
@@ -300,7 +299,7 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
         server = stack.enter_context(Stentor(bench, config=attack.config, root=root,
                                              prefix=prefix_for(attack),
                                              secured=attack.over_tls))
-        stage = Stage(bench, server)
+        stage = Stage(server)
         stage.favour()
         server.put(BYSTANDERS_VALUE, b"hello, world")
         server.put(BYSTANDERS_TOPIC, b"number=0 of the bystanders")
@@ -437,11 +436,3 @@ def pair(phase: Phase, what: str) -> str:
 def not_measured(name: str, reason: str) -> tuple[str, ...]:
     """Counts as missed: what nobody could measure has not been withstood."""
     return (name, *[""] * (len(COLUMNS) - 2), f"not measured: {reason}")
-
-
-def render(rows: list[tuple[str, ...]]) -> str:
-    return table.align([COLUMNS, *rows])
-
-
-def as_json(outcomes: list[Outcome]) -> str:
-    return json.dumps([asdict(outcome) for outcome in outcomes], indent=1)

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from ctypes import CDLL
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import SynchronizedArray
 
 BYTES_PER_SECOND = 1_000_000
@@ -29,19 +30,17 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 SENT, OPENED, OPEN, CUT, TALLIES = range(5)
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One of the attacker's connections; what could not be sent at once waits in `outbox`."""
 
-    __slots__ = ("socket", "number", "outbox", "reads", "head", "tag")
-
-    def __init__(self, opened: socket.socket, number: int, reads: bool) -> None:
-        self.socket = opened
-        self.number = number
-        self.outbox = b""
-        self.reads = reads
-        self.head = b""
-        self.tag = 0
-        """What the attack has done with it."""
+    socket: socket.socket
+    number: int
+    reads: bool
+    outbox: bytes
+    head: bytes = b""
+    tag: int = 0
+    """What the attack has done with it."""
 
 
 class Attacker:
@@ -91,8 +90,7 @@ class Attacker:
         except OSError:
             opened.close()
             return None
-        connection = Connection(opened, number, reads)
-        connection.outbox = first
+        connection = Connection(opened, number, reads, first)
         self.connections[opened.fileno()] = connection
         self.epoll.register(opened.fileno(), 0)
         self.tally[OPENED] += 1

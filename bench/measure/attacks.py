@@ -125,9 +125,7 @@ def publish_many(stage: "Stage", topics: list[str], data: Callable[[int], str],
                  each: int = 1) -> None:
     """`each` messages to every topic, in bulk."""
     for turn in range(each):
-        for first in range(0, len(topics), 10_000):
-            stage.server.put_many(
-                (topic, data(turn)) for topic in topics[first:first + 10_000])
+        stage.server.put_many((topic, data(turn)) for topic in topics)
 
 
 # ---- 1: what is kept compressed ----
@@ -687,7 +685,7 @@ class TlsKeyUpdates(TlsAttack):
         while not attacker.over:
             if len(sessions) < self.SESSIONS:
                 with contextlib.suppress(OSError):
-                    sessions.append(secured_session(attacker))
+                    sessions.append(Session(connected(attacker)))
                 continue
             at = (at + 1) % len(sessions)
             session = sessions[at]
@@ -711,7 +709,7 @@ class TlsRenegotiation(TlsAttack):
         while not attacker.over:
             attacker.spend(bytes_each)
             try:
-                session = secured_session(attacker, is_old=True)
+                session = Session(connected(attacker), is_old=True)
             except OSError:
                 continue
             session.ask_anew()
@@ -721,19 +719,17 @@ class TlsRenegotiation(TlsAttack):
 
 def detached_session(attacker: Attacker) -> socket.socket:
     """The socket of one, on which anything may be sent from here on."""
-    number = attacker.tally[OPENED] = attacker.tally[OPENED] + 1
-    opened = socket.create_connection(
-        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0))
-    session = socket.socket(fileno=BELIEVES_ALL.wrap_socket(opened).detach())
+    opened = BELIEVES_ALL.wrap_socket(connected(attacker))
+    session = socket.socket(fileno=opened.detach())
     session.setblocking(False)
     return session
 
 
-def secured_session(attacker: Attacker, is_old: bool = False) -> Session:
+def connected(attacker: Attacker) -> socket.socket:
     """From one of the addresses of attackers."""
     number = attacker.tally[OPENED] = attacker.tally[OPENED] + 1
-    return Session(socket.create_connection(
-        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0)), is_old)
+    return socket.create_connection(
+        ("127.0.0.1", attacker.port), 5, (address(number % ADDRESSES), 0))
 
 
 def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:

@@ -73,7 +73,7 @@ class Bench:
 
 
 # Only some measurements need these, and ask for them then.
-MORE_PACKAGES = {"nats-server": "nats-server"}
+MORE_PACKAGES = {"nats-server": "nats-server", "openssl": "openssl"}
 
 
 def require_tools(tools: Iterable[str]) -> None:
@@ -84,12 +84,6 @@ def require_tools(tools: Iterable[str]) -> None:
     missing = sorted({packages[tool] for tool in tools if not shutil.which(tool)})
     if missing:
         install(*missing)
-
-
-def require_package(file: Path, package: str) -> None:
-    """The same for a package that brings no command, but `file`."""
-    if not file.exists():
-        install(package)
 
 
 def install(*packages: str) -> None:
@@ -108,7 +102,7 @@ def compile_c(source: str, target: Path, *flags: str) -> Path:
 
 
 def find_stentor(given: Path | None) -> Path:
-    """The binary to measure. What is written about it goes to a directory that then exists."""
+    """Returns the binary to measure, and makes the directory for logs."""
     OUT_DIR.mkdir(exist_ok=True)
     stentor = given.resolve() if given else build_stentor()
     if not os.access(stentor, os.X_OK):

@@ -11,16 +11,15 @@ from . import table
 from .bench import Bench, MeasurementError, require_tools
 from .following import (
     CONFIG,
-    LINES,
-    MESSAGE_BYTES,
     RATE,
     SECONDS,
     TOPICS_MANY,
     delivery_p99_ms,
     publish_steadily,
+    topics_many,
 )
 from .process import Server, free_port
-from .servers import Stentor, ask
+from .servers import Stentor, ask, ready
 
 NODES = 3
 
@@ -107,9 +106,7 @@ def start(bench: Bench) -> list[table.Row]:
             broker_of("keep_bytes = '16 MiB'\n") as (_, config):
         kept = f"{config}[store]\npath = '{directory}/data'\n"
         with ready(Stentor(bench, config=kept, cores="0,1")) as node:
-            for begin in range(0, TOPICS_MANY, LINES):
-                node.put_many((f"/bench/topics/{n:07d}", "x" * MESSAGE_BYTES)
-                              for n in range(begin, begin + LINES))
+            node.put_many(topics_many())
         begun = time.monotonic()
         with ready(Stentor(bench, config=kept, cores="0,1")) as node:
             by_itself_s = time.monotonic() - begun
@@ -129,10 +126,3 @@ def start(bench: Bench) -> list[table.Row]:
                            table.at_most(6, " s")),
     ]
 
-
-@contextmanager
-def ready(node: Stentor) -> Iterator[Stentor]:
-    """One that serves what there is."""
-    with node:
-        node.wait_until_ready()
-        yield node

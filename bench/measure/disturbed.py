@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import table
+from .attacker import stream
 from .bench import OUT_DIR, Bench, MeasurementError
-from .servers import Publisher, Stentor
+from .servers import LINES, Publisher, Stentor
 from .store import (
     DATA,
     EVERY_SECONDS,
-    LINES,
     Watched,
     connect,
     load_command,
@@ -60,8 +60,7 @@ class WatchedStream(Watched):
 
     def hear(self) -> None:
         with connect(self.stentor.port) as connection:
-            connection.sendall(f"GET {TOPIC} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                               "Accept: text/event-stream\r\n\r\n".encode())
+            connection.sendall(stream(TOPIC))
             rest = b""
             while not self.is_over.is_set():
                 rest += connection.recv(65_536)

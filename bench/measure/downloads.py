@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import site, table
+from .attacker import be_far, get
 from .bench import Bench, MeasurementError
 from .load import Sample, Subject, alternate, interrupts_are_apart, per_second
 from .process import TIED, Memory, Server
@@ -26,8 +27,6 @@ SETTLE_SECONDS = 0.5
 # than it allows TCP. It also makes the buffer larger for an address to which it once had to
 # reorder, so they come from one that nobody else uses.
 ADDRESS = "127.2.0.1"
-SEGMENT_BYTES = 1_460
-RECEIVE_BYTES = 4 * 1024
 FIRST_BYTES = 1_000
 READ_BYTES = 64 * 1024
 
@@ -90,12 +89,10 @@ def slow(bench: Bench) -> list[table.Row]:
         grown = slow_growth(stentor, path, content)
     with NginxFiles(site.ROOT) as nginx:
         nginx_grown = slow_growth(nginx, path, content)
-    each = grown.resident / SLOW_DOWNLOADERS
-    detail = (f"{each:.0f} B (PSS {grown.proportional / SLOW_DOWNLOADERS:.0f}, "
-              f"anonymous {grown.anonymous / SLOW_DOWNLOADERS:.0f})")
     return [table.absolute_row(
-        f"{SLOW_DOWNLOADERS:,} slow downloaders of 100 MB: process memory each", detail, each,
-        table.at_most(256, " B"), f"nginx {nginx_grown.resident / SLOW_DOWNLOADERS:.0f} B")]
+        f"{SLOW_DOWNLOADERS:,} slow downloaders of 100 MB: process memory each",
+        f"{grown.resident} B (PSS {grown.proportional}, anonymous {grown.anonymous})",
+        grown.resident, table.at_most(256, " B"), f"nginx {nginx_grown.resident} B")]
 
 
 def slow_growth(server: Server, path: str, content: bytes) -> Memory:
@@ -108,9 +105,7 @@ def slow_growth(server: Server, path: str, content: bytes) -> Memory:
             after = server.memory()
             for first in range(0, SLOW_DOWNLOADERS, READ_ON_AT_ONCE):
                 read_on(downloaders[first:first + READ_ON_AT_ONCE])
-    return Memory(after.resident - before.resident,
-                  after.proportional - before.proportional,
-                  after.anonymous - before.anonymous)
+    return after.growth_each(before, SLOW_DOWNLOADERS)
 
 
 class Downloader:
@@ -121,12 +116,10 @@ class Downloader:
         self.offset = 0
         self.socket = socket.socket()
         self.socket.settimeout(10)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+        be_far(self.socket)
         self.socket.bind((ADDRESS, 0))
         self.socket.connect(("127.0.0.1", server.port))
-        self.socket.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        self.socket.sendall(get(path))
         received = b""
         while b"\r\n\r\n" not in received:
             received += self.receive()

@@ -22,6 +22,13 @@ def parser_of(name: str, about: str, **more: object) -> argparse.ArgumentParser:
     return parser
 
 
+def positive(text: str) -> int:
+    """A number that an option takes."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError("numbers must be at least 1")
+    return number
+
+
 def run(name: str, options: Options, tools: Iterable[str], work: Callable[[Bench], int],
         takes_core: bool = True,
         on_signal: Callable[..., None] = signal.default_int_handler) -> int:

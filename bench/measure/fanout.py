@@ -12,7 +12,7 @@ from .bench import Bench
 from .load import Series, Usage, alternate, foreign_share
 from .process import Memory, Server
 from .push import Readers, capture, message, pace
-from .servers import QUIET_STREAMS_CONFIG, FloorPush, Nchan, Publisher, Stentor
+from .servers import NDJSON, QUIET_STREAMS_CONFIG, FloorPush, Nchan, Publisher, Stentor
 
 READERS = 15_000
 WARM_UP_READERS = 300
@@ -103,8 +103,7 @@ def fan_out_to(bench: Bench, kind: str, bytes_max: int, websocket: bool) -> list
         data = message(0)
         stentor.put(TOPIC, data)
         captured = capture(stentor, TOPIC, data, websocket)
-        floor = stack.enter_context(
-            FloorPush(bench, captured.head, captured.before, captured.behind))
+        floor = stack.enter_context(FloorPush(bench, *captured))
         nchan = stack.enter_context(Nchan())
         subjects = []
         for server, port, path in (
@@ -119,7 +118,8 @@ def fan_out_to(bench: Bench, kind: str, bytes_max: int, websocket: bool) -> list
         for subject in subjects:
             memory_with(subject, READERS)
         series = alternate(bench.options, subjects)
-        grown = {subject.name: growth(before[subject.name], subject.server.memory())
+        more = READERS - WARM_UP_READERS
+        grown = {subject.name: subject.server.memory().growth_each(before[subject.name], more)
                  for subject in subjects}
     what = f"{READERS:,} {kind} readers of one topic"
     return [memory_row(what, grown, bytes_max), *cost_rows(what, series)]
@@ -130,14 +130,6 @@ def memory_with(subject: Subject, readers: int) -> Memory:
     subject.readers.hold(readers)
     subject.warm_up()
     return subject.server.memory()
-
-
-def growth(before: Memory, after: Memory) -> Memory:
-    """For each reader that came between."""
-    more = READERS - WARM_UP_READERS
-    return Memory((after.resident - before.resident) // more,
-                  (after.proportional - before.proportional) // more,
-                  (after.anonymous - before.anonymous) // more)
 
 
 def memory_row(what: str, grown: dict[str, Memory], bytes_max: int) -> table.Row:
@@ -172,9 +164,7 @@ def coalescing(bench: Bench) -> list[table.Row]:
         stentor = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
         data = message(0)
         stentor.put(topics[0], data)
-        captured = capture(stentor, path, data)
-        floor = stack.enter_context(
-            FloorPush(bench, captured.head, captured.before, captured.behind))
+        floor = stack.enter_context(FloorPush(bench, *capture(stentor, path, data)))
         subjects = [
             Subject("stentor", stentor,
                     stack.enter_context(Readers(bench, stentor, [path], MANY_READERS)),
@@ -208,8 +198,7 @@ def all_to(topics: list[str]) -> Callable[[Publisher, list[bytes]], object]:
     def publish(publisher: Publisher, batch: list[bytes]) -> None:
         lines = "".join(json.dumps({"topic": topic, "data": data.decode()}) + "\n"
                         for topic, data in zip(topics, batch, strict=True))
-        publisher.publish("POST", "/-/publish", lines.encode(),
-                          {"Content-Type": "application/x-ndjson"})
+        publisher.publish("POST", "/-/publish", lines.encode(), NDJSON)
 
     return publish
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from . import site, table
 from .bench import Bench, MeasurementError
-from .load import Subject, alternate, carried_per_second, cpu_us
+from .load import CONNECTIONS, Subject, alternate, carried_per_second, cpu_us
 from .process import Server
 from .reading import carried_rows, cpu_row, wait_for_gzip
 from .servers import Floor, NginxFiles, Stentor, body_of, exchange, expect_body, get
 
-CONNECTIONS = 64
 ACCEPT_GZIP = "Accept-Encoding: gzip"
 WARM_UP_TURNS = 2
 SETTLE_SECONDS = 1

@@ -7,9 +7,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 
 from . import table
+from .attacker import stream
 from .bench import Bench
 from .compare import Contestant, compare
 from .publish import (
@@ -19,13 +20,12 @@ from .publish import (
     send_lines,
     topic,
 )
-from .servers import Publisher, Stentor
+from .servers import Publisher, Stentor, ready
 
 RATE, AT_ONCE = 100_000, 200
 SECONDS = 5
 FEEDS = 4
 TOPICS_MANY = 1_000_000
-LINES = 20_000
 SWITCHES, WANDERERS, WANDERED = 10_000, 25, "/wandered"
 STAY_SECONDS_MAX = 0.02
 # Histories that reach back as far as a reader that changes servers may have been away.
@@ -41,13 +41,10 @@ def leader_on(bench: Bench, cores: str) -> Stentor:
     return Stentor(bench, config=CONFIG, cores=cores)
 
 
-@contextmanager
-def follower_of(bench: Bench, leader: Stentor) -> Iterator[Stentor]:
+def follower_of(bench: Bench, leader: Stentor) -> AbstractContextManager[Stentor]:
     """A server that has all that the leader has."""
     config = f"[follow]\nleader = 'http://127.0.0.1:{leader.control_port}'\n"
-    with Stentor(bench, config=config, cores="0,1", name="follower") as follower:
-        follower.wait_until_ready()
-        yield follower
+    return ready(Stentor(bench, config=config, cores="0,1", name="follower"))
 
 
 def publish_steadily(leader: Stentor, seconds: float) -> int:
@@ -173,11 +170,10 @@ class Wanderer:
             self.wrong = f"a stream failed: {error}"
 
     def read_at(self, port: int) -> None:
-        cursor = b"Last-Event-ID: %b\r\n" % self.last[0] if self.last else b""
+        cursor = [f"Last-Event-ID: {self.last[0].decode()}"] if self.last else []
         until = time.monotonic() + self.random.uniform(0, STAY_SECONDS_MAX)
         with socket.create_connection(("127.0.0.1", port), 30) as connection:
-            connection.sendall(b"GET %b HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                               b"Accept: text/event-stream\r\n%b\r\n" % (WANDERED.encode(), cursor))
+            connection.sendall(stream(WANDERED, *cursor))
             events = connection.makefile("rb")
             if not events.readline().startswith(b"HTTP/1.1 200"):
                 self.wrong = f"no stream behind {self.last}"
@@ -202,12 +198,15 @@ class Wanderer:
         self.heard += 1
 
 
+def topics_many() -> Iterator[tuple[str, str]]:
+    """A message for each of many topics."""
+    return ((f"/bench/topics/{n:07d}", "x" * MESSAGE_BYTES) for n in range(TOPICS_MANY))
+
+
 def start(bench: Bench) -> list[table.Row]:
     """A follower of a leader with many topics, and what it holds when it is there."""
     with leader_on(bench, "0,1") as leader:
-        for begin in range(0, TOPICS_MANY, LINES):
-            leader.put_many((f"/bench/topics/{n:07d}", "x" * MESSAGE_BYTES)
-                            for n in range(begin, begin + LINES))
+        leader.put_many(topics_many())
         begun = time.monotonic()
         with follower_of(bench, leader) as follower:
             seconds = time.monotonic() - begun

@@ -11,7 +11,7 @@ class Publisher(servers.Publisher):
     """An honest publisher on the control listener, in a process of its own."""
 
     def put(self, topic: str, value: bytes, **fields: str) -> None:
-        """Publishes. If that fails it goes on with a new connection."""
+        """Publishes. After a failure the next message opens a new connection."""
         try:
             super().put(topic, value, **fields)
         except MeasurementError:

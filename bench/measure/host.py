@@ -133,7 +133,7 @@ def restore() -> None:
 
 
 def tcp_sockets(what: str) -> int:
-    """What /proc/net/sockstat counts of this host's TCP sockets: those `inuse`, pages of `mem`."""
+    """Returns a count of this host's TCP sockets: those `inuse`, or their pages of `mem`."""
     if found := re.search(rf"^TCP: .*\b{what} (\d+)", SOCKSTAT.read_text(), re.MULTILINE):
         return int(found[1])
     raise MeasurementError(f"{SOCKSTAT} does not tell of TCP")

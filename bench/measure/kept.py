@@ -4,8 +4,10 @@ import gzip
 import random
 import socket
 import time
+from contextlib import AbstractContextManager
 
 from . import table
+from .attacker import websocket
 from .bench import Bench, MeasurementError
 from .servers import Publisher, Stentor
 
@@ -17,11 +19,6 @@ RECEIVE_BYTES = 1 << 20
 TEXT_DEFLATED, PING = 0xc1, 0x89
 READ_SECONDS_MAX = 60
 SETTLE_SECONDS = 0.5
-
-UPGRADE = (b"GET /-/events?topic=/** HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n"
-           b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-           b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
 
 
 def kept(bench: Bench) -> list[table.Row]:
@@ -55,12 +52,12 @@ def value(n: int) -> bytes:
     return text[:MESSAGE_BYTES].encode()
 
 
-class Reader:
+class Reader(AbstractContextManager["Reader"]):
     """One WebSocket that reads all topics and takes deflated messages."""
 
     def __init__(self, stentor: Stentor) -> None:
         self.socket = socket.create_connection(("127.0.0.1", stentor.port), READ_SECONDS_MAX)
-        self.socket.sendall(UPGRADE)
+        self.socket.sendall(websocket("/-/events?topic=/**", deflate=True))
         received = b""
         while b"\r\n\r\n" not in received:
             received += self.receive()
@@ -95,9 +92,6 @@ class Reader:
         if not received:
             raise MeasurementError("the WebSocket was closed")
         return received
-
-    def __enter__(self) -> "Reader":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()

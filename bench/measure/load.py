@@ -21,6 +21,7 @@ from .process import Server
 
 CLOCK_TICKS_PER_SECOND = 100  # USER_HZ, the same on every Linux
 FOREIGN_SHARE_MAX = 0.05
+CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Subject:
     name: str
     server: Server
     path: str
-    connections: int = 64
+    connections: int = CONNECTIONS
     fields: tuple[str, ...] = ()
     script: str | None = None
     arguments: tuple[str, ...] = ()
@@ -125,10 +126,8 @@ class Usage:
     @staticmethod
     def now(server: Server, *load: Process) -> "Usage":
         """The load is this process, its children that have ended, and those named."""
-        ticks = {}
-        for line in Path("/proc/stat").read_text().splitlines():
-            name, *figures = line.split()
-            ticks[name] = figures
+        lines = map(str.split, Path("/proc/stat").read_text().splitlines())
+        ticks = {name: figures for name, *figures in lines}
         # The columns are user, nice, system, idle, iowait, irq, softirq (proc_stat(5)).
         of_processes = [
             int(ticks[f"cpu{core}"][column])

@@ -4,6 +4,7 @@ import mmap
 import socket
 import struct
 import time
+from contextlib import ExitStack
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError, compile_c
@@ -26,25 +27,23 @@ def allocations(bench: Bench) -> list[table.Row]:
         open(file, "r+b") as opened,
         mmap.mmap(opened.fileno(), COUNTER_BYTES) as counter,
         Stentor(bench, environment) as stentor,
+        ExitStack() as stack,
     ):
         before_put = count(counter)
         stentor.put(TOPIC, VALUE)
         if count(counter) == before_put:
             raise MeasurementError("publishing allocated nothing: malloc is not being counted")
         sockets = [
-            socket.create_connection(("127.0.0.1", stentor.port), 10) for _ in range(CONNECTIONS)
+            stack.enter_context(socket.create_connection(("127.0.0.1", stentor.port), 10))
+            for _ in range(CONNECTIONS)
         ]
-        try:
-            ask(sockets, WARM_UP_ROUNDS)
-            start, began = count(counter), time.monotonic()
-            ask(sockets, MEASURED_ROUNDS)
-            made, seconds = count(counter) - start, time.monotonic() - began
-            start = count(counter)
-            time.sleep(seconds)
-            made_at_rest = count(counter) - start
-        finally:
-            for connection in sockets:
-                connection.close()
+        ask(sockets, WARM_UP_ROUNDS)
+        start, began = count(counter), time.monotonic()
+        ask(sockets, MEASURED_ROUNDS)
+        made, seconds = count(counter) - start, time.monotonic() - began
+        start = count(counter)
+        time.sleep(seconds)
+        made_at_rest = count(counter) - start
     gets = CONNECTIONS * MEASURED_ROUNDS
     each = made / gets
     text = f"{each:g} ({made:,} in {gets:,} GETs; {made_at_rest:,} in as long a rest)"

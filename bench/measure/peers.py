@@ -24,7 +24,7 @@ from .compare import (
     push,
 )
 from .fanout import PER_SECOND
-from .load import FOREIGN_SHARE_MAX
+from .load import CONNECTIONS, FOREIGN_SHARE_MAX
 from .push import MESSAGE_BYTES, capture, message
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
 from .servers import (
@@ -39,7 +39,6 @@ from .servers import (
 )
 
 NAMES = ("stentor", "nginx", "floor")
-CONNECTIONS = 64
 STREAM = "/bench/peers"
 ABSENT = "–"
 
@@ -114,8 +113,7 @@ def streams(bench: Bench, kind: str, role: str, connections: int) -> list[Line]:
         data = message(0)
         stentor.put(STREAM, data)
         captured = capture(stentor, STREAM, data, websocket=role == "ws")
-        floor = stack.enter_context(
-            FloorPush(bench, captured.head, captured.before, captured.behind))
+        floor = stack.enter_context(FloorPush(bench, *captured))
         nchan = stack.enter_context(Nchan())
         all_of_them = [
             Contestant(name, server, STREAM, f"http://127.0.0.1:{port}{path}")

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import time
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .bench import LOAD_CORE, OUT_DIR, SERVER_CORE, MeasurementError
 
@@ -19,13 +19,16 @@ START_SECONDS_MAX = 15
 STOP_SECONDS_MAX = 15
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(NamedTuple):
     """What /proc says a process holds, in bytes."""
 
     resident: int
     proportional: int
     anonymous: int
+
+    def growth_each(self, before: "Memory", count: int) -> "Memory":
+        """The growth for each of so many connections."""
+        return Memory(*((now - then) // count for now, then in zip(self, before)))
 
 
 class Process(AbstractContextManager["Process"]):
@@ -124,7 +127,7 @@ class Server(Process):
 
 
 def memory_fields(path: str) -> dict[str, int]:
-    """What a file of /proc says of memory, in bytes."""
+    """Reads the sizes of memory in a file of /proc, in bytes."""
     lines = re.findall(r"^(\w+): +(\d+) kB$", Path(path).read_text().replace("\t", " "), re.M)
     return {name: int(kilobytes) * 1024 for name, kilobytes in lines}
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import statistics
 import time
 from collections.abc import Iterable, Iterator
@@ -10,13 +9,12 @@ from dataclasses import dataclass
 
 from . import table
 from .bench import Bench, MeasurementError
-from .servers import Stentor, body_of, expect_body
+from .servers import NDJSON, Publisher, Stentor, expect_body
 
 TOPICS = 1_000
 MESSAGE_BYTES = 100
 STREAM_SECONDS = 4
 WARM_UP_SECONDS = 1
-ANSWER_SECONDS_MAX = 60
 
 
 @dataclass(frozen=True)
@@ -68,35 +66,18 @@ def stream(stentor: Stentor, seconds: float) -> Published:
 def send_lines(stentor: Stentor, each: int, batches: Iterable[bytes]) -> int:
     """Streams batches of so many lines on one connection; returns how many batches there were."""
     count = 0
-    try:
-        with socket.create_connection(("127.0.0.1", stentor.control_port), 10) as connection:
-            connection.settimeout(ANSWER_SECONDS_MAX)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(
-                b"POST /-/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-                b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n")
-            for lines in batches:
-                connection.sendall(b"%x\r\n%b\r\n" % (len(lines), lines))
-                count += 1
-            connection.sendall(b"0\r\n\r\n")
-            check_answer(read_to_end(connection), count * each)
-    except OSError as error:
-        raise MeasurementError(f"POST /-/publish after {count:,} batches: {error}") from error
+
+    def counted() -> Iterator[bytes]:
+        nonlocal count
+        for lines in batches:
+            yield lines
+            count += 1
+
+    with Publisher(stentor.control_port) as publisher:
+        _, answer = publisher.publish("POST", "/-/publish", counted(), NDJSON)
+    if count * each not in [int(figure) for figure in re.findall(rb"\d+", answer)]:
+        raise MeasurementError(f"POST /-/publish of {count * each} messages answered {answer!r}")
     return count
-
-
-def read_to_end(connection: socket.socket) -> bytes:
-    received = b""
-    while more := connection.recv(65536):
-        received += more
-    return received
-
-
-def check_answer(answer: bytes, messages: int) -> None:
-    """200, and the count of messages among the figures it names."""
-    figures = [int(figure) for figure in re.findall(rb"\d+", body_of(answer))]
-    if not answer.startswith(b"HTTP/1.1 200 ") or messages not in figures:
-        raise MeasurementError(f"POST /-/publish of {messages} messages answered {answer!r}")
 
 
 def topic(n: int) -> str:

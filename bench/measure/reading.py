@@ -8,6 +8,7 @@ import time
 from . import table
 from .bench import Bench, MeasurementError
 from .load import (
+    CONNECTIONS,
     Series,
     Subject,
     alternate,
@@ -27,7 +28,7 @@ JSON_BYTES = 15_000
 COMPRESSION_SECONDS_MAX = 5
 
 
-def requests(bench: Bench, connections: int) -> list[table.Row]:
+def requests(bench: Bench, connections: int = CONNECTIONS) -> list[table.Row]:
     """Server CPU per keep-alive GET of the 12-byte value, against floor and nginx."""
     with Stentor(bench) as stentor, Nginx(VALUE) as nginx:
         stentor.put(TOPIC, VALUE)
@@ -38,7 +39,7 @@ def requests(bench: Bench, connections: int) -> list[table.Row]:
                 Subject(server.name, server, TOPIC, connections)
                 for server in (stentor, nginx, floor)
             ])
-    many = connections > 64
+    many = connections > CONNECTIONS
     floor_target = table.at_most(1.15 if many else 1.10)
     nginx_target = None if many else table.below(1.0)
     what = f"GET of 12 bytes, {connections:,} connections"

@@ -82,12 +82,12 @@ def openssl() -> ctypes.CDLL:
     library = ctypes.CDLL(name)
     for function in ("TLS_client_method", "SSL_CTX_new", "SSL_new"):
         getattr(library, function).restype = ctypes.c_void_p
-    for function in ("SSL_set_fd", "SSL_connect", "SSL_key_update", "SSL_do_handshake",
-                     "SSL_renegotiate", "SSL_write", "SSL_read", "SSL_free"):
-        getattr(library, function).argtypes = [ctypes.c_void_p] + {
-            "SSL_set_fd": [ctypes.c_int], "SSL_key_update": [ctypes.c_int],
-            "SSL_write": [ctypes.c_char_p, ctypes.c_int],
-            "SSL_read": [ctypes.c_char_p, ctypes.c_int]}.get(function, [])
+    number, buffer = [ctypes.c_int], [ctypes.c_char_p, ctypes.c_int]
+    for function, arguments in {
+            "SSL_set_fd": number, "SSL_connect": [], "SSL_key_update": number,
+            "SSL_do_handshake": [], "SSL_renegotiate": [], "SSL_write": buffer,
+            "SSL_read": buffer, "SSL_free": []}.items():
+        getattr(library, function).argtypes = [ctypes.c_void_p, *arguments]
     library.SSL_CTX_new.argtypes = library.SSL_new.argtypes = [ctypes.c_void_p]
     library.SSL_CTX_ctrl.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
     return library

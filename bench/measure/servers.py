@@ -7,12 +7,13 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from email.message import Message
+from itertools import islice
 from pathlib import Path
 
-from .bench import OUT_DIR, SERVER_CORE, Bench, MeasurementError, require_package
+from .bench import OUT_DIR, SERVER_CORE, Bench, MeasurementError, install
 from .process import Server, free_port
 
 LOOKUP_CONFIG = """\
@@ -31,6 +32,9 @@ heartbeat = "0s"
 # Whoever stops reading for as long as a measurement takes keeps its connection, at both servers.
 PATIENCE_SECONDS = 600
 READY_SECONDS_MAX = 120
+LINES = 20_000
+NDJSON = {"Content-Type": "application/x-ndjson"}
+PUBLISH_SECONDS_MAX = 60
 # Seldom enough that the requests are no part of what a start costs.
 READY_EVERY_SECONDS = 0.05
 PATIENT_CONFIG = f"""\
@@ -147,12 +151,7 @@ class Stentor(Server):
 
     def put_many(self, values: Iterable[tuple[str, str]]) -> None:
         """Publishes (topic, text) pairs in bulk."""
-        lines = [json.dumps({"topic": topic, "data": data}) + "\n" for topic, data in values]
-        self.put_lines("".join(lines).encode())
-
-    def put_lines(self, lines: bytes) -> None:
-        """Publishes NDJSON as it is."""
-        publish_lines(self.control_port, lines)
+        publish_many(self.control_port, values)
 
     def wait_until_ready(self) -> None:
         """Returns when it serves all that it has, from its disk or from another server."""
@@ -161,6 +160,14 @@ class Stentor(Server):
             if time.monotonic() > give_up:
                 raise MeasurementError(f"{self.name} is not ready: {self.last_words()}")
             time.sleep(READY_EVERY_SECONDS)
+
+
+@contextmanager
+def ready(stentor: Stentor) -> Iterator[Stentor]:
+    """One that serves all that it has."""
+    with stentor:
+        stentor.wait_until_ready()
+        yield stentor
 
 
 class NginxProcess(Server):
@@ -214,7 +221,8 @@ class Nchan(NginxProcess):
     """nginx with the nchan module: one channel, one process; publishing is POST /pub."""
 
     def __init__(self, secured: bool = False) -> None:
-        require_package(NCHAN_MODULE, "libnginx-mod-nchan")
+        if not NCHAN_MODULE.exists():
+            install("libnginx-mod-nchan")
         super().__init__("nchan", "", NCHAN_SERVER, f"load_module {NCHAN_MODULE};", secured)
 
 
@@ -274,16 +282,17 @@ class Publisher(AbstractContextManager["Publisher"]):
     """One keep-alive connection; each publish waits for its answer, which must be good."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PUBLISH_SECONDS_MAX)
 
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
     def put(self, topic: str, value: bytes, **fields: str) -> int:
-        return self.publish("PUT", topic, value, {"Content-Type": "text/plain", **fields})
+        return self.publish("PUT", topic, value, {"Content-Type": "text/plain", **fields})[0]
 
-    def publish(self, method: str, path: str, body: bytes, fields: dict[str, str]) -> int:
-        """Returns the status, which is one of success."""
+    def publish(self, method: str, path: str, body: bytes | Iterable[bytes],
+                fields: dict[str, str]) -> tuple[int, bytes]:
+        """Returns the status, which is one of success, and the body. Parts are sent as chunks."""
         try:
             self.connection.request(method, path, body, fields)
             answer = self.connection.getresponse()
@@ -292,21 +301,25 @@ class Publisher(AbstractContextManager["Publisher"]):
             raise MeasurementError(f"{method} {path}: {error}") from error
         if not 200 <= answer.status < 300:
             raise MeasurementError(f"{method} {path}: {answer.status} {text!r}")
-        return answer.status
+        return answer.status, text
 
 
 def publish_value(port: int, topic: str, value: bytes, content_type: str = "text/plain") -> str:
-    status, _, answer = ask(port, "PUT", topic, value, **{"Content-Type": content_type})
-    if status not in (200, 201):
-        raise MeasurementError(f"PUT {topic}: {status} {answer!r}")
+    with Publisher(port) as publisher:
+        _, answer = publisher.publish("PUT", topic, value, {"Content-Type": content_type})
     return str(json.loads(answer)["id"])
 
 
+def publish_many(port: int, values: Iterable[tuple[str, str]]) -> None:
+    """Publishes (topic, text) pairs, so many in a request."""
+    lines = (json.dumps({"topic": topic, "data": data}) + "\n" for topic, data in values)
+    while batch := "".join(islice(lines, LINES)):
+        publish_lines(port, batch.encode())
+
+
 def publish_lines(port: int, lines: bytes) -> None:
-    status, _, answer = ask(port, "POST", "/-/publish", lines, timeout=60,
-                            **{"Content-Type": "application/x-ndjson"})
-    if status != 200:
-        raise MeasurementError(f"POST /-/publish: {status} {answer!r}")
+    with Publisher(port) as publisher:
+        publisher.publish("POST", "/-/publish", lines, NDJSON)
 
 
 def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:

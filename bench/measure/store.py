@@ -9,18 +9,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
-from .load import Subject
+from .load import Series, Subject
 from .process import TIED
 from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
-from .servers import Floor, Stentor, exchange, expect_body
+from .servers import LINES, Floor, Stentor, exchange, expect_body, publish_lines, ready
 
 DATA = OUT_DIR / "data"
 PUBLISHERS = 1_000
@@ -36,8 +36,8 @@ SEGMENT_BYTES = 64 << 20
 LOG_BYTES = 1 << 30
 SNAPSHOTS = 2
 OVERWRITING_SECONDS = 300
-LINES = 20_000
 EVERY_SECONDS = 0.002
+STORED, BARE = "with a store", "without a store"
 VALUES_ONLY = '[[topics]]\nmatch = "/bench/**"\nhistory = 1\n'
 
 
@@ -72,25 +72,22 @@ def store(bench: Bench) -> list[table.Row]:
     return rows
 
 
-@contextmanager
 def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
-           keeps: bool = False, data: Path = DATA) -> Iterator[Stentor]:
+           keeps: bool = False, data: Path = DATA) -> AbstractContextManager[Stentor]:
     """A server on both cores, since the disk's thread is to have its own; with an empty store,
     unless it `keeps` what is there."""
     if not keeps:
         shutil.rmtree(data, ignore_errors=True)
     text = config + (f'[store]\npath = "{data}"\n' if stored else "")
-    with Stentor(bench, config=text, cores="0,1") as stentor:
-        stentor.wait_until_ready()
-        yield stentor
+    return ready(Stentor(bench, config=text, cores="0,1"))
 
 
-def in_turn(bench: Bench) -> Iterator[tuple[bool, Stentor]]:
+def in_turn(bench: Bench) -> Iterator[tuple[str, Stentor]]:
     """Servers without a store and with one, in rounds."""
     for _ in range(bench.options.rounds):
-        for stored in (False, True):
-            with server(bench, stored) as stentor:
-                yield stored, stentor
+        for kind in (BARE, STORED):
+            with server(bench, kind == STORED) as stentor:
+                yield kind, stentor
 
 
 def syncs(bench: Bench, count: int, pause_us: int = 0) -> tuple[float, float]:
@@ -113,15 +110,9 @@ def disk_rows(bench: Bench) -> list[table.Row]:
     return rows
 
 
-def publish(bench: Bench, stentor: Stentor, topics: int, seconds: float, rate: int = 0,
-            publishers: int = PUBLISHERS) -> Answers:
+def publish(bench: Bench, port: int, seconds: float, rate: int = 0) -> Answers:
     """Publishers with one PUT under way each."""
-    return publish_at(bench, stentor.control_port, topics, seconds, rate, publishers)
-
-
-def publish_at(bench: Bench, port: int, topics: int, seconds: float, rate: int = 0,
-               publishers: int = PUBLISHERS) -> Answers:
-    done = subprocess.run(load_command(bench, port, topics, seconds, rate, publishers),
+    done = subprocess.run(load_command(bench, port, TOPICS, seconds, rate, PUBLISHERS),
                           stdout=subprocess.PIPE, text=True)
     return read_answers(done.stdout)
 
@@ -166,28 +157,28 @@ def thread(stentor: Stentor, name: str) -> Thread:
 def answers(bench: Bench) -> list[table.Row]:
     """1,000 publishers, with a store, without one, and at the floor in turn; and what the store's
     thread takes."""
-    runs: dict[bool, list[Answers]] = {True: [], False: []}
+    runs: dict[str, list[Answers]] = {STORED: [], BARE: []}
     cpu_us, log_bytes, disks, floors = [], [], [], []
-    for stored, stentor in in_turn(bench):
+    for kind, stentor in in_turn(bench):
         answer = answer_to_put(stentor)
-        publish(bench, stentor, TOPICS, 0.5)
+        publish(bench, stentor.control_port, 0.5)
         before = thread(stentor, "store")
-        run = publish(bench, stentor, TOPICS, bench.options.seconds)
-        runs[stored].append(run)
-        if not stored:
+        run = publish(bench, stentor.control_port, bench.options.seconds)
+        runs[kind].append(run)
+        if kind == BARE:
             continue
         after = thread(stentor, "store")
         cpu_us.append((after.cpu_us - before.cpu_us) / run.count)
         log_bytes.append((after.written_bytes - before.written_bytes) / run.count)
         stentor.stop()
         with Floor(bench, answer) as floor:
-            floors.append(publish_at(bench, floor.port, TOPICS, bench.options.seconds).per_second)
+            floors.append(publish(bench, floor.port, bench.options.seconds).per_second)
         disks.append(syncs(bench, SYNC_BYTES[1]))
-    of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
+    of = Series(runs).median
     p50, p99 = (statistics.median(column) for column in zip(*disks))
     asked = 300_000 * min(1, DISK_US_GOOD / p50)
-    rate, bare = of(True, lambda run: run.per_second), of(False, lambda run: run.per_second)
-    latest, bare_latest = of(True, lambda run: run.p99_us), of(False, lambda run: run.p99_us)
+    rate, bare = of(STORED, lambda run: run.per_second), of(BARE, lambda run: run.per_second)
+    latest, bare_latest = of(STORED, lambda run: run.p99_us), of(BARE, lambda run: run.p99_us)
     what = f"{PUBLISHERS:,} publishers with one PUT of {MESSAGE_BYTES} bytes each"
     own, written = statistics.median(cpu_us), statistics.median(log_bytes)
     return [
@@ -195,8 +186,8 @@ def answers(bench: Bench) -> list[table.Row]:
                   f"without a store {bare:,.0f}; the floor {statistics.median(floors):,.0f}",
                   f"{rate / bare:.2f}", f">= {asked:,.0f} (disk {p50:,.0f} us)", rate >= asked),
         table.absolute_row(f"{what}: p50 of the answers",
-                           f"{of(True, lambda run: run.p50_us):,.0f} us", 0, None,
-                           f"without a store {of(False, lambda run: run.p50_us):,.0f} us"),
+                           f"{of(STORED, lambda run: run.p50_us):,.0f} us", 0, None,
+                           f"without a store {of(BARE, lambda run: run.p50_us):,.0f} us"),
         table.ratio_row(f"{what}: p99 of the answers", f"{latest:,.0f} us",
                         f"the disk {p99:,.0f} us; without a store {bare_latest:,.0f} us",
                         latest / p99, table.at_most(5)),
@@ -213,22 +204,22 @@ def unhurried(bench: Bench) -> list[table.Row]:
     When each publishes as fast as it is answered, the time to an answer is the number of publishers
     divided by what the host can do, with a store or without. Here it is what the disk adds.
     """
-    runs: dict[bool, list[Answers]] = {True: [], False: []}
+    runs: dict[str, list[Answers]] = {STORED: [], BARE: []}
     disks = []
-    for stored, stentor in in_turn(bench):
-        publish(bench, stentor, TOPICS, 0.5, STEADY_PER_SECOND)
-        runs[stored].append(
-            publish(bench, stentor, TOPICS, bench.options.seconds, STEADY_PER_SECOND))
-        if stored:
+    for kind, stentor in in_turn(bench):
+        publish(bench, stentor.control_port, 0.5, STEADY_PER_SECOND)
+        runs[kind].append(
+            publish(bench, stentor.control_port, bench.options.seconds, STEADY_PER_SECOND))
+        if kind == STORED:
             stentor.stop()
             disks.append(syncs(bench, SYNC_BYTES[0], PAUSE_US))
-    of = lambda stored, figure: statistics.median(map(figure, runs[stored]))
+    of = Series(runs).median
     p50, p99 = (statistics.median(column) for column in zip(*disks))
     what = f"{PUBLISHERS:,} publishers, {STEADY_PER_SECOND:,} publishes/s by all"
     rows = []
     for name, disk, figure in (("p50", p50, lambda run: run.p50_us),
                                ("p99", p99, lambda run: run.p99_us)):
-        own, bare = of(True, figure), of(False, figure)
+        own, bare = of(STORED, figure), of(BARE, figure)
         rows.append(table.ratio_row(f"{what}: {name} of the answers", f"{own:,.0f} us",
                                     f"the disk {disk:,.0f} us; without a store {bare:,.0f} us",
                                     own / disk, table.at_most(5)))
@@ -237,38 +228,31 @@ def unhurried(bench: Bench) -> list[table.Row]:
 
 def in_bulk(bench: Bench) -> list[table.Row]:
     """Lines on one connection, with a store and without one in turn."""
-    rates: dict[bool, list[float]] = {True: [], False: []}
+    rates: dict[str, list[float]] = {STORED: [], BARE: []}
     cpu_us = []
-    for stored, stentor in in_turn(bench):
+    for kind, stentor in in_turn(bench):
         stream(stentor, 0.5)
         before = thread(stentor, "store").cpu_us
         run = stream(stentor, bench.options.seconds)
-        rates[stored].append(run.messages / run.wall_seconds)
-        if stored:
+        rates[kind].append(run.messages / run.wall_seconds)
+        if kind == STORED:
             cpu_us.append((thread(stentor, "store").cpu_us - before) / run.messages)
-    own, bare = statistics.median(rates[True]), statistics.median(rates[False])
     return [
-        table.ratio_row("in bulk on one connection: messages/s, synced", f"{own:,.0f}",
-                        f"without a store {bare:,.0f}", own / bare, None),
+        Series(rates).row("in bulk on one connection: messages/s, synced", STORED, BARE, float,
+                          "{:,.0f}"),
         table.absolute_row("in bulk: the store's thread: CPU per message",
                            f"{statistics.median(cpu_us):.2f} us", statistics.median(cpu_us),
                            table.at_most(0.7, " us")),
     ]
 
 
-def fill(stentor: Stentor, topics: int) -> None:
-    """Every topic once, in bulk."""
-    for first in range(0, topics, LINES):
-        stentor.put_many((f"/bench/topics/{n:07d}", f"message {n:07d} ".ljust(MESSAGE_BYTES, "."))
-                         for n in range(first, min(first + LINES, topics)))
-
-
 def start_and_memory(bench: Bench) -> list[table.Row]:
     """A million topics: what the process holds, and how long the next one takes to read them."""
-    resident, rows = {}, []
+    resident = {}
     for stored in (False, True):
         with server(bench, stored) as stentor:
-            fill(stentor, TOPICS_MANY)
+            stentor.put_many((f"/bench/topics/{n:07d}", f"{n:07d} ".ljust(MESSAGE_BYTES, "."))
+                             for n in range(TOPICS_MANY))
             time.sleep(1)
             resident[stored] = stentor.memory().anonymous
     taken, cpu_ms = [], []
@@ -279,17 +263,18 @@ def start_and_memory(bench: Bench) -> list[table.Row]:
             taken.append(int(re.search(r"was read in (\d+) ms: (\d+) topics", log)[1]))
             after_start = stentor.memory().anonymous
     more = (resident[True] - resident[False]) / (1 << 20)
-    rows.append(table.absolute_row(f"start with {TOPICS_MANY:,} topics",
-                                   f"{statistics.median(taken):,.0f} ms, CPU "
-                                   f"{statistics.median(cpu_ms):,.0f} ms",
-                                   statistics.median(taken),
-                                   table.at_most(2_000, " ms")))
-    rows.append(table.Row(f"process memory beside what the hub holds, {TOPICS_MANY:,} topics",
-                          f"{resident[True] >> 20:,} MiB",
-                          f"without a store {resident[False] >> 20:,} MiB, after a start "
-                          f"{after_start >> 20:,} MiB", f"+{more:.0f} MiB", "<= 80 MiB",
-                          more <= 80))
-    return rows
+    target = table.at_most(80, " MiB")
+    return [
+        table.absolute_row(f"start with {TOPICS_MANY:,} topics",
+                           f"{statistics.median(taken):,.0f} ms, CPU "
+                           f"{statistics.median(cpu_ms):,.0f} ms",
+                           statistics.median(taken), table.at_most(2_000, " ms")),
+        table.Row(f"process memory beside what the hub holds, {TOPICS_MANY:,} topics",
+                  f"{resident[True] >> 20:,} MiB",
+                  f"without a store {resident[False] >> 20:,} MiB, after a start "
+                  f"{after_start >> 20:,} MiB", f"+{more:.0f} MiB", target.text,
+                  target.holds(more)),
+    ]
 
 
 def beside_publishers(bench: Bench) -> list[table.Row]:
@@ -298,8 +283,8 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
     for what, script, arguments in (("GET of 12 bytes", None, ()),
                                     (f"{PIPELINE_DEPTH} pipelined GETs", "pipelined.lua",
                                      (str(PIPELINE_DEPTH),))):
-        rates: dict[bool, list[float]] = {True: [], False: []}
-        for stored, stentor in in_turn(bench):
+        rates: dict[str, list[float]] = {STORED: [], BARE: []}
+        for kind, stentor in in_turn(bench):
             stentor.put(TOPIC, VALUE)
             expect_body(stentor, TOPIC, VALUE)
             with publishing(bench, stentor, STEADY_PER_SECOND):
@@ -309,11 +294,10 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 requests, _ = subject.read_report(done.stdout)
                 after = thread(stentor, "worker-0").cpu_us
-            rates[stored].append((after - before) / requests)
-        own, bare = statistics.median(rates[True]), statistics.median(rates[False])
-        rows.append(table.ratio_row(
+            rates[kind].append((after - before) / requests)
+        rows.append(Series(rates).row(
             f"{what} beside {STEADY_PER_SECOND:,} publishes/s: the worker's CPU each",
-            f"{own:.2f} us", f"without a store {bare:.2f} us", own / bare, table.at_most(1.05)))
+            STORED, BARE, float, "{:.2f} us", table.at_most(1.05)))
     return rows
 
 
@@ -345,7 +329,7 @@ def overwriting(bench: Bench) -> list[table.Row]:
             given, begin = 0, time.monotonic()
             while watched.snapshots < SNAPSHOTS and time.monotonic() - begin < OVERWRITING_SECONDS:
                 for chunk in lines:
-                    stentor.put_lines(chunk)
+                    publish_lines(stentor.control_port, chunk)
                     given += LINES
         log_bytes = thread(stentor, "store").written_bytes
     if watched.snapshots < SNAPSHOTS:

@@ -99,7 +99,6 @@ class Felt:
 
     gets: tuple[float, float]
     news: tuple[float, float]
-    late: float
 
     @staticmethod
     def of(rounds: list[Report], period: str = "during") -> "Felt":
@@ -108,8 +107,7 @@ class Felt:
 
         return Felt(
             (p99(lambda b: b["before"]), p99(lambda b: b[period])),
-            (p99(lambda b: b["listeners"]["before"]), p99(lambda b: b["listeners"][period])),
-            p99(lambda b: b["late"]))
+            (p99(lambda b: b["listeners"]["before"]), p99(lambda b: b["listeners"][period])))
 
     def rows(self, what: str, gets_us: float | None, gets_ratio: float,
              news_ratio: float) -> list[table.Row]:

@@ -6,10 +6,10 @@ first. Sessions are not resumed.
 """
 
 import json
-import statistics
 import subprocess
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError, require_tools
@@ -23,18 +23,17 @@ from .compare import (
     push,
     steady_gets,
 )
+from .load import CONNECTIONS, Series
 from .process import TIED
 from .reading import TOPIC, VALUE
 from .servers import QUIET_STREAMS_CONFIG, Nchan, Nginx, Stentor, expect_body
 
-CONNECTIONS = 64
 READERS = 15_000
 PER_SECOND = 4
 MESSAGE_BYTES = 100
 STREAM = "/bench/tls"
 
 GETS_PER_SECOND = 1_000
-STORM_CONNECTIONS = 64
 STORM_LEAD_SECONDS = 0.5
 
 def tls(bench: Bench) -> list[table.Row]:
@@ -80,8 +79,9 @@ def readers(bench: Bench) -> list[table.Row]:
             Contestant("without", plain, STREAM, publisher(plain)),
         ]
         push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND)
-        held = compare(bench, "hold", [no_publisher(one) for one in all_of_them], "--as", "sse",
-                       "--connections", str(READERS), "--duration", "500ms")
+        silent = [replace(one, publish=None) for one in all_of_them]
+        held = compare(bench, "hold", silent, "--as", "sse", "--connections", str(READERS),
+                       "--duration", "500ms")
         found = push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND, READERS)
     what = f"{READERS:,} SSE readers over TLS"
     return [
@@ -94,10 +94,6 @@ def readers(bench: Bench) -> list[table.Row]:
 
 def publisher(stentor: Stentor) -> str:
     return f"http://127.0.0.1:{stentor.control_port}{STREAM}"
-
-
-def no_publisher(contestant: Contestant) -> Contestant:
-    return Contestant(contestant.name, contestant.server, contestant.path)
 
 
 def memory_rows(what: str, held: Compared) -> list[table.Row]:
@@ -132,14 +128,12 @@ def storm(bench: Bench) -> list[table.Row]:
                 found, share = beside(bench, stentor, url)
                 p99[scheme].append(found["p99_us"])
                 busy[scheme].append(share)
-    medians = {scheme: statistics.median(found) for scheme, found in p99.items()}
-    shares = {scheme: statistics.median(found) for scheme, found in busy.items()}
-    ratio = statistics.median(one / other for one, other in zip(p99["https"], p99["http"]))
+    times, shares = Series(p99).median, Series(busy).median
     return [table.ratio_row(
         "GETs on plain connections beside a storm of handshakes: p99",
-        f"{medians['https'] / 1e3:.2f} ms (core {shares['https']:.0%} busy)",
-        f"plain connections {medians['http'] / 1e3:.2f} ms ({shares['http']:.0%})",
-        ratio, table.at_most(1.3))]
+        f"{times('https', float) / 1e3:.2f} ms (core {shares('https', float):.0%} busy)",
+        f"plain connections {times('http', float) / 1e3:.2f} ms ({shares('http', float):.0%})",
+        Series(p99).ratio("https", "http", float), table.at_most(1.3))]
 
 
 def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[dict[str, float], float]:
@@ -149,7 +143,7 @@ def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[dict[str, float], 
     with open(OUT_DIR / "storm.json", "wb") as output:
         others = subprocess.Popen([
             *TIED, "nice", "-n", "10", str(bench.stentor), "bench", "get", url, "--close",
-            "--connections", str(STORM_CONNECTIONS), "--duration", f"{seconds + 2}s", "--threads",
+            "--connections", str(CONNECTIONS), "--duration", f"{seconds + 2}s", "--threads",
             "1", "--insecure", "--json",
         ], stdin=subprocess.DEVNULL, stdout=output)
     try:
