@@ -106,17 +106,16 @@ struct Phase {
     every: Duration,
 }
 
-/// Why a phase was over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Over {
-    /// What was waited for has come.
-    Done,
-    /// The time was up.
-    Time,
-    /// Nothing has moved for too long.
-    Stuck,
-    /// The caller asked to stop, or a thread of the generator has ended.
-    Stopped,
+impl Phase {
+    /// A phase without an end, in which nothing is paced.
+    fn new(
+        name: &'static str,
+        unit: &'static str,
+        wanted: impl Into<u64>,
+        count: fn(&Counts) -> u64,
+    ) -> Phase {
+        Phase { name, unit, wanted: wanted.into(), count, ends_us: None, every: LOOK }
+    }
 }
 
 impl<'a> Session<'a> {
@@ -164,14 +163,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Looks on until `done`, the phase's end, a standstill, or an order to stop. `direct` is
-    /// called each time, with the time of now, and may give orders.
-    fn look_on(
+    /// Looks on until `done`, the phase's end, a standstill, or an order to stop: by the caller, or
+    /// since a thread of the generator has ended.
+    fn look_on(&mut self, phase: &Phase, done: impl Fn(&Counts) -> bool) {
+        self.direct(phase, |_, _| {}, done);
+    }
+
+    /// The same. `direct` is called each time, with the time of now, and may give orders.
+    fn direct(
         &mut self,
         phase: &Phase,
         mut direct: impl FnMut(&Crew, u64),
         done: impl Fn(&Counts) -> bool,
-    ) -> Over {
+    ) {
         let mut moved = (monotonic_us(), 0);
         loop {
             let now_us = monotonic_us();
@@ -184,21 +188,21 @@ impl<'a> Session<'a> {
                 moved = (now_us, moves);
             }
             if done(&counts) {
-                return Over::Done;
+                return;
             }
             if self.watch.stopped() || self.crews().any(Crew::broken) {
                 self.interrupted = true;
-                return Over::Stopped;
+                return;
             }
             match phase.ends_us {
-                Some(ends_us) if now_us >= ends_us => return Over::Time,
+                Some(ends_us) if now_us >= ends_us => return,
                 Some(ends_us) => {
                     let left = Duration::from_micros(ends_us - now_us);
                     std::thread::sleep(phase.every.min(left));
                 }
                 None if now_us - moved.0 > STANDSTILL_US => {
                     self.given_up = Some(phase.name);
-                    return Over::Stuck;
+                    return;
                 }
                 None => std::thread::sleep(phase.every),
             }
@@ -210,15 +214,9 @@ impl<'a> Session<'a> {
         if self.interrupted {
             return;
         }
-        let phase = Phase {
-            name,
-            unit: "requests",
-            wanted: 0,
-            count: |counts| counts.completed,
-            ends_us: Some(monotonic_us() + time.as_micros() as u64),
-            every: LOOK,
-        };
-        self.look_on(&phase, |_, _| {}, |_| false);
+        let ends_us = Some(monotonic_us() + time.as_micros() as u64);
+        let phase = Phase::new(name, "requests", 0_u32, |counts| counts.completed);
+        self.look_on(&Phase { ends_us, ..phase }, |_| false);
     }
 
     /// Notes a point, and tells whoever looks on.
@@ -250,16 +248,9 @@ impl<'a> Session<'a> {
     /// opened for or has failed. Returns the seconds it took.
     fn open_holders(&mut self, wanted: u32, ramp: Option<u32>) -> f64 {
         let began_us = monotonic_us();
-        let phase = Phase {
-            name: "opening",
-            unit: "connections",
-            wanted: wanted.into(),
-            count: |counts| counts.opened,
-            ends_us: None,
-            every: LOOK_OFTEN,
-        };
-        self.look_on(
-            &phase,
+        let phase = Phase::new("opening", "connections", wanted, |counts| counts.opened);
+        self.direct(
+            &Phase { every: LOOK_OFTEN, ..phase },
             |crew, now_us| crew.raise_holders(due(wanted, ramp, now_us - began_us)),
             |counts| counts.opened + counts.failed >= wanted.into(),
         );

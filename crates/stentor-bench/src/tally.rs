@@ -91,7 +91,7 @@ pub(crate) struct Outcome {
     /// How late a thread was awake that was to be so by a certain time.
     pub(crate) late: Histogram<u64>,
     /// Answers by status.
-    pub(crate) statuses: Vec<(u16, u64)>,
+    pub(crate) statuses: BTreeMap<u16, u64>,
     /// Errors by kind.
     pub(crate) errors: BTreeMap<Cow<'static, str>, u64>,
     /// How far each of the messages that are followed has come, in order.
@@ -142,7 +142,7 @@ impl Outcome {
             first_answer: histogram(),
             delivery: std::array::from_fn(|_| histogram()),
             late: histogram(),
-            statuses: Vec::new(),
+            statuses: BTreeMap::new(),
             errors: BTreeMap::new(),
             messages: vec![Spread::default(); messages],
             steady: Readers::default(),
@@ -161,10 +161,7 @@ impl Outcome {
 
     /// Counts an answer's status.
     pub(crate) fn status(&mut self, status: u16) {
-        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, count)) => *count += 1,
-            None => self.statuses.push((status, 1)),
-        }
+        *self.statuses.entry(status).or_default() += 1;
     }
 
     /// Adds what another thread found out.
@@ -179,11 +176,8 @@ impl Outcome {
         for (mine, theirs) in pairs.chain(more) {
             mine.add(theirs).expect("a histogram that grows takes any other");
         }
-        for &(status, count) in &other.statuses {
-            match self.statuses.iter_mut().find(|(known, _)| *known == status) {
-                Some((_, mine)) => *mine += count,
-                None => self.statuses.push((status, count)),
-            }
+        for (&status, count) in &other.statuses {
+            *self.statuses.entry(status).or_default() += count;
         }
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
@@ -280,7 +274,7 @@ mod tests {
         theirs.messages[1].reached(70);
         theirs.steady = Readers { readers: 2, complete: 1, missing: 4, ..Readers::default() };
         mine.merge(&theirs);
-        assert_eq!(mine.statuses, [(200, 3), (503, 1)]);
+        assert_eq!(mine.statuses, [(200, 3), (503, 1)].into());
         let errors: Vec<_> = mine.errors.iter().map(|(kind, n)| (&**kind, *n)).collect();
         assert_eq!(errors, [("connection refused", 2), ("status 503", 1)]);
         assert_eq!((mine.delivery[1].len(), mine.delivery[1].min()), (2, 10));

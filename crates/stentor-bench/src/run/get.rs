@@ -45,14 +45,12 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
     };
     // What came while the threads were stopped is in the histogram, and so it is counted.
     let (mut report, outcome, counts) = session.finish(plan, measured)?;
-    let mut statuses = outcome.statuses.clone();
-    statuses.sort_unstable();
     report.requests = Some(Requests {
         completed: counts.completed,
         per_second: counts.completed as f64 / seconds.max(1e-6),
         open_loop: get.rate.is_some(),
         latency: latency(&outcome.latency[0]),
-        statuses,
+        statuses: outcome.statuses.into_iter().collect(),
     });
     Ok(report)
 }
@@ -83,20 +81,12 @@ fn open(session: &mut Session<'_>, get: &Get) -> f64 {
     if get.closing != Closing::Keep {
         return 0.0;
     }
-    let phase = Phase {
-        name: "connecting",
-        unit: "connections",
-        wanted,
-        count: |counts| counts.connections,
-        ends_us: Some(began_us + OPENING_US_MAX),
-        every: LOOK_OFTEN,
-    };
+    let phase = Phase::new("connecting", "connections", wanted, |counts| counts.connections);
+    let ends_us = Some(began_us + OPENING_US_MAX);
     // If the very first ones fail there is no server; a few that fail are tried again.
-    session.look_on(
-        &phase,
-        |_, _| {},
-        |counts| counts.connections >= wanted || (counts.connections == 0 && counts.errors > 0),
-    );
+    session.look_on(&Phase { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
+        counts.connections >= wanted || (counts.connections == 0 && counts.errors > 0)
+    });
     seconds_since(began_us)
 }
 
@@ -105,23 +95,12 @@ fn ask(session: &mut Session<'_>, get: &Get, began_us: u64) {
         Until::Time(time) => (Some(began_us + time.as_micros() as u64), u64::MAX),
         Until::Requests(requests) => (None, requests),
     };
-    let phase = Phase {
-        name: "asking",
-        unit: "requests",
-        wanted: get.connections.into(),
-        count: |counts| counts.completed,
-        ends_us,
-        every: if limit == u64::MAX { LOOK } else { LOOK_OFTEN },
-    };
-    session.look_on(
-        &phase,
-        |_, _| {},
-        |counts| {
-            let nobody_there = counts.completed == 0 && counts.requesters_opened == 0;
-            counts.completed + counts.lost >= limit
-                || (nobody_there && counts.errors >= ERRORS_ENOUGH)
-        },
-    );
+    let every = if limit == u64::MAX { LOOK } else { LOOK_OFTEN };
+    let phase = Phase::new("asking", "requests", get.connections, |counts| counts.completed);
+    session.look_on(&Phase { ends_us, every, ..phase }, |counts| {
+        let nobody_there = counts.completed == 0 && counts.requesters_opened == 0;
+        counts.completed + counts.lost >= limit || (nobody_there && counts.errors >= ERRORS_ENOUGH)
+    });
 }
 
 /// Connections that have not come about after this long are left out.

@@ -2,7 +2,7 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, Measured, Phase, Session, held, seconds_since};
+use super::{Measured, Phase, Session, held, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Work};
 use crate::plan::{Hold, Plan};
@@ -20,15 +20,10 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let busy = session.busy_since(processor);
     let began_us = monotonic_us();
     if !session.interrupted && opened.held > 0 {
-        let phase = Phase {
-            name: "holding",
-            unit: "messages",
-            wanted: hold.connections.into(),
-            count: |counts| counts.delivered,
-            ends_us: Some(began_us + hold.duration.as_micros() as u64),
-            every: LOOK,
-        };
-        session.look_on(&phase, |_, _| {}, |counts| counts.held == 0);
+        let wanted = hold.connections;
+        let phase = Phase::new("holding", "messages", wanted, |counts| counts.delivered);
+        let ends_us = Some(began_us + hold.duration.as_micros() as u64);
+        session.look_on(&Phase { ends_us, ..phase }, |counts| counts.held == 0);
     }
     let counts = session.crew.counts();
     let measured = Measured {

@@ -10,11 +10,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use stentor_io::monotonic_us;
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
+    LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
     seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
@@ -22,9 +21,9 @@ use crate::orders::{HoldWork, Place, Work, run_number};
 use crate::plan::{Plan, Push, Role};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
-use crate::report::{Delivery, MessageDelivery, Report, ServerDelivery, Stalled};
+use crate::report::{Delivery, Latency, MessageDelivery, Report, ServerDelivery, Stalled};
 use crate::request::open_head;
-use crate::tally::{Counts, Outcome, histogram};
+use crate::tally::{Counts, Outcome};
 use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
@@ -90,24 +89,13 @@ fn stride(messages: u32) -> u32 {
 }
 
 /// What is known of the publishing in the end.
+#[derive(Default)]
 struct Told {
     published: u32,
     publishing_seconds: f64,
     delivering_seconds: f64,
-    took: Histogram<u64>,
+    took: Latency,
     error: Option<BenchError>,
-}
-
-impl Default for Told {
-    fn default() -> Told {
-        Told {
-            published: 0,
-            publishing_seconds: 0.0,
-            delivering_seconds: 0.0,
-            took: histogram(),
-            error: None,
-        }
-    }
 }
 
 fn publish_all(
@@ -123,7 +111,7 @@ fn publish_all(
     let thread = spawn_publisher(move || publisher.publish_all(messages, rate, &shared))?;
     let all_us = (f64::from(messages) * 1e6 / rate) as u64;
     let phase = Phase { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
-    session.look_on(&phase, |_, _| {}, |_| published.over.load(Ordering::Acquire));
+    session.look_on(&phase, |_| published.over.load(Ordering::Acquire));
     published.stop.store(true, Ordering::Relaxed);
     let publishing_seconds = seconds_since(began_us);
     let given_up_us = monotonic_us() + LAST_US_MAX;
@@ -131,8 +119,10 @@ fn publish_all(
         thread::sleep(LOOK_OFTEN);
     }
     let (took, error) = match thread.is_finished() {
-        true => join_publisher(thread)?,
-        false => (histogram(), Some(BenchError("publishing: no answer by the end".to_owned()))),
+        true => join_publisher(thread).map(|(took, error)| (latency(&took), error))?,
+        false => {
+            (Latency::default(), Some(BenchError("publishing: no answer by the end".to_owned())))
+        }
     };
     let published = published.messages.load(Ordering::Acquire);
     session.crew.orders.published.store(published, Ordering::Relaxed);
@@ -170,29 +160,18 @@ fn await_all(
     should_be: impl Fn(&Counts) -> u64,
 ) -> u64 {
     let moved = Cell::new((monotonic_us(), count(&session.crew.counts())));
-    session.look_on(
-        &phase("delivering"),
-        |_, _| {},
-        |counts| {
-            let (now_us, counted) = (monotonic_us(), count(counts));
-            if counted != moved.get().1 {
-                moved.set((now_us, counted));
-            }
-            counted >= should_be(counts) || now_us - moved.get().0 > QUIET_US
-        },
-    );
+    session.look_on(&phase("delivering"), |counts| {
+        let (now_us, counted) = (monotonic_us(), count(counts));
+        if counted != moved.get().1 {
+            moved.set((now_us, counted));
+        }
+        counted >= should_be(counts) || now_us - moved.get().0 > QUIET_US
+    });
     moved.get().0
 }
 
 fn phase(name: &'static str) -> Phase {
-    Phase {
-        name,
-        unit: "messages",
-        wanted: 0,
-        count: |counts| counts.delivered + counts.delivered_stalled,
-        ends_us: None,
-        every: LOOK,
-    }
+    Phase::new(name, "messages", 0_u32, |counts| counts.delivered + counts.delivered_stalled)
 }
 
 fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
@@ -219,7 +198,7 @@ fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Deliver
         readers_stalled: stalled.readers,
         published: told.published.into(),
         published_per_second: per_second(told.published.into(), told.publishing_seconds),
-        publish: latency(&told.took),
+        publish: told.took.clone(),
         expected: steady.readers * u64::from(told.published),
         delivered: steady.delivered,
         delivered_per_second: per_second(steady.delivered as f64, told.delivering_seconds),

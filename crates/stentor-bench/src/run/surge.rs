@@ -17,8 +17,8 @@ use std::time::Duration;
 use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority};
 
 use super::{
-    LOOK, LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process,
-    publish_first, seconds_since, spawn_publisher,
+    LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process, publish_first,
+    seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Crew, Spread};
 use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work, run_number};
@@ -129,21 +129,13 @@ fn calm_before(
     beside.raise_holders(readers);
     beside.set_requesters(surge.bystanders);
     let wanted = u64::from(surge.bystanders) + u64::from(readers);
-    let phase = Phase {
-        name: "before the surge",
-        unit: "connections",
-        wanted,
-        count: |counts| counts.connections,
-        ends_us: Some(monotonic_us() + BYSTANDERS_US_MAX),
-        every: LOOK,
-    };
+    let phase = Phase::new("before the surge", "connections", wanted, |counts| counts.connections);
+    let ends_us = Some(monotonic_us() + BYSTANDERS_US_MAX);
     let readers = u64::from(readers);
     let bystanders = u64::from(surge.bystanders);
-    session.look_on(
-        &phase,
-        |_, _| {},
-        |counts| counts.requesters_opened >= bystanders && counts.opened >= readers,
-    );
+    session.look_on(&Phase { ends_us, ..phase }, |counts| {
+        counts.requesters_opened >= bystanders && counts.opened >= readers
+    });
     let Some(beside) = &session.beside else { return Ok(None) };
     beside.go();
     let publishing = match (publisher, &surge.listeners) {
@@ -189,17 +181,11 @@ fn come(
         let wanted = surge.connections;
         let before = session.beside.as_ref().map(Crew::counts).unwrap_or_default();
         let all = u64::from(wanted) + before.opened + before.failed;
-        let phase = Phase {
-            name: "the surge",
-            unit: "connections",
-            wanted: wanted.into(),
-            count: |counts| counts.opened,
-            ends_us: Some(began_us + surge.within.as_micros() as u64 + ANSWER_US_MAX),
-            every: LOOK_SURGE,
-        };
         let within_us = surge.within.as_micros();
-        session.look_on(
-            &phase,
+        let ends_us = Some(began_us + within_us as u64 + ANSWER_US_MAX);
+        let phase = Phase::new("the surge", "connections", wanted, |counts| counts.opened);
+        session.direct(
+            &Phase { ends_us, every: LOOK_SURGE, ..phase },
             |crew, now_us| crew.raise_holders(due(wanted, within_us, now_us - began_us)),
             |counts| counts.opened + counts.failed >= all,
         );
@@ -225,15 +211,13 @@ fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
     session.crew.raise_holders(surge.connections);
     let before = session.beside.as_ref().map_or(0, |beside| beside.counts().connections);
     let wanted = before + u64::from(surge.connections);
-    let phase = Phase {
-        name: "filling the queue",
-        unit: "connections",
-        wanted: surge.connections.into(),
-        count: |counts| counts.connections,
-        ends_us: Some(monotonic_us() + FILLING_US_MAX),
-        every: LOOK_OFTEN,
-    };
-    session.look_on(&phase, |_, _| {}, |counts| counts.connections >= wanted);
+    let phase = Phase::new("filling the queue", "connections", surge.connections, |counts| {
+        counts.connections
+    });
+    let ends_us = Some(monotonic_us() + FILLING_US_MAX);
+    session.look_on(&Phase { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
+        counts.connections >= wanted
+    });
     // Each has asked when its thread has been round once more.
     session.look_on_for("filling the queue", PAUSE);
 }
@@ -258,15 +242,9 @@ fn time_out(
     drop(stopped);
     session.resume();
     let before = session.beside.as_ref().map_or(0, |beside| beside.counts().held);
-    let phase = Phase {
-        name: "the timeout",
-        unit: "connections",
-        wanted: 0,
-        count: |counts| counts.held_dropped,
-        ends_us: Some(began_us + TIMEOUT_US_MAX),
-        every: LOOK_SURGE,
-    };
-    session.look_on(&phase, |_, _| {}, |counts| counts.held <= before);
+    let phase = Phase::new("the timeout", "connections", 0_u32, |counts| counts.held_dropped);
+    let ends_us = Some(began_us + TIMEOUT_US_MAX);
+    session.look_on(&Phase { ends_us, every: LOOK_SURGE, ..phase }, |counts| counts.held <= before);
     Ok(())
 }
 
