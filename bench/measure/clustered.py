@@ -125,4 +125,3 @@ def start(bench: Bench) -> list[table.Row]:
         table.absolute_row(f"{what}, from another node", f"{by_peer_s:.1f} s", by_peer_s,
                            table.at_most(6, " s")),
     ]
-
