@@ -198,6 +198,16 @@ pub(crate) fn json<T: DeserializeOwned>(answer: &mut Response<Body>) -> Result<T
     serde_json::from_slice(&data).map_err(|error| unclear(error.to_string()))
 }
 
+/// The answer, if it is one of success; `what` begins the message of a refusal.
+pub(crate) fn success(
+    server: &BaseUrl,
+    what: &str,
+    answer: Result<Response<Body>, ureq::Error>,
+) -> Result<Response<Body>, Failure> {
+    let mut answer = answer.map_err(|error| unreachable(server, &error))?;
+    if answer.status().is_success() { Ok(answer) } else { Err(refusal(what, &mut answer)) }
+}
+
 /// What a refusal says: the status, and the server's reason. A reason that goes on and on is cut.
 pub(crate) fn refusal(what: &str, answer: &mut Response<Body>) -> Failure {
     let mut reason = Vec::new();

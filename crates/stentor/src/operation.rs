@@ -108,11 +108,7 @@ fn ask_server<O: Operation>(flags: &OperationFlags) -> Result<String, Failure> {
 
 fn begin<O: Operation>(flags: &OperationFlags, agent: &Agent) -> Result<Begun, Failure> {
     let answer = agent.post(flags.server.page(O::PAGE)).send_empty();
-    let mut answer = answer.map_err(|error| client::unreachable(&flags.server, &error))?;
-    if !answer.status().is_success() {
-        return Err(client::refusal(O::NOT_DONE, &mut answer));
-    }
-    client::json(&mut answer)
+    client::json(&mut client::success(&flags.server, O::NOT_DONE, answer)?)
 }
 
 fn status<O: Operation>(
@@ -120,10 +116,8 @@ fn status<O: Operation>(
     agent: &Agent,
 ) -> Result<(u32, Operations<O::Done>), Failure> {
     let answer = agent.get(flags.server.page("/-/status")).call();
-    let mut answer = answer.map_err(|error| client::unreachable(&flags.server, &error))?;
-    if !answer.status().is_success() {
-        return Err(client::refusal(&format!("no status from {}", flags.server), &mut answer));
-    }
+    let what = format!("no status from {}", flags.server);
+    let mut answer = client::success(&flags.server, &what, answer)?;
     let mut status: serde_json::Value = client::json(&mut answer)?;
     let process = status["process"].as_u64().and_then(|process| u32::try_from(process).ok());
     let operations = serde_json::from_value(status[O::OPERATIONS].take());

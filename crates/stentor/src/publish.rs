@@ -73,11 +73,8 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
     if let Some(event) = &args.event {
         request = request.header("Stentor-Event", event);
     }
-    let mut answer =
-        request.send(&data).map_err(|error| client::unreachable(&args.control, &error))?;
-    if !answer.status().is_success() {
-        return Err(client::refusal(&format!("{} is not published", args.topic), &mut answer));
-    }
+    let what = format!("{} is not published", args.topic);
+    let mut answer = client::success(&args.control, &what, request.send(&data))?;
     let receipt: Receipt = client::json(&mut answer)?;
     crate::print(&format!("{}\n", receipt.id))
 }
@@ -118,13 +115,8 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     let agent = client::agent(&args.control, &args.trust, None)?;
     let request = agent.post(args.control.page("/-/publish"));
     let stream = SendBody::from_owned_reader(Stream::new(receiver, QUIET_MAX));
-    let mut answer = request
-        .header("Content-Type", "application/x-ndjson")
-        .send(stream)
-        .map_err(|error| client::unreachable(&args.control, &error))?;
-    if !answer.status().is_success() {
-        return Err(client::refusal("the lines are not published", &mut answer));
-    }
+    let answer = request.header("Content-Type", "application/x-ndjson").send(stream);
+    let mut answer = client::success(&args.control, "the lines are not published", answer)?;
     let report: Report = client::json(&mut answer)?;
     if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;

@@ -35,12 +35,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         false => ("/-/status", format!("no status from {}", args.server)),
     };
     let request = agent.get(args.server.page(page)).header(ACCEPT, "text/plain");
-    let unanswered = |error: ureq::Error| client::unreachable(&args.server, &error);
-    let mut answer = request.call().map_err(unanswered)?;
-    if !answer.status().is_success() {
-        return Err(client::refusal(&complaint, &mut answer));
-    }
-    let text = client::body(&mut answer).map_err(unanswered)?;
+    let mut answer = client::success(&args.server, &complaint, request.call())?;
+    let text = client::body(&mut answer);
+    let text = text.map_err(|error| client::unreachable(&args.server, &error))?;
     crate::print(&String::from_utf8_lossy(&text))
 }
 
