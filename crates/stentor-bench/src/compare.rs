@@ -19,8 +19,7 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
     let Some(first) = plans.first() else {
         return Err(BenchError("there is nothing to compare".to_owned()));
     };
-    let subject =
-        |plan: &Plan| Subject { url: plan.setup().target.url.clone(), reports: Vec::new() };
+    let subject = |plan: &Plan| Subject { url: plan.setup.target.url.clone(), reports: Vec::new() };
     let mut subjects: Vec<Subject> = plans.iter().map(subject).collect();
     let before: Vec<_> = plans.iter().map(process_bytes).collect::<Result<_, _>>()?;
     let mut whole = 0;
@@ -30,7 +29,7 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
             order.reverse();
         }
         for index in order {
-            let url = &plans[index].setup().target.url;
+            let url = &plans[index].setup.target.url;
             let within = Round { watch, name: format!("round {} of {rounds}, {url}", round + 1) };
             let report = run_since(&plans[index], &within, before[index])?;
             if report.interrupted {
@@ -46,7 +45,7 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
     for subject in &mut subjects {
         subject.reports.truncate(whole);
     }
-    Ok(Comparison { command: first.name(), rounds: whole, subjects })
+    Ok(Comparison { command: first.task.name(), rounds: whole, subjects })
 }
 
 /// Says which round of which server it is that goes on.

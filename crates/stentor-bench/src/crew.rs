@@ -15,7 +15,7 @@ use stentor_io::{
 use crate::gauge;
 use crate::network::Network;
 use crate::orders::{Orders, Rank, Sources, Work};
-use crate::plan::{Closing, Plan, Setup};
+use crate::plan::{Closing, Plan, Setup, Task};
 use crate::tally::{Counts, Outcome, Tally, histogram};
 use crate::worker::Worker;
 
@@ -45,20 +45,21 @@ impl Spread {
     /// # Errors
     /// There are more connections than files, or than ports to come from.
     pub(crate) fn of(plan: &Plan) -> Result<Spread, BenchError> {
-        let (setup, connections, closing) = match plan {
-            Plan::Get(plan) => (&plan.setup, u64::from(plan.connections), plan.closing),
-            Plan::Hold(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
-            Plan::Push(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
+        let (connections, closing) = match &plan.task {
+            Task::Get(get) => (get.connections, get.closing),
+            Task::Hold(hold) => (hold.connections, Closing::Keep),
+            Task::Push(push) => (push.connections, Closing::Keep),
             // The bystanders' thread has a table of its own, and the host's own address.
-            Plan::Surge(plan) => (&plan.setup, u64::from(plan.connections), Closing::Keep),
+            Task::Surge(surge) => (surge.connections, Closing::Keep),
         };
+        let (setup, connections) = (&plan.setup, u64::from(connections));
         // If it cannot be raised, it is what it was.
         let _ = raise_open_files_limit();
         let threads = threads(setup, connections, open_files_limit())?;
         let sources = sources(setup, connections, closing)?;
         // Each thread reads at one server, and each server is read by as many.
-        let threads = match plan {
-            Plan::Push(push) => threads.next_multiple_of(1 + push.also.len()),
+        let threads = match &plan.task {
+            Task::Push(push) => threads.next_multiple_of(1 + push.also.len()),
             _ => threads,
         };
         Ok(Spread { threads, sources })

@@ -15,7 +15,16 @@ use crate::target::Target;
 
 /// One run.
 #[derive(Clone, Debug)]
-pub enum Plan {
+pub struct Plan {
+    /// Target and the like.
+    pub setup: Setup,
+    /// What to do.
+    pub task: Task,
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub enum Task {
     /// Requests as fast as possible, or at a rate.
     Get(Get),
     /// Connections that are opened and kept.
@@ -84,8 +93,6 @@ pub enum Until {
 /// `bench get`.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// Target and the like.
-    pub setup: Setup,
     /// Connections open at a time.
     pub connections: u32,
     /// Requests sent at once on a connection, before the first answer.
@@ -102,8 +109,6 @@ pub struct Get {
 /// `bench hold`.
 #[derive(Clone, Debug)]
 pub struct Hold {
-    /// Target and the like.
-    pub setup: Setup,
     /// Connections to open.
     pub connections: u32,
     /// What they are for.
@@ -117,8 +122,6 @@ pub struct Hold {
 /// `bench push`.
 #[derive(Clone, Debug)]
 pub struct Push {
-    /// Target and the like.
-    pub setup: Setup,
     /// Readers.
     pub connections: u32,
     /// How they read; never [`Role::Idle`].
@@ -157,8 +160,6 @@ pub struct Publish {
 /// `bench surge`.
 #[derive(Clone, Debug)]
 pub struct Surge {
-    /// Target and the like.
-    pub setup: Setup,
     /// Connections that come at once.
     pub connections: u32,
     /// What they are for.
@@ -195,49 +196,34 @@ pub struct Listeners {
 }
 
 impl Plan {
-    /// What every plan says.
-    #[must_use]
-    pub fn setup(&self) -> &Setup {
-        match self {
-            Plan::Get(plan) => &plan.setup,
-            Plan::Hold(plan) => &plan.setup,
-            Plan::Push(plan) => &plan.setup,
-            Plan::Surge(plan) => &plan.setup,
-        }
-    }
-
     /// Says who is believed to be whom, and what they are shown, for all servers of the plan. The
     /// same is said twice, since publishing is left to a client library.
     pub fn trust(&mut self, trust: &Arc<Trust>, identity: Option<&Arc<Identity>>, tls: &TlsConfig) {
-        let (setup, publish) = self.parts();
-        setup.trust = Some(Arc::clone(trust));
-        setup.identity = identity.cloned();
-        if let Some(publish) = publish {
+        self.setup.trust = Some(Arc::clone(trust));
+        self.setup.identity = identity.cloned();
+        if let Some(publish) = self.task.publish() {
             publish.tls = Some(tls.clone());
         }
     }
 
     /// Has every request carry this `Authorization`, but those for which one was named already.
     pub fn authorize(&mut self, field: &str) {
-        let (setup, publish) = self.parts();
-        let headers = publish.map(|publish| &mut publish.headers);
-        for headers in headers.into_iter().chain([&mut setup.headers]) {
+        let headers = self.task.publish().map(|publish| &mut publish.headers);
+        for headers in headers.into_iter().chain([&mut self.setup.headers]) {
             if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization")) {
                 headers.push(("Authorization".to_owned(), field.to_owned()));
             }
         }
     }
+}
 
-    /// The setup, and the publisher if the plan has one.
-    fn parts(&mut self) -> (&mut Setup, Option<&mut Publish>) {
+impl Task {
+    /// How messages are published, if they are.
+    fn publish(&mut self) -> Option<&mut Publish> {
         match self {
-            Plan::Get(plan) => (&mut plan.setup, None),
-            Plan::Hold(plan) => (&mut plan.setup, None),
-            Plan::Push(plan) => (&mut plan.setup, Some(&mut plan.publish)),
-            Plan::Surge(plan) => {
-                let listeners = plan.listeners.as_mut();
-                (&mut plan.setup, listeners.map(|listeners| &mut listeners.publish))
-            }
+            Task::Get(_) | Task::Hold(_) => None,
+            Task::Push(push) => Some(&mut push.publish),
+            Task::Surge(surge) => Some(&mut surge.listeners.as_mut()?.publish),
         }
     }
 
@@ -245,10 +231,10 @@ impl Plan {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Plan::Get(_) => "get",
-            Plan::Hold(_) => "hold",
-            Plan::Push(_) => "push",
-            Plan::Surge(_) => "surge",
+            Task::Get(_) => "get",
+            Task::Hold(_) => "hold",
+            Task::Push(_) => "push",
+            Task::Surge(_) => "surge",
         }
     }
 
@@ -256,10 +242,10 @@ impl Plan {
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         match self {
-            Plan::Get(get) => get.settings(),
-            Plan::Hold(hold) => hold.settings(),
-            Plan::Push(push) => push.settings(),
-            Plan::Surge(surge) => surge.settings(),
+            Task::Get(get) => get.settings(),
+            Task::Hold(hold) => hold.settings(),
+            Task::Push(push) => push.settings(),
+            Task::Surge(surge) => surge.settings(),
         }
     }
 }

@@ -22,7 +22,7 @@ use stentor_tls::{Connector, Trust};
 use crate::crew::{BenchError, Crew};
 use crate::gauge::{Gauge, MemoryNow, machine};
 use crate::orders::Work;
-use crate::plan::{Plan, Setup};
+use crate::plan::{Plan, Setup, Task};
 use crate::progress::{Progress, Watch};
 use crate::publisher::Publisher;
 use crate::report::{Bytes, Connections, ErrorCount, Latency, Memory, Point, Processor, Report};
@@ -44,11 +44,11 @@ pub(crate) fn run_since(
     watch: &dyn Watch,
     process_before: Option<u64>,
 ) -> Result<Report, BenchError> {
-    let mut report = match plan {
-        Plan::Get(get) => get::run(plan, get, watch),
-        Plan::Hold(hold) => hold::run(plan, hold, watch),
-        Plan::Push(push) => push::run(plan, push, watch),
-        Plan::Surge(surge) => surge::run(plan, surge, watch),
+    let mut report = match &plan.task {
+        Task::Get(get) => get::run(plan, get, watch),
+        Task::Hold(hold) => hold::run(plan, hold, watch),
+        Task::Push(push) => push::run(plan, push, watch),
+        Task::Surge(surge) => surge::run(plan, surge, watch),
     }?;
     if let (Some(memory), Some(before)) = (&mut report.memory, process_before) {
         memory.process_bytes = memory.process_resident_bytes.map(|now| now as i64 - before as i64);
@@ -61,7 +61,7 @@ pub(crate) fn run_since(
 /// # Errors
 /// It is not there, or may not be looked at.
 pub(crate) fn process_bytes(plan: &Plan) -> Result<Option<u64>, BenchError> {
-    let pid = plan.setup().pid;
+    let pid = plan.setup.pid;
     let gauge = Gauge::new(pid).map_err(|error| no_process(pid, &error))?;
     Ok(gauge.process_bytes())
 }
@@ -79,6 +79,7 @@ impl Target {
 
 /// A run under way.
 struct Session<'a> {
+    plan: &'a Plan,
     crew: Crew,
     /// Those who are not what is measured, but what is measured by.
     beside: Option<Crew>,
@@ -119,11 +120,13 @@ impl Phase {
 }
 
 impl<'a> Session<'a> {
-    fn start(setup: &Setup, work: Work, watch: &'a dyn Watch) -> Result<Session<'a>, BenchError> {
-        let gauge = Gauge::new(setup.pid).map_err(|error| no_process(setup.pid, &error))?;
+    fn start(plan: &'a Plan, work: Work, watch: &'a dyn Watch) -> Result<Session<'a>, BenchError> {
+        let pid = plan.setup.pid;
+        let gauge = Gauge::new(pid).map_err(|error| no_process(pid, &error))?;
         let memory_before = gauge.memory();
         let began_us = monotonic_us();
         Ok(Session {
+            plan,
             crew: Crew::start(work)?,
             beside: None,
             watch,
@@ -258,11 +261,7 @@ impl<'a> Session<'a> {
     }
 
     /// Stops the threads and writes what all reports have.
-    fn finish(
-        self,
-        plan: &Plan,
-        measured: Measured,
-    ) -> Result<(Report, Outcome, Counts), BenchError> {
+    fn finish(self, measured: Measured) -> Result<(Report, Outcome, Counts), BenchError> {
         let (outcome, counts) = self.crew.finish()?;
         let processor = measured.processor.map(|(busy, count, each)| Processor {
             busy_seconds: busy.as_secs_f64(),
@@ -270,11 +269,10 @@ impl<'a> Session<'a> {
             each,
             idle_share: self.idle.share(),
         });
-        let setup = plan.setup();
         let mut report = Report {
-            command: plan.name(),
-            url: setup.target.url.clone(),
-            settings: plan.settings(),
+            command: self.plan.task.name(),
+            url: self.plan.setup.target.url.clone(),
+            settings: self.plan.task.settings(),
             started_unix_s: self.started_unix_s,
             seconds: measured.seconds,
             interrupted: self.interrupted,
@@ -308,7 +306,8 @@ impl<'a> Session<'a> {
     }
 
     /// What the connections cost, now that they are all open.
-    fn memory(&self, setup: &Setup, connections: u64) -> Memory {
+    fn memory(&self, connections: u64) -> Memory {
+        let setup = &self.plan.setup;
         let both_ends = setup.target.address.ip().is_loopback() || setup.pid.is_some();
         self.gauge.memory().since(&self.memory_before, connections, both_ends)
     }

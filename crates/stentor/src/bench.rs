@@ -20,7 +20,7 @@ mod surge;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use stentor_bench::BenchError;
-use stentor_bench::plan::Plan;
+use stentor_bench::plan::{self, Plan};
 use stentor_bench::progress::Watch;
 use stentor_bench::report::{Comparison, Report};
 use stentor_bench::target::Target;
@@ -137,19 +137,16 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
 
 /// All that a plan connects to.
 fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
-    let (beside, publish) = match plan {
-        Plan::Push(push) => (None, Some(&push.publish)),
-        Plan::Surge(surge) => {
-            (Some(&*surge.beside), surge.listeners.as_ref().map(|listeners| &listeners.publish))
+    let (beside, publish, also) = match &plan.task {
+        plan::Task::Get(_) | plan::Task::Hold(_) => (None, None, &[][..]),
+        plan::Task::Push(push) => (None, Some(&push.publish), &push.also[..]),
+        plan::Task::Surge(surge) => {
+            let publish = surge.listeners.as_ref().map(|listeners| &listeners.publish);
+            (Some(&*surge.beside), publish, &[][..])
         }
-        Plan::Get(_) | Plan::Hold(_) => (None, None),
     };
     let publish = publish.map(|publish| &publish.target);
-    let also = match plan {
-        Plan::Push(push) => &push.also[..],
-        _ => &[],
-    };
-    std::iter::once(&plan.setup().target).chain(beside).chain(publish).chain(also)
+    std::iter::once(&plan.setup.target).chain(beside).chain(publish).chain(also)
 }
 
 fn check_private(target: &Target) -> Result<(), Failure> {

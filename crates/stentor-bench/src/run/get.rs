@@ -5,15 +5,15 @@ use stentor_io::monotonic_us;
 use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{RequestWork, Work};
-use crate::plan::{Closing, Get, Plan, Until};
+use crate::plan::{Closing, Get, Plan, Setup, Until};
 use crate::progress::Watch;
 use crate::report::{Connections, Report, Requests};
 use crate::request::{complete, open_head};
 
 pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let work = Work::new(&get.setup, &get.setup.target, Spread::of(plan)?)?;
-    let work = Work { requesters: Some(requests(get)), ..work };
-    let mut session = Session::start(&get.setup, work, watch)?;
+    let work = Work::new(&plan.setup, &plan.setup.target, Spread::of(plan)?)?;
+    let work = Work { requesters: Some(requests(&plan.setup, get)), ..work };
+    let mut session = Session::start(plan, work, watch)?;
     let wanted = u64::from(get.connections);
     let opening = open(&mut session, get);
     let opened = session.crew.counts().requesters_opened;
@@ -44,7 +44,7 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
         processor: busy.map(|busy| (busy, counts.completed, "request")),
     };
     // What came while the threads were stopped is in the histogram, and so it is counted.
-    let (mut report, outcome, counts) = session.finish(plan, measured)?;
+    let (mut report, outcome, counts) = session.finish(measured)?;
     report.requests = Some(Requests {
         completed: counts.completed,
         per_second: counts.completed as f64 / seconds.max(1e-6),
@@ -55,8 +55,8 @@ pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, B
     Ok(report)
 }
 
-fn requests(get: &Get) -> RequestWork {
-    let mut open = open_head(&get.setup.target, None, &get.setup.headers);
+fn requests(setup: &Setup, get: &Get) -> RequestWork {
+    let mut open = open_head(&setup.target, None, &setup.headers);
     if get.closing == Closing::Fin {
         open.extend_from_slice(b"Connection: close\r\n");
     }

@@ -10,10 +10,10 @@ use crate::progress::Watch;
 use crate::report::Report;
 
 pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let (setup, target) = (&hold.setup, &hold.setup.target);
+    let (setup, target) = (&plan.setup, &plan.setup.target);
     let holders = Some(HoldWork::new(setup, target, hold.role, 0));
     let work = Work { holders, ..Work::new(setup, target, Spread::of(plan)?)? };
-    let mut session = Session::start(&hold.setup, work, watch)?;
+    let mut session = Session::start(plan, work, watch)?;
     let processor = session.gauge.processor();
     let opening_seconds = session.open_holders(hold.connections, hold.ramp);
     let opened = session.crew.counts();
@@ -29,8 +29,8 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let measured = Measured {
         seconds: opening_seconds + seconds_since(began_us),
         connections: held(hold.connections, &opened, &counts, opening_seconds),
-        memory: (counts.held > 0).then(|| session.memory(&hold.setup, counts.held)),
+        memory: (counts.held > 0).then(|| session.memory(counts.held)),
         processor: busy.map(|busy| (busy, opened.opened, "connection")),
     };
-    Ok(session.finish(plan, measured)?.0)
+    Ok(session.finish(measured)?.0)
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Place, Work, run_number};
-use crate::plan::{Plan, Push, Role};
+use crate::plan::{Plan, Push, Role, Setup};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
 use crate::report::{Delivery, Latency, MessageDelivery, Report, ServerDelivery, Stalled};
@@ -27,12 +27,14 @@ use crate::tally::{Counts, Outcome};
 use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let work = Work::new(&push.setup, &push.setup.target, Spread::of(plan)?)?;
+    let setup = &plan.setup;
+    let work = Work::new(setup, &setup.target, Spread::of(plan)?)?;
     let run = run_number();
     let publisher = publish_first(Publisher::new(&push.publish, run), watch)?;
-    let elsewhere = push.also.iter().map(|target| place(push, target)).collect::<Result<_, _>>()?;
-    let work = Work { holders: Some(hold_work(push, run)), elsewhere, ..work };
-    let mut session = Session::start(&push.setup, work, watch)?;
+    let place = |target| place(setup, push.role, target);
+    let elsewhere = push.also.iter().map(place).collect::<Result<_, _>>()?;
+    let work = Work { holders: Some(hold_work(setup, push, run)), elsewhere, ..work };
+    let mut session = Session::start(plan, work, watch)?;
     let opening_seconds = session.open_holders(push.connections, push.ramp);
     let opened = session.crew.counts();
     if push.role == Role::Poll && !session.interrupted {
@@ -40,7 +42,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         // next message.
         session.look_on_for("settling", SETTLE);
     }
-    let memory = (opened.held > 0).then(|| session.memory(&push.setup, opened.held));
+    let memory = (opened.held > 0).then(|| session.memory(opened.held));
     let processor = session.gauge.processor();
     let began_us = monotonic_us();
     let mut told = Told::default();
@@ -56,30 +58,30 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         processor: busy.map(|busy| (busy, counts.delivered + counts.delivered_stalled, "delivery")),
     };
     let stride = stride(push.messages);
-    let (mut report, outcome, _) = session.finish(plan, measured)?;
-    report.delivery = Some(delivery(push, &told, &outcome, stride));
+    let (mut report, outcome, _) = session.finish(measured)?;
+    report.delivery = Some(delivery(plan, push, &told, &outcome, stride));
     if let Some(error) = told.error {
         report.errors.push(crate::report::ErrorCount { kind: error.to_string(), count: 1 });
     }
     Ok(report)
 }
 
-fn hold_work(push: &Push, run: u32) -> HoldWork {
+fn hold_work(setup: &Setup, push: &Push, run: u32) -> HoldWork {
     let stride = stride(push.messages);
     HoldWork {
         stride,
         followed: (push.messages / stride) as usize,
         stall_percent: push.stall_percent,
-        ..HoldWork::new(&push.setup, &push.setup.target, push.role, run)
+        ..HoldWork::new(setup, &setup.target, push.role, run)
     }
 }
 
 /// Another server, and how its readers ask.
-fn place(push: &Push, target: &Target) -> Result<Place, BenchError> {
+fn place(setup: &Setup, role: Role, target: &Target) -> Result<Place, BenchError> {
     Ok(Place {
         address: target.address,
-        secure: target.connector(&push.setup)?,
-        request: open_head(target, Some(push.role), &push.setup.headers),
+        secure: target.connector(setup)?,
+        request: open_head(target, Some(role), &setup.headers),
     })
 }
 
@@ -174,7 +176,7 @@ fn phase(name: &'static str) -> Phase {
     Phase::new(name, "messages", 0_u32, |counts| counts.delivered + counts.delivered_stalled)
 }
 
-fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
+fn delivery(plan: &Plan, push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
     let (steady, stalled) = (&outcome.steady, &outcome.stalled);
     let messages = outcome.messages.iter().zip(1..).map(|(spread, nth)| MessageDelivery {
         number: nth * stride,
@@ -182,7 +184,7 @@ fn delivery(push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Deliver
         first_us: spread.first_us as f64,
         last_us: spread.last_us as f64,
     });
-    let targets = std::iter::once(&push.setup.target).chain(&push.also);
+    let targets = std::iter::once(&plan.setup.target).chain(&push.also);
     let at = |(target, (readers, times)): (&Target, &(u64, _))| ServerDelivery {
         url: target.url.clone(),
         readers: *readers,

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::crew::{BenchError, Crew, Spread};
 use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work, run_number};
-use crate::plan::{Closing, Plan, Role, Surge};
+use crate::plan::{Closing, Plan, Role, Setup, Surge};
 use crate::progress::Watch;
 use crate::publisher::{Published, Publisher};
 use crate::report::{Bystanders, Listeners, Report};
@@ -31,25 +31,25 @@ use crate::tally::{Counts, Outcome};
 use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let setup = &surge.setup;
+    let setup = &plan.setup;
     // Its helper is forked, so it comes before the threads and their memory.
-    let server = stoppable(surge)?;
+    let server = stoppable(setup, surge)?;
     let run = run_number();
     let work = Work {
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
-        holders: Some(hold_work(surge, &setup.target, surge.role, run)),
+        holders: Some(hold_work(setup, &setup.target, surge.role, run)),
         ..Work::new(setup, &setup.target, Spread::of(plan)?)?
     };
     let publisher = surge.listeners.as_ref().map(|l| Publisher::new(&l.publish, run));
     let publisher = publisher.map(|publisher| publish_first(publisher, watch)).transpose()?;
-    let mut session = Session::start(setup, work, watch)?;
-    session.beside = bystanders(surge, run)?;
+    let mut session = Session::start(plan, work, watch)?;
+    session.beside = bystanders(setup, surge, run)?;
     let began_us = monotonic_us();
     let publishing = calm_before(&mut session, surge, publisher)?;
     let (opening_seconds, processor) = come(&mut session, surge, server.as_ref())?;
     let busy = session.busy_since(processor);
     let opened = session.crew.counts();
-    let memory = (opened.held > 0).then(|| session.memory(setup, opened.held));
+    let memory = (opened.held > 0).then(|| session.memory(opened.held));
     session.look_on_for("after the surge", surge.calm);
     let counts = session.crew.counts();
     if let (Some(timeout), Some(server)) = (surge.timeout, &server) {
@@ -62,7 +62,7 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
         processor: busy.map(|busy| (busy, opened.opened, "connection")),
     };
     let beside = end_bystanders(&mut session, publishing)?;
-    let (mut report, _, _) = session.finish(plan, measured)?;
+    let (mut report, _, _) = session.finish(measured)?;
     if surge.timeout.is_some() {
         // That is what they were there for.
         report.errors.retain(|error| error.kind != CLOSED);
@@ -75,22 +75,22 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
 }
 
 /// Prepares to stop the watched process, if this run stops it.
-fn stoppable(surge: &Surge) -> Result<Option<StoppableProcess>, BenchError> {
+fn stoppable(setup: &Setup, surge: &Surge) -> Result<Option<StoppableProcess>, BenchError> {
     if !surge.queued && surge.timeout.is_none() {
         return Ok(None);
     }
-    let pid = surge.setup.pid.unwrap_or_default();
+    let pid = setup.pid.unwrap_or_default();
     let process = StoppableProcess::new(pid).map_err(|error| no_process(Some(pid), &error))?;
     Ok(Some(process))
 }
 
-fn hold_work(surge: &Surge, target: &Target, role: Role, run: u32) -> HoldWork {
-    HoldWork { opening_max: usize::MAX, ..HoldWork::new(&surge.setup, target, role, run) }
+fn hold_work(setup: &Setup, target: &Target, role: Role, run: u32) -> HoldWork {
+    HoldWork { opening_max: usize::MAX, ..HoldWork::new(setup, target, role, run) }
 }
 
 /// Those who are there before: one thread, that waits for no newcomer.
-fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
-    let Surge { setup, beside, .. } = surge;
+fn bystanders(setup: &Setup, surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
+    let beside = &surge.beside;
     if surge.bystanders == 0 && surge.listeners.is_none() {
         return Ok(None);
     }
@@ -106,7 +106,7 @@ fn bystanders(surge: &Surge, run: u32) -> Result<Option<Crew>, BenchError> {
     let work = Work {
         rank: Rank::First,
         requesters,
-        holders: surge.listeners.is_some().then(|| hold_work(surge, beside, Role::Sse, run)),
+        holders: surge.listeners.is_some().then(|| hold_work(setup, beside, Role::Sse, run)),
         ..Work::new(setup, beside, Spread { threads: 1, sources })?
     };
     Crew::start(work).map(Some)
@@ -164,9 +164,7 @@ fn come(
     server: Option<&StoppableProcess>,
 ) -> Result<(f64, Option<Duration>), BenchError> {
     let stopped = match server {
-        Some(server) if surge.queued && !session.interrupted => {
-            Some(stand_still(session, surge, server)?)
-        }
+        Some(server) if surge.queued && !session.interrupted => Some(stand_still(session, server)?),
         _ => None,
     };
     if stopped.is_some() {
@@ -198,12 +196,11 @@ fn come(
 /// dropped.
 fn stand_still<'s>(
     session: &mut Session<'_>,
-    surge: &Surge,
     server: &'s StoppableProcess,
 ) -> Result<Stopped<'s>, BenchError> {
     session.pause();
     session.look_on_for("waiting for the bystanders", PAUSE);
-    server.stop().map_err(|error| no_process(surge.setup.pid, &error))
+    server.stop().map_err(|error| no_process(session.plan.setup.pid, &error))
 }
 
 /// All newcomers connect and ask, as far as the kernel takes them.
@@ -235,7 +232,7 @@ fn time_out(
     if session.interrupted {
         return Ok(());
     }
-    let stopped = stand_still(session, surge, server)?;
+    let stopped = stand_still(session, server)?;
     session.look_on_for("waiting for the timeout", 2 * TIMEOUT_MARGIN);
     let began_us = monotonic_us();
     session.begin_period(TIMEOUT, began_us);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use stentor_bench::plan::{Closing, Get, Plan, Setup, Until};
+use stentor_bench::plan::{Closing, Get, Plan, Setup, Task, Until};
 
 use super::common::Flags;
 use super::quantity::{check_a_day, rate, time};
@@ -72,14 +72,8 @@ impl Flags for GetFlags {
             if let Some(encodings) = &self.accept_encoding {
                 setup.headers.push(("Accept-Encoding".to_owned(), encodings.clone()));
             }
-            Plan::Get(Get {
-                setup,
-                connections: self.connections,
-                pipeline: self.pipeline,
-                closing,
-                until,
-                rate: self.rate,
-            })
+            let (connections, pipeline, rate) = (self.connections, self.pipeline, self.rate);
+            Plan { setup, task: Task::Get(Get { connections, pipeline, closing, until, rate }) }
         };
         Ok(setups.into_iter().map(plan).collect())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use stentor_bench::plan::{Hold, Plan, Role, Setup};
+use stentor_bench::plan::{Hold, Plan, Role, Setup, Task};
 
 use super::common::Flags;
 use super::quantity::{check_a_day, time};
@@ -35,8 +35,8 @@ impl Flags for HoldFlags {
     fn plans(&self, setups: Vec<Setup>) -> Result<Vec<Plan>, Failure> {
         let (connections, duration) = (self.connections, self.duration);
         let ramp = self.ramp.of(connections)?;
-        let plan = |setup| Plan::Hold(Hold { setup, connections, role: self.role, ramp, duration });
-        Ok(setups.into_iter().map(plan).collect())
+        let task = Task::Hold(Hold { connections, role: self.role, ramp, duration });
+        Ok(setups.into_iter().map(|setup| Plan { setup, task: task.clone() }).collect())
     }
 }
 

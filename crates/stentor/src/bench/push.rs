@@ -2,7 +2,7 @@
 
 use clap::Args;
 use stentor_bench::delivery::STAMP_BYTES;
-use stentor_bench::plan::{Plan, Push, Role, Setup};
+use stentor_bench::plan::{Plan, Push, Role, Setup, Task};
 use stentor_bench::target::Target;
 
 use super::common::{Flags, same_number};
@@ -73,8 +73,7 @@ impl Flags for PushFlags {
 
 impl PushFlags {
     fn plan(&self, setup: Setup, publish: &Target) -> Result<Plan, Failure> {
-        Ok(Plan::Push(Push {
-            setup,
+        let task = Task::Push(Push {
             connections: self.connections,
             role: self.role,
             ramp: self.ramp.of(self.connections)?,
@@ -83,7 +82,8 @@ impl PushFlags {
             rate: self.rate,
             messages: self.messages,
             stall_percent: self.stall,
-        }))
+        });
+        Ok(Plan { setup, task })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use stentor_bench::plan::{Listeners, Plan, Role, Setup, Surge};
+use stentor_bench::plan::{Listeners, Plan, Role, Setup, Surge, Task};
 use stentor_bench::target::Target;
 
 use super::common::{Flags, same_number};
@@ -111,8 +111,7 @@ impl SurgeFlags {
             publish,
             rate: self.messages,
         });
-        Ok(Plan::Surge(Surge {
-            setup,
+        let task = Task::Surge(Surge {
             beside,
             connections: self.connections,
             role: self.role,
@@ -123,7 +122,8 @@ impl SurgeFlags {
             queued: self.queued,
             timeout: self.timeout,
             calm: CALM,
-        }))
+        });
+        Ok(Plan { setup, task })
     }
 }
 

@@ -36,7 +36,7 @@ fn plans_of(line: &[&str]) -> Result<Vec<Plan>, String> {
 }
 
 /// The one plan of a command and its flags, which are written with spaces between.
-fn plan(command: &str, flags: &str) -> Plan {
+fn plan_of(command: &str, flags: &str) -> Plan {
     let line: Vec<_> = [command, URL].into_iter().chain(flags.split_whitespace()).collect();
     let mut plans = plans_of(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
     assert_eq!(plans.len(), 1);
@@ -44,29 +44,29 @@ fn plan(command: &str, flags: &str) -> Plan {
 }
 
 fn get(flags: &str) -> Get {
-    match plan("get", flags) {
-        Plan::Get(get) => get,
+    match plan_of("get", flags).task {
+        plan::Task::Get(get) => get,
         other => panic!("{other:?}"),
     }
 }
 
 fn hold(flags: &str) -> Hold {
-    match plan("hold", flags) {
-        Plan::Hold(hold) => hold,
+    match plan_of("hold", flags).task {
+        plan::Task::Hold(hold) => hold,
         other => panic!("{other:?}"),
     }
 }
 
 fn push(flags: &str) -> Push {
-    match plan("push", &format!("--publish http://127.0.0.1:8081/a {flags}")) {
-        Plan::Push(push) => push,
+    match plan_of("push", &format!("--publish http://127.0.0.1:8081/a {flags}")).task {
+        plan::Task::Push(push) => push,
         other => panic!("{other:?}"),
     }
 }
 
 fn surge(flags: &str) -> Surge {
-    match plan("surge", flags) {
-        Plan::Surge(surge) => surge,
+    match plan_of("surge", flags).task {
+        plan::Task::Surge(surge) => surge,
         other => panic!("{other:?}"),
     }
 }
@@ -76,9 +76,10 @@ fn get_and_its_flags() {
     let plan = get("");
     assert_eq!((plan.connections, plan.pipeline, plan.rate), (64, 1, None));
     assert_eq!((plan.closing, plan.until), (Closing::Keep, Until::Time(Duration::from_secs(10))));
-    assert_eq!(plan.setup.target, Target::parse(URL).unwrap());
-    assert_eq!((plan.setup.threads, plan.setup.sources, plan.setup.pid), (None, None, None));
-    assert!(plan.setup.headers.is_empty());
+    let setup = plan_of("get", "").setup;
+    assert_eq!(setup.target, Target::parse(URL).unwrap());
+    assert_eq!((setup.threads, setup.sources, setup.pid), (None, None, None));
+    assert!(setup.headers.is_empty());
     let plan = get("--connections 3 --pipeline 16 --requests 1000 --rate 0.5");
     assert_eq!((plan.connections, plan.pipeline, plan.rate), (3, 16, Some(0.5)));
     assert_eq!(plan.until, Until::Requests(1_000));
@@ -121,7 +122,8 @@ fn push_and_its_flags() {
     let json = ("content-type".to_owned(), "application/json".to_owned());
     assert_eq!(plan.publish.headers, [json]);
     assert_eq!(plan.publish.target.host, "example.com");
-    assert_eq!(plan.setup.target.host, "127.0.0.1:8080");
+    let setup = plan_of("push", "--publish http://127.0.0.1/a --publish-header Host:b").setup;
+    assert_eq!(setup.target.host, "127.0.0.1:8080");
 }
 
 #[test]
@@ -144,23 +146,23 @@ fn surge_and_its_flags() {
     let listeners = plan.listeners.unwrap();
     assert_eq!((listeners.readers, listeners.rate), (20, 100.0));
     let plan = surge("--queued --pid 7 --timeout 9s");
-    assert!(plan.queued);
-    assert_eq!((plan.setup.pid, plan.timeout), (Some(7), Some(Duration::from_secs(9))));
-    assert_eq!(*plan.beside, plan.setup.target);
+    assert_eq!((plan.queued, plan.timeout), (true, Some(Duration::from_secs(9))));
+    let setup = plan_of("surge", "--queued --pid 7 --beside http://127.0.0.1:8080/b").setup;
+    assert_eq!((setup.pid, &*plan.beside), (Some(7), &setup.target));
     let plan = surge("--beside http://127.0.0.1:8080/b");
-    assert_eq!((plan.beside.path.as_str(), plan.setup.target.path.as_str()), ("/b", "/a"));
+    assert_eq!((plan.beside.path.as_str(), setup.target.path.as_str()), ("/b", "/a"));
 }
 
 #[test]
 fn flags_of_every_run() {
-    let plan = get("--threads 4 --from 127.1.0.0/16 --pid 7 --header X:1 --header Host:h --json");
-    let setup = &plan.setup;
+    let flags = "--threads 4 --from 127.1.0.0/16 --pid 7 --header X:1 --header Host:h --json";
+    let setup = plan_of("get", flags).setup;
     assert_eq!((setup.threads, setup.pid), (Some(4), Some(7)));
     assert_eq!(setup.sources, Some("127.1.0.0/16".parse().unwrap()));
     assert_eq!(setup.headers, [("X".to_owned(), "1".to_owned())]);
     assert_eq!(setup.target.host, "h");
-    let plan = get("--accept-encoding gzip");
-    assert_eq!(plan.setup.headers, [("Accept-Encoding".to_owned(), "gzip".to_owned())]);
+    let setup = plan_of("get", "--accept-encoding gzip").setup;
+    assert_eq!(setup.headers, [("Accept-Encoding".to_owned(), "gzip".to_owned())]);
 }
 
 #[test]
@@ -222,11 +224,11 @@ fn whom_to_trust_is_said_where_any_server_is_asked_by_tls() {
     const HTTPS: &str = "https://127.0.0.1:8443/a";
     let trusted = |line: &[&str]| -> Vec<(bool, bool)> {
         let plans = plans_of(line).unwrap();
-        let publish = |plan: &Plan| match plan {
-            Plan::Push(push) => push.publish.tls.is_some(),
+        let publish = |plan: &Plan| match &plan.task {
+            plan::Task::Push(push) => push.publish.tls.is_some(),
             _ => false,
         };
-        plans.iter().map(|plan| (plan.setup().trust.is_some(), publish(plan))).collect()
+        plans.iter().map(|plan| (plan.setup.trust.is_some(), publish(plan))).collect()
     };
     assert_eq!(trusted(&["get", URL]), [(false, false)]);
     assert_eq!(trusted(&["get", HTTPS, "--insecure"]), [(true, false)]);
@@ -246,9 +248,9 @@ fn servers_are_compared_in_their_order() {
     let plans = plans_of(&line.concat()).unwrap();
     let found: Vec<_> = plans
         .iter()
-        .map(|plan| match plan {
-            Plan::Push(push) => {
-                (push.setup.target.path.as_str(), push.publish.target.path.as_str(), push.setup.pid)
+        .map(|Plan { setup, task }| match task {
+            plan::Task::Push(push) => {
+                (setup.target.path.as_str(), push.publish.target.path.as_str(), setup.pid)
             }
             other => panic!("{other:?}"),
         })
