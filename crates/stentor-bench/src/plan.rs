@@ -22,7 +22,7 @@ pub struct Plan {
     pub task: Task,
 }
 
-/// What a run does.
+/// The kind of a run, and its own settings.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// Requests as fast as possible, or at a rate.

@@ -198,7 +198,7 @@ pub(crate) fn json<T: DeserializeOwned>(answer: &mut Response<Body>) -> Result<T
     serde_json::from_slice(&data).map_err(|error| unclear(error.to_string()))
 }
 
-/// The answer, if it is one of success; `what` begins the message of a refusal.
+/// Returns an answer of success. `what` begins the message of a refusal.
 pub(crate) fn success(
     server: &BaseUrl,
     what: &str,
