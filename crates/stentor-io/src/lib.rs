@@ -4,9 +4,9 @@
 //! clock; a [`Handler`] is the server. The seam between them is "bytes arrived": the backend owns
 //! the receive buffer and lends what came in, so a connection that waits holds no buffer at all.
 //!
-//! There are two backends. [`Epoll`] is the kernel. [`Sim`] is a deterministic network with a
-//! seed and a virtual clock, which splits, delays, refuses and resets as unkindly as it can; the
-//! very same server code runs on both.
+//! There are two backends. [`Epoll`] is the kernel. `Sim` is a deterministic network with a seed
+//! and a virtual clock, which splits, delays, refuses and resets as unkindly as it can; the very
+//! same server code runs on both. Only tests and fuzz targets have `Sim`, by the feature `sim`.
 //!
 //! The contract of one turn: the backend calls [`Handler::ready`] before it reads a socket, then
 //! [`Handler::received`] or [`Handler::ended`]. A socket that was just accepted may be read without
@@ -40,8 +40,10 @@ mod parent;
 mod pressure;
 mod process;
 mod queue;
+mod rng;
 #[cfg(test)]
 mod scratch;
+#[cfg(any(test, feature = "sim"))]
 mod sim;
 mod socket;
 mod steer;
@@ -78,7 +80,9 @@ pub use process::{
     process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
 };
 pub use queue::AcceptQueue;
-pub use sim::{Client, Faults, Rng, Sim};
+pub use rng::Rng;
+#[cfg(any(test, feature = "sim"))]
+pub use sim::{Client, Faults, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };

@@ -68,6 +68,7 @@ mod handover;
 mod head;
 mod recovery;
 mod repair;
+#[cfg(any(test, feature = "sim"))]
 mod sim;
 mod snapshot;
 mod source;
@@ -80,6 +81,7 @@ pub mod fuzz;
 pub use damage::{Damage, OpenError};
 pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
+#[cfg(any(test, feature = "sim"))]
 pub use sim::{DiskFaults, SimDisk, SimFile};
 pub use snapshot::{
     Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
