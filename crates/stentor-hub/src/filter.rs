@@ -22,6 +22,12 @@ pub enum Filter {
 }
 
 impl Filter {
+    /// Means every topic.
+    #[must_use]
+    pub fn any() -> Filter {
+        Filter::Pattern(Pattern::any())
+    }
+
     /// Takes a text with a segment `*` or `**` for a pattern, any other for a topic.
     ///
     /// # Errors

@@ -2,9 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
-use stentor_hub::{
-    Event, Filter, Hub, Pattern, Rule, Subscriber, SubscriberId, encode_event, encode_rules,
-};
+use stentor_hub::{Event, Filter, Hub, Rule, Subscriber, SubscriberId, encode_event, encode_rules};
 
 /// What changes in a hub while it is copied.
 #[derive(Default)]
@@ -28,12 +26,12 @@ impl Tapping {
     /// Hears of everything from now on.
     pub(crate) fn open(&self) {
         *self.tap.tapped() = Tapped::default();
-        self.hub.subscribe(self.id, &everything(), Arc::default());
+        self.hub.subscribe(self.id, &Filter::any(), Arc::default());
     }
 
     /// Hears of nothing any more, and forgets what came.
     pub(crate) fn close(&self) {
-        self.hub.unsubscribe(self.id, &everything());
+        self.hub.unsubscribe(self.id, &Filter::any());
         self.tap.close();
     }
 
@@ -50,10 +48,6 @@ impl Drop for Tapping {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn everything() -> Filter {
-    Filter::Pattern(Pattern::any())
 }
 
 #[derive(Default)]

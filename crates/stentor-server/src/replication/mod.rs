@@ -24,7 +24,7 @@ use snapshot::{SnapshotCopy, is_meant};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use stentor_hub::{Filter, Hub, Id, Pattern, Subscriber, SubscriberId, entry_topic};
+use stentor_hub::{Filter, Hub, Id, Subscriber, SubscriberId, entry_topic};
 use stentor_io::{Peer, Waker};
 
 /// The followers of one worker, and what they are sent from.
@@ -342,7 +342,7 @@ impl Replication {
             (hub.add_subscriber(Arc::clone(&intake) as Arc<dyn Subscriber>), intake)
         });
         intake.open();
-        let begin = hub.subscribe(*id, &everything(), Arc::default());
+        let begin = hub.subscribe(*id, &Filter::any(), Arc::default());
         self.life += 1;
         self.ring = Some(Ring::begin(hub.id(begin), hub.rules()));
     }
@@ -357,7 +357,7 @@ impl Replication {
     /// Nobody is sent anything any more that was begun before.
     fn close(&mut self, hub: &Hub) {
         if let Some((id, intake)) = &self.subscriber {
-            hub.unsubscribe(*id, &everything());
+            hub.unsubscribe(*id, &Filter::any());
             intake.close();
         }
         (self.ring, self.pending) = (None, VecDeque::new());
@@ -423,11 +423,6 @@ fn send(chunk: &Arc<[u8]>, filters: &[Filter], out: &mut Output) -> usize {
         out.shared(&some.seal(frame.upto));
     }
     chunk.len() * (1 + filters.len())
-}
-
-/// Everything that is published.
-fn everything() -> Filter {
-    Filter::Pattern(Pattern::any())
 }
 
 /// The last chunk, which says that this was all.
