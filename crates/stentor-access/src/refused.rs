@@ -7,82 +7,42 @@
 //! ([`crate::Keys::why`]).
 
 use std::fmt;
+use stentor_wire::labels;
 
-/// Why a token is not good.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Refused {
-    /// It is neither a JWT nor a secret made by `stentor token new`.
-    Malformed,
-    /// It is longer than [`crate::TOKEN_BYTES_MAX`].
-    TooLarge,
-    /// It looks like a secret of ours, and is none that is configured.
-    UnknownSecret,
-    /// Its `alg` is `none`, or one that is not allowed, or not the one of the key it names.
-    Algorithm,
-    /// There is no key of its `kid`; or it names none, and no key can have made it.
-    UnknownKey,
-    /// It asks for extensions (`crit`) that are not understood here.
-    Critical,
-    /// No key that it could be of has signed it.
-    Signature,
-    /// Its claims are not what docs/access.md says they may be, or are there twice.
-    Claims,
-    /// It has no `exp`, and is not good without one.
-    Endless,
-    /// Its time is over.
-    Expired,
-    /// Its time has not come (`nbf`).
-    NotYetValid,
-    /// It is meant for somebody else (`aud`).
-    Audience,
-    /// It is from somebody else (`iss`).
-    Issuer,
+labels! {
+    /// Why a token is not good.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum Refused {
+        /// It is neither a JWT nor a secret made by `stentor token new`.
+        Malformed = "malformed",
+        /// It is longer than [`crate::TOKEN_BYTES_MAX`].
+        TooLarge = "too_large",
+        /// It looks like a secret of ours, and is none that is configured.
+        UnknownSecret = "unknown_secret",
+        /// Its `alg` is `none`, or one that is not allowed, or not the one of the key it names.
+        Algorithm = "algorithm",
+        /// There is no key of its `kid`; or it names none, and no key can have made it.
+        UnknownKey = "unknown_key",
+        /// It asks for extensions (`crit`) that are not understood here.
+        Critical = "critical",
+        /// No key that it could be of has signed it.
+        Signature = "signature",
+        /// Its claims are not what docs/access.md says they may be, or are there twice.
+        Claims = "claims",
+        /// It has no `exp`, and is not good without one.
+        Endless = "endless",
+        /// Its time is over.
+        Expired = "expired",
+        /// Its time has not come (`nbf`).
+        NotYetValid = "not_yet_valid",
+        /// It is meant for somebody else (`aud`).
+        Audience = "audience",
+        /// It is from somebody else (`iss`).
+        Issuer = "issuer",
+    }
 }
 
 impl Refused {
-    /// All of them, in the order of [`Refused::index`].
-    pub const ALL: [Refused; 13] = [
-        Refused::Malformed,
-        Refused::TooLarge,
-        Refused::UnknownSecret,
-        Refused::Algorithm,
-        Refused::UnknownKey,
-        Refused::Critical,
-        Refused::Signature,
-        Refused::Claims,
-        Refused::Endless,
-        Refused::Expired,
-        Refused::NotYetValid,
-        Refused::Audience,
-        Refused::Issuer,
-    ];
-
-    /// Its place in [`Refused::ALL`], to count by.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Its name, for the labels of metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Refused::Malformed => "malformed",
-            Refused::TooLarge => "too_large",
-            Refused::UnknownSecret => "unknown_secret",
-            Refused::Algorithm => "algorithm",
-            Refused::UnknownKey => "unknown_key",
-            Refused::Critical => "critical",
-            Refused::Signature => "signature",
-            Refused::Claims => "claims",
-            Refused::Endless => "endless",
-            Refused::Expired => "expired",
-            Refused::NotYetValid => "not_yet_valid",
-            Refused::Audience => "audience",
-            Refused::Issuer => "issuer",
-        }
-    }
-
     /// One plain sentence for whoever sent it. It tells a thief nothing but that the token is not
     /// good, and what is written in a token with a good signature.
     #[must_use]
@@ -118,6 +78,7 @@ impl std::error::Error for Refused {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_wire::label::Label;
 
     #[test]
     fn names_are_for_labels_and_each_is_counted_by_itself() {

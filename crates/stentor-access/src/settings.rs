@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use stentor_wire::labels;
 use stentor_wire::target::Server;
 
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
@@ -130,53 +131,26 @@ impl fmt::Display for JwksUrl {
     }
 }
 
-/// What a JWT is signed with (RFC 7518, RFC 8037).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Algorithm {
-    /// HMAC with SHA-256.
-    Hs256,
-    /// HMAC with SHA-384.
-    Hs384,
-    /// HMAC with SHA-512.
-    Hs512,
-    /// RSA, PKCS #1 v1.5, with SHA-256.
-    Rs256,
-    /// RSA, PSS, with SHA-256.
-    Ps256,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-    /// Ed25519; `Ed25519` is another name of it (RFC 9864).
-    EdDsa,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Algorithm; 8] = [
-        Algorithm::Hs256,
-        Algorithm::Hs384,
-        Algorithm::Hs512,
-        Algorithm::Rs256,
-        Algorithm::Ps256,
-        Algorithm::Es256,
-        Algorithm::Es384,
-        Algorithm::EdDsa,
-    ];
-
-    /// Its name, as `alg` has it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::Hs256 => "HS256",
-            Algorithm::Hs384 => "HS384",
-            Algorithm::Hs512 => "HS512",
-            Algorithm::Rs256 => "RS256",
-            Algorithm::Ps256 => "PS256",
-            Algorithm::Es256 => "ES256",
-            Algorithm::Es384 => "ES384",
-            Algorithm::EdDsa => "EdDSA",
-        }
+labels! {
+    /// What a JWT is signed with (RFC 7518, RFC 8037).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum Algorithm {
+        /// HMAC with SHA-256.
+        Hs256 = "HS256",
+        /// HMAC with SHA-384.
+        Hs384 = "HS384",
+        /// HMAC with SHA-512.
+        Hs512 = "HS512",
+        /// RSA, PKCS #1 v1.5, with SHA-256.
+        Rs256 = "RS256",
+        /// RSA, PSS, with SHA-256.
+        Ps256 = "PS256",
+        /// ECDSA on P-256 with SHA-256.
+        Es256 = "ES256",
+        /// ECDSA on P-384 with SHA-384.
+        Es384 = "ES384",
+        /// Ed25519; `Ed25519` is another name of it (RFC 9864).
+        EdDsa = "EdDSA",
     }
 }
 

@@ -13,43 +13,31 @@
 
 use crate::access_log::Text;
 use crate::stats::Stats;
-use stentor_wire::packed;
 use stentor_wire::status::Status;
+use stentor_wire::{labels, packed};
 
-/// The kinds of requests that take their time for different reasons.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum RequestKind {
-    /// Status pages, preflights, what is refused before it is known what it asks for.
-    #[default]
-    Other,
-    /// One value, or that there is none.
-    Value,
-    /// Many values at once.
-    Values,
-    /// A file, and the pages that the server brings itself.
-    File,
-    /// A stream: what is answered is its head.
-    Stream,
-    /// Something new, waited for.
-    LongPoll,
-    /// One change.
-    Publish,
-    /// A stream of changes.
-    Bulk,
-}
-
-impl RequestKind {
-    /// All of them, in the order of their numbers, with the names that operators see.
-    pub(crate) const ALL: [(RequestKind, &str); 8] = [
-        (RequestKind::Other, "other"),
-        (RequestKind::Value, "value"),
-        (RequestKind::Values, "values"),
-        (RequestKind::File, "file"),
-        (RequestKind::Stream, "stream"),
-        (RequestKind::LongPoll, "long_poll"),
-        (RequestKind::Publish, "publish"),
-        (RequestKind::Bulk, "bulk"),
-    ];
+labels! {
+    /// The kinds of requests that take their time for different reasons.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) enum RequestKind {
+        /// Status pages, preflights, what is refused before it is known what it asks for.
+        #[default]
+        Other = "other",
+        /// One value, or that there is none.
+        Value = "value",
+        /// Many values at once.
+        Values = "values",
+        /// A file, and the pages that the server brings itself.
+        File = "file",
+        /// A stream: what is answered is its head.
+        Stream = "stream",
+        /// Something new, waited for.
+        LongPoll = "long_poll",
+        /// One change.
+        Publish = "publish",
+        /// A stream of changes.
+        Bulk = "bulk",
+    }
 }
 
 packed!(enum RequestKind {
@@ -200,7 +188,7 @@ impl Answers {
             let us = now_us.saturating_sub(since_us);
             stats.requests_by_kind[asked.kind as usize].observe(us);
             if let Some(text) = &asked.text {
-                let (_, kind) = RequestKind::ALL[asked.kind as usize];
+                let kind = asked.kind.name();
                 log(&Answered { text, kind, status: status.0, body_bytes, us });
             }
         }

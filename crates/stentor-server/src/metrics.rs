@@ -235,7 +235,7 @@ metrics! { |report, c|
     Histogram request_duration_seconds [
         => {
             let kinds = RequestKind::ALL.iter().zip(&c.requests_by_kind);
-            kinds.map(|((_, kind), times)| (label([("kind", kind)]), times)).collect::<Vec<_>>()
+            kinds.map(|(kind, times)| (label([("kind", kind.name())]), times)).collect::<Vec<_>>()
         }
     ];
     /// Bytes of response heads by what they are.

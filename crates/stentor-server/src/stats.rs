@@ -15,6 +15,7 @@ use stentor_hub::OwnFields;
 use stentor_hub::Refusal;
 use stentor_io::Counter;
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
+use stentor_wire::label::Label;
 use stentor_wire::lookup::LineShares;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
@@ -89,15 +90,6 @@ pub(crate) const BOUNDS_US: [u64; 14] = [
     10_000_000,
 ];
 
-/// An enum by which something is counted.
-pub(crate) trait Label: Copy + 'static {
-    /// All of them, each at the place of its number.
-    const ALL: &'static [Self];
-
-    /// As figures are labelled with it.
-    fn name(self) -> &'static str;
-}
-
 /// A value for each label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Labelled<L, T, const N: usize>([T; N], PhantomData<L>);
@@ -112,6 +104,13 @@ impl<L: Label, T, const N: usize> Labelled<L, T, N> {
     /// The values with the names of their labels.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &T)> {
         L::ALL.iter().map(|label| label.name()).zip(&self.0)
+    }
+}
+
+impl<L: Label, const N: usize> Labelled<L, Counter, N> {
+    /// The counter of one label.
+    pub(crate) fn of(&self, label: L) -> &Counter {
+        &self.0[label.index()]
     }
 }
 
@@ -138,18 +137,10 @@ impl<L: Label, const N: usize> serde::Serialize for Labelled<L, u64, N> {
 /// Bytes of response heads by what they are.
 pub(crate) type Heads<T> = Labelled<HeadPart, T, HEAD_PARTS>;
 
-impl Label for HeadPart {
-    const ALL: &'static [HeadPart] = &HeadPart::ALL;
-
-    fn name(self) -> &'static str {
-        self.name()
-    }
-}
-
 impl Heads<Counter> {
     /// Counts bytes of one part.
     pub(crate) fn count(&self, part: HeadPart, bytes: usize) {
-        self.0[part as usize].add(bytes as u64);
+        self.of(part).add(bytes as u64);
     }
 
     /// Counts the fields of a message, whose lengths are known, and the empty line behind them.
@@ -176,38 +167,8 @@ impl Heads<Counter> {
 /// Requests refused since their token is not good, by why.
 pub(crate) type BadTokens<T> = Labelled<Refused, T, { Refused::ALL.len() }>;
 
-impl Label for Refused {
-    const ALL: &'static [Refused] = &Refused::ALL;
-
-    fn name(self) -> &'static str {
-        self.name()
-    }
-}
-
-impl BadTokens<Counter> {
-    /// Where one kind is counted.
-    pub(crate) fn of(&self, refused: Refused) -> &Counter {
-        &self.0[refused.index()]
-    }
-}
-
 /// Handshakes and sessions of TLS that came to nothing, by why.
 pub(crate) type TlsFailures<T> = Labelled<Failed, T, { Failed::ALL.len() }>;
-
-impl Label for Failed {
-    const ALL: &'static [Failed] = &Failed::ALL;
-
-    fn name(self) -> &'static str {
-        self.name()
-    }
-}
-
-impl TlsFailures<Counter> {
-    /// Where one kind is counted.
-    pub(crate) fn of(&self, why: Failed) -> &Counter {
-        &self.0[why as usize]
-    }
-}
 
 /// What one worker counts of a route that answers several values.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use super::pool::Place;
 use stentor_io::Role;
 use stentor_tls::{HandshakeFault, Inbound};
+use stentor_wire::labels;
 
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -157,47 +158,30 @@ impl Extra {
     }
 }
 
-/// Declares why it fails, each with its name in metrics.
-macro_rules! failures {
-    ($($(#[$doc:meta])* $failure:ident => $name:literal,)*) => {
-        /// Why a handshake came to nothing, or a session to its end before its time.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Failed {
-            $($(#[$doc])* $failure,)*
-        }
-
-        impl Failed {
-            pub(crate) const ALL: [Failed; [$($name),*].len()] = [$(Failed::$failure),*];
-
-            pub(crate) fn name(self) -> &'static str {
-                match self {
-                    $(Failed::$failure => $name,)*
-                }
-            }
-        }
-    };
-}
-
-failures! {
-    NotTls => "not_tls",
-    NothingInCommon => "nothing_in_common",
-    NoProtocol => "no_protocol",
-    ClientCertificate => "client_certificate",
-    Malformed => "malformed",
-    Misbehaved => "misbehaved",
-    NotAuthentic => "not_authentic",
-    TooLong => "too_long",
-    /// The client gave up.
-    Client => "client",
-    Internal => "internal",
-    /// The client said nothing more, or its time was up.
-    Unfinished => "unfinished",
-    /// Others waited for its place.
-    GivenUp => "given_up",
-    /// What came behind the handshake was not what it should be.
-    Record => "record",
-    /// It came to a listener in the clear.
-    NotSpokenHere => "not_spoken_here",
+labels! {
+    /// Why a handshake came to nothing, or a session to its end before its time.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Failed {
+        NotTls = "not_tls",
+        NothingInCommon = "nothing_in_common",
+        NoProtocol = "no_protocol",
+        ClientCertificate = "client_certificate",
+        Malformed = "malformed",
+        Misbehaved = "misbehaved",
+        NotAuthentic = "not_authentic",
+        TooLong = "too_long",
+        /// The client gave up.
+        Client = "client",
+        Internal = "internal",
+        /// The client said nothing more, or its time was up.
+        Unfinished = "unfinished",
+        /// Others waited for its place.
+        GivenUp = "given_up",
+        /// What came behind the handshake was not what it should be.
+        Record = "record",
+        /// It came to a listener in the clear.
+        NotSpokenHere = "not_spoken_here",
+    }
 }
 
 impl From<HandshakeFault> for Failed {

@@ -46,7 +46,7 @@ fn every_answer_counts_by_the_kind_of_its_request() {
         (PUBLIC, "GET /small\n".to_owned(), RequestKind::Other, 1),
         (PUBLIC, "\u{1}".to_owned(), RequestKind::Other, 1),
     ] {
-        let all = |world: &World| RequestKind::ALL.map(|(kind, _)| of_kind(world, kind).0);
+        let all = |world: &World| RequestKind::ALL.map(|kind| of_kind(world, kind).0);
         let mut expected = all(&world);
         expected[kind as usize] += answers;
         world.ask(role, request.as_bytes());

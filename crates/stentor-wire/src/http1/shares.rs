@@ -7,25 +7,17 @@
 /// figures, and the name of its field if it has only one.
 macro_rules! parts {
     ($($(#[$meaning:meta])* $part:ident: $label:literal $($field:literal)?,)*) => {
-        /// A part of a response head: its first line, one of its fields, or the empty line at its
-        /// end.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[repr(u8)]
-        pub enum HeadPart {
-            $($(#[$meaning])* $(#[doc = $field])? $part,)*
+        crate::labels! {
+            /// A part of a response head: its first line, one of its fields, or the empty line at
+            /// its end.
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            #[repr(u8)]
+            pub enum HeadPart {
+                $($(#[$meaning])* $(#[doc = $field])? $part = $label,)*
+            }
         }
 
         impl HeadPart {
-            /// All of them, each at the place of its number.
-            pub const ALL: [HeadPart; HEAD_PARTS] = [$(HeadPart::$part,)*];
-
-            /// As figures are labelled with it.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(HeadPart::$part => $label,)*
-                }
-            }
-
             /// Which part a line of one of our own heads is.
             fn of(line: &[u8]) -> HeadPart {
                 let colon = line.iter().position(|&byte| byte == b':');
@@ -67,7 +59,7 @@ parts! {
 }
 
 /// How many parts there are.
-pub const HEAD_PARTS: usize = HeadPart::End as usize + 1;
+pub const HEAD_PARTS: usize = HeadPart::ALL.len();
 
 /// The lines of a head that was made here, or of some fields of one: each with its line end, and
 /// with what it is.
