@@ -21,14 +21,14 @@ use crate::endpoint::replication::{FEED, SNAPSHOT};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
 use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
-use stentor_hub::{Filter, Pattern};
+use stentor_hub::Filter;
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::lookup::json_string;
-use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
+use stentor_wire::{packed, refusals};
 
 /// Connections of the public listeners: they read, and publish with a token.
 pub(crate) const PUBLIC: Role = 0;
@@ -246,7 +246,7 @@ impl Visitor<'_> {
             Act::Publish(request) => self.may_publish(request),
             Act::Operate(request) => {
                 self.may_publish(request)?;
-                let all = Filter::Pattern(Pattern::any());
+                let all = Filter::any();
                 let may = |grant: &Grant| grant.scope.publish().coverage(&all) == Coverage::Whole;
                 match self.grant() {
                     Some(grant) if !may(grant) => Err(NOT_FOR_OPERATING.because(Why::NotCovered)),
@@ -529,7 +529,7 @@ pub(crate) fn covers_copy(allowed: Option<PatternsRef<'_>>, filters: &[Filter]) 
     let Some(allowed) = allowed else { return false };
     let is_covered = |filter: &Filter| allowed.coverage(filter) == Coverage::Whole;
     match filters {
-        [] => is_covered(&Filter::Pattern(Pattern::any())),
+        [] => is_covered(&Filter::any()),
         some => some.iter().all(is_covered),
     }
 }
@@ -642,57 +642,35 @@ fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
         || settings.control_hosts.iter().any(|known| is_name(known))
 }
 
-/// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
-const MISDIRECTED: Refusal = Refusal::new(
-    Status::MISDIRECTED_REQUEST,
-    "The control listener does not go by this name: ask it by its address or as localhost, or list \
-     the name in control_hosts.",
-);
-const PAGE: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "Web pages cannot publish: a request with an Origin is refused here.",
-);
-const FOREIGN_PAGE: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "Web pages cannot publish: what a page of another site makes a browser send is refused here \
-     (Sec-Fetch-Site).",
-);
-const NOT_OWN_PAGE: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "Only a page of this server writes here, and only under an address or as localhost.",
-);
-/// Whoever reads by pattern is told the names of all topics that match.
-const NO_PATTERNS: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "Patterns may not be read here (streams.public_patterns): name the topics.",
-);
-const BAD_ORIGIN: Refusal =
-    Refusal::new(Status::FORBIDDEN, "Pages of this origin may not read here (cors.origins).");
-/// What is asked for is private. The same is said of topics that do not exist.
-const NO_TOKEN: Refusal = Refusal::new(
-    Status::UNAUTHORIZED,
-    "This needs a token: send it as Authorization: Bearer, as ?token= or as a cookie.",
-);
-const NOT_FOR_READING: Refusal =
-    Refusal::new(Status::FORBIDDEN, "The token does not allow to read this.");
-const NOT_FOR_FOLLOWING: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "The token does not allow to read all of this: without ?topic= that is every topic.",
-);
-const NOT_FOR_PUBLISHING: Refusal =
-    Refusal::new(Status::FORBIDDEN, "The token does not allow to publish here.");
-const NOT_BY_RULE: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "The token allows it, and this listener does not: the rule of the topic would have to say \
-     publish = \"token\".",
-);
-/// Whoever may have it started anew may have it run another program.
-const NOT_FOR_OPERATING: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "The token does not allow to upgrade or reload: that takes one that publishes everything.",
-);
-const COOKIE_ALONE: Refusal = Refusal::new(
-    Status::FORBIDDEN,
-    "A cookie publishes only for a page of a listed origin: send the token as Authorization: \
-     Bearer.",
-);
+refusals! {
+    /// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
+    MISDIRECTED: MISDIRECTED_REQUEST =
+        "The control listener does not go by this name: ask it by its address or as localhost, or \
+         list the name in control_hosts.";
+    PAGE: FORBIDDEN = "Web pages cannot publish: a request with an Origin is refused here.";
+    FOREIGN_PAGE: FORBIDDEN =
+        "Web pages cannot publish: what a page of another site makes a browser send is refused \
+         here (Sec-Fetch-Site).";
+    NOT_OWN_PAGE: FORBIDDEN =
+        "Only a page of this server writes here, and only under an address or as localhost.";
+    /// Whoever reads by pattern is told the names of all topics that match.
+    NO_PATTERNS: FORBIDDEN =
+        "Patterns may not be read here (streams.public_patterns): name the topics.";
+    BAD_ORIGIN: FORBIDDEN = "Pages of this origin may not read here (cors.origins).";
+    /// What is asked for is private. The same is said of topics that do not exist.
+    NO_TOKEN: UNAUTHORIZED =
+        "This needs a token: send it as Authorization: Bearer, as ?token= or as a cookie.";
+    NOT_FOR_READING: FORBIDDEN = "The token does not allow to read this.";
+    NOT_FOR_FOLLOWING: FORBIDDEN =
+        "The token does not allow to read all of this: without ?topic= that is every topic.";
+    NOT_FOR_PUBLISHING: FORBIDDEN = "The token does not allow to publish here.";
+    NOT_BY_RULE: FORBIDDEN =
+        "The token allows it, and this listener does not: the rule of the topic would have to say \
+         publish = \"token\".";
+    /// Whoever may have it started anew may have it run another program.
+    NOT_FOR_OPERATING: FORBIDDEN =
+        "The token does not allow to upgrade or reload: that takes one that publishes everything.";
+    COOKIE_ALONE: FORBIDDEN =
+        "A cookie publishes only for a page of a listed origin: send the token as Authorization: \
+         Bearer.";
+}

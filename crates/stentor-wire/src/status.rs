@@ -28,6 +28,16 @@ impl Refusal {
     }
 }
 
+/// Makes constants of refusals, each with its status and its sentence.
+#[macro_export]
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $status:ident = $reason:literal;)*) => {$(
+        $(#[$doc])*
+        const $name: $crate::status::Refusal =
+            $crate::status::Refusal::new($crate::status::Status::$status, $reason);
+    )*};
+}
+
 macro_rules! statuses {
     ($($code:literal $name:ident $reason:literal)*) => {
         impl Status {

@@ -13,7 +13,8 @@ use crate::exchange::{Answer, Exchange};
 use crate::limits::GUESTBOOK_BYTES_MAX;
 use stentor_hub::Precondition;
 use stentor_wire::http1::{BodyLength, Method, Request};
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::refusals;
+use stentor_wire::status::Refusal;
 use stentor_wire::target::{self, TopicName};
 
 /// Its topic, if a request would write to it. Who comes in where it can publish needs none.
@@ -62,11 +63,8 @@ fn check(
     Ok(Sink::Publish(Box::new(Upload::text(topic.clone(), condition, bytes))))
 }
 
-const BAD_LENGTH: Refusal = Refusal::new(
-    Status::BAD_REQUEST,
-    "What a page writes has 1 to 300 bytes, and says how many in Content-Length.",
-);
-const BUSY: Refusal = Refusal::new(
-    Status::TOO_MANY_REQUESTS,
-    "One message a second is taken here, whoever writes it: try again.",
-);
+refusals! {
+    BAD_LENGTH: BAD_REQUEST =
+        "What a page writes has 1 to 300 bytes, and says how many in Content-Length.";
+    BUSY: TOO_MANY_REQUESTS = "One message a second is taken here, whoever writes it: try again.";
+}

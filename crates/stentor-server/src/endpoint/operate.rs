@@ -7,7 +7,8 @@ use crate::operations::NotBegun;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use stentor_wire::http1::Request;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::refusals;
+use stentor_wire::status::Status;
 
 /// A kind of operation.
 #[derive(Clone, Copy, Debug)]
@@ -62,18 +63,13 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
     Answer::Now
 }
 
-const STOPPING: Refusal = Refusal::new(
-    Status::SERVICE_UNAVAILABLE,
-    "This server is about to stop, and is not upgraded or reloaded any more.",
-);
-const UPGRADE_UNDER_WAY: Refusal =
-    Refusal::new(Status::CONFLICT, "An upgrade is under way already; /-/status says how it ends.");
-const RELOAD_UNDER_WAY: Refusal = Refusal::new(
-    Status::CONFLICT,
-    "A reload is under way already; /-/status says how it ends: then begin another.",
-);
-const UNABLE: Refusal = Refusal::new(
-    Status::SERVICE_UNAVAILABLE,
-    "This server is not upgraded or reloaded: it is not one of stentor serve, or has not begun \
-     yet.",
-);
+refusals! {
+    STOPPING: SERVICE_UNAVAILABLE =
+        "This server is about to stop, and is not upgraded or reloaded any more.";
+    UPGRADE_UNDER_WAY: CONFLICT = "An upgrade is under way already; /-/status says how it ends.";
+    RELOAD_UNDER_WAY: CONFLICT =
+        "A reload is under way already; /-/status says how it ends: then begin another.";
+    UNABLE: SERVICE_UNAVAILABLE =
+        "This server is not upgraded or reloaded: it is not one of stentor serve, or has not begun \
+         yet.";
+}

@@ -7,6 +7,7 @@ use crate::exchange::{Answer, Exchange};
 use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
 use crate::replication::{NotHere, put_sign_of_life};
 use stentor_hub::{Filter, Id};
+use stentor_wire::refusals;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
 
@@ -106,14 +107,10 @@ impl NotHere {
     }
 }
 
-const TOO_OLD_A_CLIENT: Refusal =
-    Refusal::new(Status::BAD_REQUEST, "This page is sent in chunks, which takes HTTP/1.1.");
-/// Whoever follows this server has to know that nothing comes, and may find another one.
-const STALE: Refusal = Refusal::new(
-    Status::SERVICE_UNAVAILABLE,
-    "Nothing is heard here of whoever makes the order: follow a server that is not behind.",
-);
-const TOO_MANY: Refusal = Refusal::new(
-    Status::SERVICE_UNAVAILABLE,
-    "As many followers as may read here do so: follow one of them.",
-);
+refusals! {
+    TOO_OLD_A_CLIENT: BAD_REQUEST = "This page is sent in chunks, which takes HTTP/1.1.";
+    /// Whoever follows this server has to know that nothing comes, and may find another one.
+    STALE: SERVICE_UNAVAILABLE =
+        "Nothing is heard here of whoever makes the order: follow a server that is not behind.";
+    TOO_MANY: SERVICE_UNAVAILABLE = "As many followers as may read here do so: follow one of them.";
+}

@@ -10,8 +10,8 @@
 //! framing over content.
 
 use super::BodyLength;
-use crate::status::{Refusal, Status};
-use crate::{is_tchar, packed};
+use crate::status::Refusal;
+use crate::{is_tchar, packed, refusals};
 
 /// A body as it arrives.
 ///
@@ -280,24 +280,22 @@ const TRAILER_BYTES_MAX: u16 = 8 * 1024;
 /// Bytes of framing that content has not paid for.
 const EXCESS_BYTES_MAX: u32 = 16 * 1024;
 
-const CHUNK_SIZE: Refusal = Refusal::bad(
-    "A chunk size must be 1 to 16 hexadecimal digits, directly followed by CRLF or an extension.",
-);
-const LINE_END: Refusal = Refusal::bad("A line of chunked framing must end in CRLF.");
-const CHUNK_LENGTH: Refusal =
-    Refusal::bad("A chunk was not followed by CRLF; its size must be that of its content.");
-const EXTENSION: Refusal =
-    Refusal::bad("A chunk extension must be ;name, ;name=token or ;name=\"text\".");
-const EXTENSION_BYTES: Refusal =
-    Refusal::bad("The extensions of one chunk must not be longer than 4096 bytes.");
-const EXCESS: Refusal =
-    Refusal::bad("The body was more chunk framing than content; send larger chunks.");
-const TRAILER: Refusal =
-    Refusal::bad("A trailer line must be a field name, a colon and a value, and end in CRLF.");
-const TRAILER_BYTES: Refusal = Refusal::new(
-    Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "The trailers must not be longer than 8192 bytes.",
-);
+refusals! {
+    CHUNK_SIZE: BAD_REQUEST =
+        "A chunk size must be 1 to 16 hexadecimal digits, directly followed by CRLF or an \
+         extension.";
+    LINE_END: BAD_REQUEST = "A line of chunked framing must end in CRLF.";
+    CHUNK_LENGTH: BAD_REQUEST =
+        "A chunk was not followed by CRLF; its size must be that of its content.";
+    EXTENSION: BAD_REQUEST = "A chunk extension must be ;name, ;name=token or ;name=\"text\".";
+    EXTENSION_BYTES: BAD_REQUEST =
+        "The extensions of one chunk must not be longer than 4096 bytes.";
+    EXCESS: BAD_REQUEST = "The body was more chunk framing than content; send larger chunks.";
+    TRAILER: BAD_REQUEST =
+        "A trailer line must be a field name, a colon and a value, and end in CRLF.";
+    TRAILER_BYTES: REQUEST_HEADER_FIELDS_TOO_LARGE =
+        "The trailers must not be longer than 8192 bytes.";
+}
 
 #[cfg(test)]
 mod tests;

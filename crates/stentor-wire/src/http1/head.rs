@@ -14,8 +14,8 @@ use std::net::Ipv6Addr;
 use memchr::{memchr, memchr_iter};
 
 use super::request::{FIELDS, Method, Request};
-use crate::status::{Refusal, Status};
-use crate::{byte_table, is_tchar, is_token, target, trim_ows};
+use crate::status::Refusal;
+use crate::{byte_table, is_tchar, is_token, refusals, target, trim_ows};
 
 /// The longest head, in bytes, from the first byte to the final CRLF. It is also the longest
 /// request line, so it must be well above the 8000 bytes of RFC 9112 section 3.
@@ -583,72 +583,53 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// The bytes of a registered name or IPv4 address (RFC 3986 section 3.2.2), the comma excepted.
 static NAME_BYTES: [bool; 256] = byte_table(b"-._~!$&'()*+;=%");
 
-const TLS: Refusal =
-    Refusal::bad("This port speaks plain HTTP, not TLS; use http:// instead of https://.");
-const NOT_HTTP: Refusal = Refusal::bad("This is not an HTTP request; it must begin with a method.");
-const EMPTY_LINES: Refusal = Refusal::bad("There are too many empty lines before the request.");
-const BARE_LF: Refusal =
-    Refusal::bad("A line of the head ended in LF alone; end every line with CRLF.");
-const BARE_CR: Refusal =
-    Refusal::bad("The head has a CR that is not followed by LF; end every line with CRLF.");
-const TARGET_BYTES: Refusal =
-    Refusal::new(Status::URI_TOO_LONG, "The request line must not be longer than 16384 bytes.");
-const HEAD_BYTES: Refusal = Refusal::new(
-    Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "The request head must not be longer than 16384 bytes; send fewer or shorter fields.",
-);
-const TOO_MANY_FIELDS: Refusal = Refusal::new(
-    Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "The request has more than 100 header fields; send fewer.",
-);
-const NOT_ONE_HEAD: Refusal = Refusal::bad("The head ends before its last line.");
-const BAD_REQUEST_LINE: Refusal = Refusal::bad(
-    "The request line must be a method, a target and HTTP/1.1, with one space between them.",
-);
-const UNKNOWN_VERSION: Refusal = Refusal::new(
-    Status::HTTP_VERSION_NOT_SUPPORTED,
-    "This protocol version is not spoken here; use HTTP/1.1.",
-);
-const UNKNOWN_METHOD: Refusal = Refusal::new(
-    Status::NOT_IMPLEMENTED,
-    "This method is not known here; methods are case-sensitive, as in GET or PUT.",
-);
-const BAD_FIELD_NAME: Refusal = Refusal::bad(
-    "A header line must begin with a field name that a colon directly follows, without spaces.",
-);
-const BAD_FIELD_VALUE: Refusal =
-    Refusal::bad("A header field's value has a control character; remove it.");
-const TARGET_BYTE: Refusal = Refusal::bad(
-    "The target has a byte that must be percent-encoded: '#', a space, or one outside ASCII.",
-);
-const TARGET_FORM: Refusal =
-    Refusal::bad("The target must begin with '/', or be a whole http:// or https:// address.");
-const TARGET_AUTHORITY: Refusal =
-    Refusal::bad("The target's host must be a name or address, with at most a port behind it.");
-const TARGET_NO_PATH: Refusal =
-    Refusal::bad("The target has a query but no path; put a '/' before the '?'.");
-const ASTERISK: Refusal = Refusal::bad("Only OPTIONS may have the target '*'.");
-const CONNECT_TARGET: Refusal = Refusal::bad("The target of CONNECT must be a host and a port.");
-const NO_HOST: Refusal = Refusal::bad("An HTTP/1.1 request must have a Host field.");
-const BAD_HOST: Refusal =
-    Refusal::bad("Host must be one name or address, with at most a port behind it.");
-const LENGTH_AND_CODING: Refusal =
-    Refusal::bad("Content-Length and Transfer-Encoding were both sent; send only one of them.");
-const TWO_LENGTHS: Refusal = Refusal::bad("Content-Length was sent twice; send it once.");
-const BAD_LENGTH: Refusal =
-    Refusal::bad("Content-Length must be one decimal number that fits 64 bits.");
-const TWO_CODINGS: Refusal = Refusal::bad("Transfer-Encoding was sent twice; send it once.");
-const CODING_IN_HTTP10: Refusal =
-    Refusal::bad("HTTP/1.0 has no Transfer-Encoding; send Content-Length or use HTTP/1.1.");
-const BAD_CODING: Refusal =
-    Refusal::bad("Transfer-Encoding must end in chunked, and name it once; send just chunked.");
-const UNKNOWN_CODING: Refusal = Refusal::new(
-    Status::NOT_IMPLEMENTED,
-    "Only the transfer coding chunked is known here; compress with Content-Encoding instead.",
-);
-const BAD_EXPECTATION: Refusal =
-    Refusal::new(Status::EXPECTATION_FAILED, "The only expectation known here is 100-continue.");
-const TWO_EXPECTATIONS: Refusal = Refusal::bad("Expect was sent twice; send it once.");
+refusals! {
+    TLS: BAD_REQUEST = "This port speaks plain HTTP, not TLS; use http:// instead of https://.";
+    NOT_HTTP: BAD_REQUEST = "This is not an HTTP request; it must begin with a method.";
+    EMPTY_LINES: BAD_REQUEST = "There are too many empty lines before the request.";
+    BARE_LF: BAD_REQUEST = "A line of the head ended in LF alone; end every line with CRLF.";
+    BARE_CR: BAD_REQUEST =
+        "The head has a CR that is not followed by LF; end every line with CRLF.";
+    TARGET_BYTES: URI_TOO_LONG = "The request line must not be longer than 16384 bytes.";
+    HEAD_BYTES: REQUEST_HEADER_FIELDS_TOO_LARGE =
+        "The request head must not be longer than 16384 bytes; send fewer or shorter fields.";
+    TOO_MANY_FIELDS: REQUEST_HEADER_FIELDS_TOO_LARGE =
+        "The request has more than 100 header fields; send fewer.";
+    NOT_ONE_HEAD: BAD_REQUEST = "The head ends before its last line.";
+    BAD_REQUEST_LINE: BAD_REQUEST =
+        "The request line must be a method, a target and HTTP/1.1, with one space between them.";
+    UNKNOWN_VERSION: HTTP_VERSION_NOT_SUPPORTED =
+        "This protocol version is not spoken here; use HTTP/1.1.";
+    UNKNOWN_METHOD: NOT_IMPLEMENTED =
+        "This method is not known here; methods are case-sensitive, as in GET or PUT.";
+    BAD_FIELD_NAME: BAD_REQUEST =
+        "A header line must begin with a field name that a colon directly follows, without spaces.";
+    BAD_FIELD_VALUE: BAD_REQUEST = "A header field's value has a control character; remove it.";
+    TARGET_BYTE: BAD_REQUEST =
+        "The target has a byte that must be percent-encoded: '#', a space, or one outside ASCII.";
+    TARGET_FORM: BAD_REQUEST =
+        "The target must begin with '/', or be a whole http:// or https:// address.";
+    TARGET_AUTHORITY: BAD_REQUEST =
+        "The target's host must be a name or address, with at most a port behind it.";
+    TARGET_NO_PATH: BAD_REQUEST = "The target has a query but no path; put a '/' before the '?'.";
+    ASTERISK: BAD_REQUEST = "Only OPTIONS may have the target '*'.";
+    CONNECT_TARGET: BAD_REQUEST = "The target of CONNECT must be a host and a port.";
+    NO_HOST: BAD_REQUEST = "An HTTP/1.1 request must have a Host field.";
+    BAD_HOST: BAD_REQUEST = "Host must be one name or address, with at most a port behind it.";
+    LENGTH_AND_CODING: BAD_REQUEST =
+        "Content-Length and Transfer-Encoding were both sent; send only one of them.";
+    TWO_LENGTHS: BAD_REQUEST = "Content-Length was sent twice; send it once.";
+    BAD_LENGTH: BAD_REQUEST = "Content-Length must be one decimal number that fits 64 bits.";
+    TWO_CODINGS: BAD_REQUEST = "Transfer-Encoding was sent twice; send it once.";
+    CODING_IN_HTTP10: BAD_REQUEST =
+        "HTTP/1.0 has no Transfer-Encoding; send Content-Length or use HTTP/1.1.";
+    BAD_CODING: BAD_REQUEST =
+        "Transfer-Encoding must end in chunked, and name it once; send just chunked.";
+    UNKNOWN_CODING: NOT_IMPLEMENTED =
+        "Only the transfer coding chunked is known here; compress with Content-Encoding instead.";
+    BAD_EXPECTATION: EXPECTATION_FAILED = "The only expectation known here is 100-continue.";
+    TWO_EXPECTATIONS: BAD_REQUEST = "Expect was sent twice; send it once.";
+}
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::http1::request::Field;
+use crate::status::Status;
 
 /// What becomes of `bytes` that arrive in pieces that end at `cuts`: how long the head is, or why
 /// it is refused; `None` while it is incomplete. Bytes that were scanned are spoilt for the next
