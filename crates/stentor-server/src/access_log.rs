@@ -66,7 +66,7 @@ impl Text {
 }
 
 /// What all workers share of the access log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AccessLog {
     format: AccessFormat,
     /// What each worker has left to be written.
@@ -88,15 +88,7 @@ impl AccessLog {
 
     /// A log that nobody writes yet.
     pub(crate) fn new(format: AccessFormat) -> AccessLog {
-        AccessLog {
-            format,
-            left: Mutex::default(),
-            thread: OnceLock::new(),
-            ended: Mutex::default(),
-            is_to_reopen: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
-            lost: AtomicU64::new(0),
-        }
+        AccessLog { format, ..AccessLog::default() }
     }
 
     /// Has it written there from now on, by a thread that is as privileged as the calling one.
@@ -123,7 +115,7 @@ impl AccessLog {
         let left = Arc::default();
         lock(&self.left).push(Arc::clone(&left));
         let clock = Clock { unix_s: u64::MAX, text: String::new() };
-        Lines { log: Arc::clone(self), left, bytes: Vec::new(), addresses: Slab::new(), clock }
+        Lines { log: Arc::clone(self), left, bytes: Vec::new(), addresses: Slab::default(), clock }
     }
 
     /// Has the file opened anew: it was renamed.

@@ -27,6 +27,7 @@ use stentor_hub::{Entry, Epoch, Hub};
 use stentor_io::{Counter, monotonic_us};
 
 /// How it is with whoever is followed, for all who ask.
+#[derive(Default)]
 pub(crate) struct FollowState {
     settings: Settings,
     /// Of this process, so that it knows itself.
@@ -91,15 +92,8 @@ impl FollowState {
         FollowState {
             settings: settings.clone(),
             own: format!("{}-{}", Epoch::random(), Epoch::random()),
-            via: Mutex::default(),
-            has_all: AtomicBool::new(false),
-            is_connected: AtomicBool::new(false),
             heard_us: AtomicU64::new(monotonic_us()),
-            leader: Mutex::default(),
-            reconnects: Counter::default(),
-            snapshots: Counter::default(),
-            bytes: Counter::default(),
-            pace: Pace::default(),
+            ..FollowState::default()
         }
     }
 

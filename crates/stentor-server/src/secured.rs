@@ -53,6 +53,7 @@ use stentor_io::{
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
 /// What the layer knows of all connections of a worker.
+#[derive(Default)]
 pub(crate) struct Sessions {
     acceptors: Arc<Acceptors>,
     stats: Arc<Stats>,
@@ -95,26 +96,7 @@ pub(crate) struct Secured<'a, B> {
 impl Sessions {
     /// None yet.
     pub(crate) fn new(acceptors: Arc<Acceptors>, stats: Arc<Stats>) -> Sessions {
-        Sessions {
-            acceptors,
-            stats,
-            entries: Slab::new(),
-            pools: Pools::default(),
-            contexts: Contexts::default(),
-            handshakes: Handshakes::default(),
-            clients: Clients::default(),
-            extras: HashMap::default(),
-            extra_bytes: 0,
-            resumed: VecDeque::new(),
-            opening_left_us: OPENING_US,
-            ending: BTreeSet::new(),
-            lost: Vec::new(),
-            current: None,
-            is_packed: false,
-            scratch: Vec::new(),
-            piece: Vec::new(),
-            flight: Vec::new(),
-        }
+        Sessions { acceptors, stats, opening_left_us: OPENING_US, ..Sessions::default() }
     }
 
     /// When [`Sessions::serve`] must be called, whatever else happens.

@@ -6,16 +6,12 @@
 //! have an array of their own, which is empty as long as there are none.
 
 /// An array of `T` that grows by chunks, and another for the indices from [`STREAMS_FROM`] on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Slab<T> {
     arrays: [Vec<Option<Box<[T]>>>; 2],
 }
 
 impl<T: Default> Slab<T> {
-    pub(crate) fn new() -> Slab<T> {
-        Slab { arrays: [Vec::new(), Vec::new()] }
-    }
-
     /// The record at `index`, if its chunk was ever used.
     pub(crate) fn at(&mut self, index: usize) -> Option<&mut T> {
         let chunks = &mut self.arrays[usize::from(index >= STREAMS_FROM)];

@@ -215,7 +215,7 @@ mod tests {
     fn keeps_every_deadline_within_a_tick() {
         let mut rng = stentor_io::Rng::new(7);
         for _ in 0..200 {
-            let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+            let (mut slab, mut wheel) = (Slab::<Record>::default(), Wheel::new());
             let mut plain: Vec<Option<u64>> = vec![None; 40];
             (0..40).for_each(|index| *slab.grow(index) = Record::default());
             let mut now = rng.next_u64() % 1000;
@@ -249,7 +249,7 @@ mod tests {
     /// Thousands whose deadlines have moved may stand in one list: nobody waits for all of them.
     #[test]
     fn a_list_is_looked_at_a_part_at_a_time() {
-        let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+        let (mut slab, mut wheel) = (Slab::<Record>::default(), Wheel::new());
         for index in 0..1_000 {
             *slab.grow(index) = Record::default();
             wheel.set(&mut slab, index, TICK_MS, 0);
@@ -277,7 +277,7 @@ mod tests {
     /// A mark that stays wakes a worker that has nothing to do.
     #[test]
     fn nothing_is_looked_at_where_nothing_is_left() {
-        let (mut slab, mut wheel) = (Slab::<Record>::new(), Wheel::new());
+        let (mut slab, mut wheel) = (Slab::<Record>::default(), Wheel::new());
         (0..2).for_each(|index| *slab.grow(index) = Record::default());
         wheel.set(&mut slab, 0, 20 * TICK_MS, 0);
         wheel.set(&mut slab, 1, 9 * TICK_MS, 0);

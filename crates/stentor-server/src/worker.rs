@@ -95,7 +95,7 @@ impl Worker {
     ) -> Worker {
         Worker {
             cx: Context::new(shared, settings, stats, mailbox, seed),
-            connections: Slab::new(),
+            connections: Slab::default(),
             open: 0,
             wheel: Wheel::new(),
             drain: Drain::No,

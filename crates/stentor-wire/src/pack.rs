@@ -59,7 +59,7 @@ pub type Unpacked<T> = Result<T, &'static str>;
 pub type Thing = Arc<dyn Any + Send + Sync>;
 
 /// Where state is packed to.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Packer {
     bytes: Vec<u8>,
     now_ms: u64,
@@ -79,15 +79,7 @@ impl Packer {
     /// Without anything yet, at this moment.
     #[must_use]
     pub fn new(now_ms: u64) -> Packer {
-        Packer {
-            bytes: Vec::new(),
-            now_ms,
-            shared: Vec::new(),
-            places: HashMap::new(),
-            things: Vec::new(),
-            things_taken: 0,
-            thing_places: HashMap::new(),
-        }
+        Packer { now_ms, ..Packer::default() }
     }
 
     /// Appends bytes as they are.

@@ -47,7 +47,7 @@ impl Pass<'_> {
 
 impl Passes {
     pub(crate) fn new() -> Passes {
-        Passes { held: Slab::new(), count: 0 }
+        Passes { held: Slab::default(), count: 0 }
     }
 
     /// Gives a connection a pass, in place of the one it had.

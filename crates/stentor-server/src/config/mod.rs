@@ -192,9 +192,10 @@ pub enum AccessTarget {
 }
 
 /// The form of the access log's lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccessFormat {
     /// The combined format of NCSA, as nginx writes it.
+    #[default]
     Combined,
     /// An object for each line.
     Json,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries by the path they answer for.
+#[derive(Default)]
 pub(crate) struct Cache {
     table: papaya::HashMap<Box<str>, Arc<CachedFile>, foldhash::fast::RandomState>,
     entries: AtomicU64,
@@ -23,15 +24,6 @@ pub(crate) struct Kept {
 }
 
 impl Cache {
-    pub(super) fn new() -> Cache {
-        Cache {
-            table: papaya::HashMap::default(),
-            entries: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
-        }
-    }
-
     /// Shows the entry of a path.
     pub(super) fn with<R>(
         &self,

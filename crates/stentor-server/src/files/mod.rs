@@ -65,7 +65,7 @@ impl FileCache {
     pub(crate) fn new() -> io::Result<FileCache> {
         let (jobs, queue) = mpsc::sync_channel(LOAD_QUEUE);
         Ok(FileCache {
-            cache: Cache::new(),
+            cache: Cache::default(),
             jobs,
             queue: Mutex::new(Some(queue)),
             reload: Mutex::new(None),

@@ -30,12 +30,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use stentor_hub::{
-    Applied, Entry, Event, Filter, Hub, Keep, Pattern, Place, Published, Rule, Subscriber,
-};
+use stentor_hub::{Applied, Entry, Event, Filter, Hub, Keep, Place, Published, Rule, Subscriber};
 use stentor_store::Progress;
 
-/// What waits for the thread that writes.
+/// What waits for the thread that writes. At first no thread sleeps, and the disk is well.
+#[derive(Default)]
 pub(crate) struct Intake {
     waiting: Mutex<Waiting>,
     bell: Condvar,
@@ -85,7 +84,7 @@ impl StoreState {
     /// From now on the hub tells of what is to be stored.
     pub(crate) fn attach(&self, hub: &Hub) {
         let subscriber = hub.add_subscriber(Arc::clone(&self.intake) as Arc<dyn Subscriber>);
-        hub.subscribe(subscriber, &Filter::Pattern(Pattern::any()), Arc::default());
+        hub.subscribe(subscriber, &Filter::any(), Arc::default());
     }
 
     /// Nobody writes any more, for this reason, and nobody will.
@@ -179,18 +178,8 @@ pub(crate) enum DiskState {
 
 impl Intake {
     pub(crate) fn new(stored_bytes_max: usize) -> Intake {
-        Intake {
-            waiting_bytes_max: WAITING_BYTES_MAX.min(stored_bytes_max / WAITING_PART_MAX),
-            waiting: Mutex::default(),
-            bell: Condvar::new(),
-            sleep: AtomicU8::new(Sleep::None as u8),
-            is_pressing: AtomicBool::new(false),
-            written_seq: AtomicU64::new(0),
-            synced_seq: AtomicU64::new(0),
-            reserved_seq: AtomicU64::new(0),
-            state: AtomicU8::new(DiskState::Well as u8),
-            is_full: AtomicBool::new(false),
-        }
+        let waiting_bytes_max = WAITING_BYTES_MAX.min(stored_bytes_max / WAITING_PART_MAX);
+        Intake { waiting_bytes_max, ..Intake::default() }
     }
 
     /// How the disk was when it was last written to.

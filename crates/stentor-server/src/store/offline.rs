@@ -155,7 +155,7 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
 }
 
 /// A message or a deletion as a line.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -189,13 +189,8 @@ impl<'a> Line<'a> {
             topic: event.topic().into(),
             id: Some(message.id().to_string().into()),
             published_at: Some(message.published_at()),
-            content_type: None,
-            event: None,
-            cache_control: None,
-            data: None,
-            base64: None,
             deleted: message.is_deletion(),
-            last_seq: None,
+            ..Line::default()
         };
         if message.is_deletion() {
             return Line { last_seq: Some(message.last_seq()), ..line };
