@@ -135,13 +135,10 @@ impl Sessions {
             self.forget(peer);
         }
         let mut securing = Securing { sessions: self, handler };
-        securing.end_lost(io);
-        for _ in 0..securing.sessions.resumed.len() {
-            securing.go_on(io);
-        }
-        if let Some(peer) = securing.sessions.handshakes.to_evict(now_ms) {
-            securing.give_up(io, peer, Failed::GivenUp);
-        }
+        let mut layered = securing.with(io);
+        layered.end_lost();
+        layered.go_on();
+        layered.evict(now_ms);
         let turn_us = io.now_us().saturating_sub(io.turn_us());
         self.handshakes.begin_turn(turn_us);
         self.opening_left_us = OPENING_US.max(turn_us / OPENING_PART);

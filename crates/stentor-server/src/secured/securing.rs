@@ -18,118 +18,116 @@ pub(crate) struct Securing<'h, H> {
 }
 
 impl<H> Securing<'_, H> {
+    /// The layer with the backend below it, and the handler above it.
+    pub(super) fn with<'l, B>(&'l mut self, io: &'l mut B) -> Layered<'l, B, H> {
+        Layered { layer: Secured { io, sessions: self.sessions }, handler: self.handler }
+    }
+}
+
+/// The layer with its backend and its handler: a call of the handler needs all three.
+pub(super) struct Layered<'l, B, H> {
+    layer: Secured<'l, B>,
+    handler: &'l mut H,
+}
+
+impl<B: Backend, H> Layered<'_, B, H>
+where
+    H: for<'a> Handler<Secured<'a, B>>,
+{
     /// Those whose handshake another process had begun: nobody can go on with it.
-    pub(super) fn end_lost<B: Backend>(&mut self, io: &mut B)
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        while let Some(peer) = self.sessions.lost.pop() {
-            if self.sessions.stage(peer) == Stage::Lost {
-                self.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
-                self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+    pub(super) fn end_lost(&mut self) {
+        while let Some(peer) = self.layer.sessions.lost.pop() {
+            if self.layer.sessions.stage(peer) == Stage::Lost {
+                self.layer.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
+                self.handler.ended(&mut self.layer, peer);
             }
         }
     }
 
     /// The socket of a connection with a session can be read, or written to. Returns whether it is
     /// to be read.
-    fn tell_ready<B: Backend>(
-        &mut self,
-        io: &mut B,
-        peer: Peer,
-        stage: Stage,
-        writable: bool,
-    ) -> bool
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        let Some(entry) = self.sessions.entry(peer) else { return false };
+    fn tell_ready(&mut self, peer: Peer, stage: Stage, writable: bool) -> bool {
+        let Some(entry) = self.layer.sessions.entry(peer) else { return false };
         if writable && entry.take(Entry::FULL) {
-            Secured { io, sessions: self.sessions }.go_on_ending(peer);
+            self.layer.go_on_ending(peer);
         }
-        let Some(entry) = self.sessions.entry(peer) else { return false };
+        let Some(entry) = self.layer.sessions.entry(peer) else { return false };
         let has_room = writable && !entry.has(Entry::FULL);
         match stage {
             Stage::Fresh if entry.role & PROXIED != 0 => {
                 // The header of a proxy comes first, in the clear.
-                let mut secured = Secured { io, sessions: self.sessions };
-                return self.handler.ready(&mut secured, peer, false) && self.may_shake(io, peer);
+                return self.handler.ready(&mut self.layer, peer, false) && self.may_shake(peer);
             }
-            Stage::Fresh | Stage::Shaking => return self.may_shake(io, peer),
+            Stage::Fresh | Stage::Shaking => return self.may_shake(peer),
             _ if entry.has(Entry::LEFT) => return true,
             Stage::Lost => return false,
             _ => {}
         }
-        let mut secured = Secured { io, sessions: self.sessions };
-        let reads = self.handler.ready(&mut secured, peer, has_room);
-        let Some(entry) = self.sessions.entry(peer) else { return false };
+        let reads = self.handler.ready(&mut self.layer, peer, has_room);
+        let Some(entry) = self.layer.sessions.entry(peer) else { return false };
         entry.has(Entry::LEFT) || reads && !entry.has(Entry::HELD_BACK)
     }
 
-    /// A connection whose handler reads again goes on with what was received before.
-    pub(super) fn go_on<B: Backend>(&mut self, io: &mut B)
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        let Some(peer) = self.sessions.resumed.pop_front() else { return };
-        let Some(entry) = self.sessions.entry(peer) else { return };
-        if !entry.take(Entry::RESUMED) || entry.stage != Stage::Open || entry.has(Entry::LEFT) {
-            return;
+    /// Connections whose handlers read again go on with what was received before.
+    pub(super) fn go_on(&mut self) {
+        for _ in 0..self.layer.sessions.resumed.len() {
+            let Some(peer) = self.layer.sessions.resumed.pop_front() else { return };
+            let Some(entry) = self.layer.sessions.entry(peer) else { continue };
+            if !entry.take(Entry::RESUMED) || entry.stage != Stage::Open || entry.has(Entry::LEFT) {
+                continue;
+            }
+            let has_room = !entry.has(Entry::FULL);
+            self.layer.sessions.current = Some(peer);
+            let reads = self.handler.ready(&mut self.layer, peer, has_room);
+            if self.is_open(peer) && reads && self.open(peer, &mut []) == Flow::More {
+                self.layer.io.resume(peer);
+            }
+            self.layer.sessions.current = None;
         }
-        let has_room = !entry.has(Entry::FULL);
-        self.sessions.current = Some(peer);
-        let reads =
-            self.handler.ready(&mut Secured { io, sessions: self.sessions }, peer, has_room);
-        if self.is_open(peer) && reads && self.open(io, peer, &mut []) == Flow::More {
-            io.resume(peer);
+    }
+
+    /// A handshake that holds up others for too long ends.
+    pub(super) fn evict(&mut self, now_ms: u64) {
+        if let Some(peer) = self.layer.sessions.handshakes.to_evict(now_ms) {
+            self.give_up(peer, Failed::GivenUp);
         }
-        self.sessions.current = None;
     }
 
     /// The connection has a session, and a handler.
     fn is_open(&self, peer: Peer) -> bool {
-        let entry = self.sessions.entries.get(peer.index());
+        let entry = self.layer.sessions.entries.get(peer.index());
         entry.is_some_and(|entry| entry.stage == Stage::Open && !entry.has(Entry::LEFT))
     }
 
     /// What is wanted of a connection that the handler may have closed.
     fn flow(&self, peer: Peer) -> Flow {
-        match self.sessions.stage(peer) {
+        match self.layer.sessions.stage(peer) {
             Stage::None => Flow::Closed,
             _ => Flow::More,
         }
     }
 
     /// Something was wrong, and the peer has been told what, if it can be.
-    fn fail<B: Backend>(&mut self, io: &mut B, peer: Peer, why: Failed) -> Flow
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        self.sessions.handshakes.end(peer);
-        self.sessions.stats.tls_failed.of(why).add(1);
-        if let Some(entry) = self.sessions.entry(peer) {
+    fn fail(&mut self, peer: Peer, why: Failed) -> Flow {
+        self.layer.sessions.handshakes.end(peer);
+        self.layer.sessions.stats.tls_failed.of(why).add(1);
+        if let Some(entry) = self.layer.sessions.entry(peer) {
             entry.set(Entry::FAILED);
         }
-        self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+        self.handler.ended(&mut self.layer, peer);
         self.flow(peer)
     }
 
     /// The same, without a word.
-    pub(super) fn give_up<B: Backend>(&mut self, io: &mut B, peer: Peer, why: Failed)
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        self.sessions.handshakes.end(peer);
-        self.sessions.stats.tls_failed.of(why).add(1);
-        self.handler.ended(&mut Secured { io, sessions: self.sessions }, peer);
+    fn give_up(&mut self, peer: Peer, why: Failed) {
+        self.layer.sessions.handshakes.end(peer);
+        self.layer.sessions.stats.tls_failed.of(why).add(1);
+        self.handler.ended(&mut self.layer, peer);
     }
 
     /// Whether a connection may take a step of its handshake now. If not, it waits in line.
-    fn may_shake<B: Backend>(&mut self, io: &mut B, peer: Peer) -> bool
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        let Sessions { entries, handshakes, .. } = &mut *self.sessions;
+    fn may_shake(&mut self, peer: Peer) -> bool {
+        let Sessions { entries, handshakes, .. } = &mut *self.layer.sessions;
         let Some(entry) = entries.at(peer.index()) else { return false };
         if entry.take(Entry::CALLED) {
             return true;
@@ -141,23 +139,20 @@ impl<H> Securing<'_, H> {
         if !entry.put(Entry::IN_LINE, true) {
             handshakes.wait(peer, is_first);
             if is_first {
-                self.handler.negotiates(&mut Secured { io, sessions: self.sessions }, peer, true);
+                self.handler.negotiates(&mut self.layer, peer, true);
             }
         }
         false
     }
 
     /// A step of a handshake.
-    fn shake<B: Backend>(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        if !self.sessions.begin_handshake(peer) {
+    fn shake(&mut self, peer: Peer, bytes: &mut [u8]) -> Flow {
+        if !self.layer.sessions.begin_handshake(peer) {
             // The certificates were taken away from a listener that has asked for them.
-            return self.fail(io, peer, Failed::Internal);
+            return self.fail(peer, Failed::Internal);
         }
-        self.handler.negotiates(&mut Secured { io, sessions: self.sessions }, peer, true);
-        let sessions = &mut *self.sessions;
+        self.handler.negotiates(&mut self.layer, peer, true);
+        let Secured { io, sessions } = &mut self.layer;
         let (began_us, now) = (io.now_us(), (io.now_ms(), io.unix_s()));
         let mut flight = std::mem::take(&mut sessions.flight);
         flight.clear();
@@ -166,50 +161,46 @@ impl<H> Securing<'_, H> {
         if let Some(Err(HandshakeError { fault: HandshakeFault::NotTls, .. })) = &outcome {
             flight.extend_from_slice(NOT_TLS);
         }
-        let pushed = Secured { io, sessions }.push(peer, &flight);
+        let pushed = self.layer.push(peer, &flight);
         flight.shrink_to(FLIGHT_BYTES);
-        sessions.flight = flight;
+        self.layer.sessions.flight = flight;
         match outcome {
             Some(Ok(_)) if pushed.is_err() => {
-                self.give_up(io, peer, Failed::Unfinished);
+                self.give_up(peer, Failed::Unfinished);
                 self.flow(peer)
             }
             Some(Ok(progress)) => match progress.established {
                 None => Flow::More,
                 Some(established) => {
-                    self.sessions.establish(peer, established);
-                    let mut secured = Secured { io, sessions: self.sessions };
-                    self.handler.negotiates(&mut secured, peer, false);
-                    self.open(io, peer, &mut bytes[progress.used..])
+                    self.layer.sessions.establish(peer, established);
+                    self.handler.negotiates(&mut self.layer, peer, false);
+                    self.open(peer, &mut bytes[progress.used..])
                 }
             },
             Some(Err(error)) => {
                 match error.fault {
                     HandshakeFault::ClientCertificate => {
-                        self.sessions.clients.refuse(peer, &error, io.now_ms());
+                        self.layer.sessions.clients.refuse(peer, &error, self.layer.io.now_ms());
                     }
                     _ => tracing::debug!("a handshake failed: {error}"),
                 }
-                self.fail(io, peer, error.fault.into())
+                self.fail(peer, error.fault.into())
             }
-            None => self.fail(io, peer, Failed::Internal),
+            None => self.fail(peer, Failed::Internal),
         }
     }
 
     /// Opens what was held back and what has arrived, and brings it to the handler.
-    fn open<B: Backend>(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
-        let mut inbound = self.sessions.take_inbound(peer);
+    fn open(&mut self, peer: Peer, bytes: &mut [u8]) -> Flow {
+        let mut inbound = self.layer.sessions.take_inbound(peer);
         let is_timed = !inbound.is_empty() || bytes.len() > UNTIMED_BYTES;
         let mut records = inbound.records(bytes);
         let mut failure = None;
         // Of what is short it takes longer to look at the clock.
-        let began_us = is_timed.then(|| io.now_us());
+        let began_us = is_timed.then(|| self.layer.io.now_us());
         let mut yields = false;
         let mut flow = loop {
-            let Some((mut session, contexts)) = self.sessions.opening(peer) else {
+            let Some((mut session, contexts)) = self.layer.sessions.opening(peer) else {
                 break self.flow(peer);
             };
             let record = match records.next_with(&mut session, contexts) {
@@ -220,66 +211,61 @@ impl<H> Securing<'_, H> {
                     break Flow::More;
                 }
             };
-            let mut secured = Secured { io, sessions: self.sessions };
             match record {
                 Record::Data(data) => {
-                    let flow = self.handler.received(&mut secured, peer, data);
+                    let flow = self.handler.received(&mut self.layer, peer, data);
                     if !self.is_open(peer) {
                         break self.flow(peer);
                     }
                     if flow == Flow::Pause {
                         break Flow::Pause;
                     }
-                    if began_us.is_some_and(|us| self.sessions.has_opened_enough(io, us)) {
+                    if began_us.is_some_and(|us| self.layer.has_opened_enough(us)) {
                         yields = true;
                         break Flow::Pause;
                     }
                 }
                 Record::Closed => {
-                    self.handler.ended(&mut secured, peer);
+                    self.handler.ended(&mut self.layer, peer);
                     break self.flow(peer);
                 }
             }
         };
         records.keep();
-        began_us.inspect(|us| self.sessions.charge_opening(io, *us));
+        began_us.inspect(|us| self.layer.charge_opening(*us));
         if yields && inbound.is_empty() {
             (yields, flow) = (false, Flow::More);
         }
         if let Some(failure) = failure {
-            return self.end_for(io, peer, &failure);
+            return self.end_for(peer, &failure);
         }
         if !self.is_open(peer) {
             return self.flow(peer);
         }
-        self.sessions.keep_inbound(peer, inbound, flow == Flow::Pause);
+        self.layer.sessions.keep_inbound(peer, inbound, flow == Flow::Pause);
         if yields {
-            self.sessions.resume_later(peer);
+            self.layer.sessions.resume_later(peer);
         }
-        self.settle(io, peer);
+        self.settle(peer);
         flow
     }
 
     /// What has come cannot be opened.
-    fn end_for<B: Backend>(&mut self, io: &mut B, peer: Peer, failure: &Failure) -> Flow
-    where
-        H: for<'a> Handler<Secured<'a, B>>,
-    {
+    fn end_for(&mut self, peer: Peer, failure: &Failure) -> Flow {
         tracing::debug!("a session failed: {failure}");
         if let Some(alert) = failure.alert() {
-            let mut secured = Secured { io, sessions: self.sessions };
-            secured.say(peer, |session, out| session.end(alert, out));
+            self.layer.say(peer, |session, out| session.end(alert, out));
         }
-        self.fail(io, peer, Failed::Record)
+        self.fail(peer, Failed::Record)
     }
 
     /// Says what is owed to the peer, if the socket has room: else it goes with what is sealed
     /// next.
-    fn settle<B: Backend>(&mut self, io: &mut B, peer: Peer) {
-        let owes = self.sessions.session(peer).is_some_and(|session| session.owes());
-        if owes && self.sessions.unsent(peer) == 0 {
-            self.sessions.stats.tls_key_updates.add(1);
-            Secured { io, sessions: self.sessions }.say(peer, |session, out| session.settle(out));
+    fn settle(&mut self, peer: Peer) {
+        let owes = self.layer.sessions.session(peer).is_some_and(|session| session.owes());
+        if owes && self.layer.sessions.unsent(peer) == 0 {
+            self.layer.sessions.stats.tls_key_updates.add(1);
+            self.layer.say(peer, |session, out| session.settle(out));
         }
     }
 }
@@ -331,17 +317,6 @@ impl Sessions {
         self.with_extra(peer, |extra| std::mem::take(&mut extra.inbound))
     }
 
-    /// Whether what began then has taken all that a turn has for it: what is left is for the next.
-    fn has_opened_enough<B: Backend>(&self, io: &B, began_us: u64) -> bool {
-        io.now_us().saturating_sub(began_us) >= self.opening_left_us
-    }
-
-    fn charge_opening<B: Backend>(&mut self, io: &B, began_us: u64) {
-        // The clock of the simulator stands still meanwhile.
-        let us = io.now_us().saturating_sub(began_us).max(OPENING_US_LEAST);
-        self.opening_left_us = self.opening_left_us.saturating_sub(us);
-    }
-
     /// Has a connection go on with what is held back, in the next turn.
     fn resume_later(&mut self, peer: Peer) {
         if let Some(entry) = self.entry(peer)
@@ -363,6 +338,19 @@ impl Sessions {
     }
 }
 
+impl<B: Backend> Secured<'_, B> {
+    /// Whether what began then has taken all that a turn has for it: what is left is for the next.
+    fn has_opened_enough(&self, began_us: u64) -> bool {
+        self.io.now_us().saturating_sub(began_us) >= self.sessions.opening_left_us
+    }
+
+    fn charge_opening(&mut self, began_us: u64) {
+        // The clock of the simulator stands still meanwhile.
+        let us = self.io.now_us().saturating_sub(began_us).max(OPENING_US_LEAST);
+        self.sessions.opening_left_us = self.sessions.opening_left_us.saturating_sub(us);
+    }
+}
+
 impl<B: Backend, H> Handler<B> for Securing<'_, H>
 where
     H: for<'a> Handler<Secured<'a, B>>,
@@ -376,15 +364,15 @@ where
     ) -> Result<(), Refused> {
         let plain_role = role & !LAYERED;
         if role == plain_role {
-            let mut secured = Secured { io, sessions: self.sessions };
-            return self.handler.accepted(&mut secured, peer, role, address);
+            let Layered { mut layer, handler } = self.with(io);
+            return handler.accepted(&mut layer, peer, role, address);
         }
         *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
         if listener_of(plain_role) == CONTROL {
             self.sessions.clients.begin(peer, address);
         }
-        let mut secured = Secured { io, sessions: self.sessions };
-        let accepted = self.handler.accepted(&mut secured, peer, role, address);
+        let Layered { mut layer, handler } = self.with(io);
+        let accepted = handler.accepted(&mut layer, peer, role, address);
         accepted.map_err(|_| {
             // A handshake for a refusal would be more than whoever is not let in may cost.
             self.sessions.forget(peer);
@@ -395,11 +383,11 @@ where
     fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool {
         let stage = self.sessions.stage(peer);
         if stage == Stage::None {
-            let mut secured = Secured { io, sessions: self.sessions };
-            return self.handler.ready(&mut secured, peer, writable);
+            let Layered { mut layer, handler } = self.with(io);
+            return handler.ready(&mut layer, peer, writable);
         }
         self.sessions.current = Some(peer);
-        let reads = self.tell_ready(io, peer, stage, writable);
+        let reads = self.with(io).tell_ready(peer, stage, writable);
         self.sessions.current = None;
         reads
     }
@@ -407,13 +395,13 @@ where
     fn received(&mut self, io: &mut B, peer: Peer, bytes: &mut [u8]) -> Flow {
         let stage = self.sessions.stage(peer);
         if stage == Stage::None {
-            let mut secured = Secured { io, sessions: self.sessions };
-            return self.handler.received(&mut secured, peer, bytes);
+            let Layered { mut layer, handler } = self.with(io);
+            return handler.received(&mut layer, peer, bytes);
         }
         self.sessions.current = Some(peer);
         let flow = match stage {
-            Stage::Fresh | Stage::Shaking => self.shake(io, peer, bytes),
-            Stage::Open => self.open(io, peer, bytes),
+            Stage::Fresh | Stage::Shaking => self.with(io).shake(peer, bytes),
+            Stage::Open => self.with(io).open(peer, bytes),
             _ => Flow::More,
         };
         self.sessions.current = None;
