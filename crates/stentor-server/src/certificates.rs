@@ -9,7 +9,7 @@
 //! One thread looks at the files once a second, and reads them again when they change
 //! (`watcher.rs`).
 
-use crate::config::{Settings, Tls};
+use crate::config::{PairFiles, Settings, Tls};
 use crate::watcher::{self, Due, FileStates, FileWatcher, LookThread};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, mem};
 use stentor_io::{User, unix_s};
 use stentor_tls::{
-    Acceptor, Certificates, ClientAuth, KeyKind, Pair, PairFiles, PemPair, Settings as Handshakes,
+    Acceptor, Certificates, ClientAuth, KeyKind, Pair, PemPair, Settings as Handshakes,
     TICKET_SECRET_BYTES_MIN, Tickets,
 };
 use zeroize::Zeroizing;

@@ -17,8 +17,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite};
 use stentor_tls::{
-    Acceptor, Certificates, Contexts, Established, Handshake, Inbound, Owned, PemPair, Record,
-    Settings, Tickets, Version,
+    Acceptor, Certificates, Contexts, Established, Handshake, Inbound, Owned, Pair, PemPair,
+    Record, Settings, Tickets, Version,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -63,9 +63,9 @@ impl World {
             certificate: (Path::new("certificate"), certificate.as_bytes()),
             key: (Path::new("key"), key.as_bytes()),
         };
-        let certificates = Certificates::read(&[pem], now_unix_s()).map_err(|_| "a certificate")?;
+        let pair = Pair::read(&pem, now_unix_s()).map_err(|_| "a certificate")?;
         let acceptor = Acceptor::new(&Settings {
-            certificates: Arc::new(certificates),
+            certificates: Arc::new(Certificates::new(vec![pair])),
             tickets: Some(Arc::new(Tickets::random()?)),
             oldest: Version::Tls12,
             alpn: vec![b"http/1.1".to_vec()],

@@ -21,7 +21,7 @@ use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConnection};
 use stentor_tls::{
     Acceptor, Alert, Certificates, ClientAuth, Contexts, Established, FRAGMENT_BYTES_MAX,
-    HandshakeFault, Inbound, Owned, PairFiles, Record, Settings, Tickets, Version,
+    HandshakeFault, Inbound, Owned, Pair, PemPair, Record, Settings, Tickets, Version,
 };
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -215,7 +215,7 @@ fn now_unix_s() -> u64 {
 #[derive(Default)]
 struct Options {
     address: String,
-    pairs: Vec<PairFiles>,
+    pairs: Vec<(PathBuf, PathBuf)>,
     client_ca: Option<PathBuf>,
     client_optional: bool,
     plain_rustls: bool,
@@ -236,15 +236,18 @@ impl Options {
         options.address = files.next()?;
         while let Some(certificate) = files.next() {
             let key = files.next()?.into();
-            options.pairs.push(PairFiles { certificate: certificate.into(), key });
+            options.pairs.push((certificate.into(), key));
         }
         Some(options)
     }
 
     fn acceptor(&self) -> Result<Acceptor, Failed> {
-        let certificates = Certificates::load(&self.pairs, now_unix_s()).map_err(|errors| {
-            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        })?;
+        let mut pairs = Vec::new();
+        for (certificate, key) in &self.pairs {
+            let (chain, secret) = (fs::read(certificate)?, fs::read(key)?);
+            let pem = PemPair { certificate: (certificate, &chain), key: (key, &secret) };
+            pairs.push(Pair::read(&pem, now_unix_s()).map_err(|error| error.to_string())?);
+        }
         let client_auth = match &self.client_ca {
             None => None,
             Some(file) => Some(ClientAuth {
@@ -254,7 +257,7 @@ impl Options {
             }),
         };
         Ok(Acceptor::new(&Settings {
-            certificates: Arc::new(certificates),
+            certificates: Arc::new(Certificates::new(pairs)),
             tickets: Some(Arc::new(Tickets::random()?)),
             oldest: Version::Tls12,
             alpn: vec![b"http/1.1".to_vec()],
@@ -263,7 +266,7 @@ impl Options {
     }
 
     fn config(&self) -> Result<ServerConfig, Failed> {
-        let PairFiles { certificate, key } = self.pairs.first().ok_or(USAGE)?;
+        let (certificate, key) = self.pairs.first().ok_or(USAGE)?;
         let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
         let verifier = match &self.client_ca {
             None => WebPkiClientVerifier::no_client_auth(),

@@ -20,21 +20,14 @@ use crate::handshake::{Certified, CertifiedError};
 use crate::names;
 use crate::x509::{Element, OID, X509, unix_s};
 
-/// The files of a certificate: its chain, and its private key. They may be the same.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PairFiles {
-    /// The certificate and, behind it, those that lead from it to a root.
-    pub certificate: PathBuf,
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: PathBuf,
-}
-
-/// What such files hold.
+/// The contents of the files of a certificate: its chain, and its private key. One file may hold
+/// both.
 #[derive(Clone, Copy, Debug)]
 pub struct PemPair<'a> {
-    /// The name of the file, and what is in it.
+    /// The name of the file, and what is in it: the certificate and, behind it, those that lead
+    /// from it to a root.
     pub certificate: (&'a Path, &'a [u8]),
-    /// Likewise of the key.
+    /// Likewise of the private key: PKCS #8, PKCS #1 or SEC 1.
     pub key: (&'a Path, &'a [u8]),
 }
 
@@ -87,8 +80,6 @@ pub struct CertificateError {
 /// What may be wrong with a file.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Problem {
-    /// It cannot be read; why.
-    Unreadable(String),
     /// It holds no certificate in PEM.
     NoCertificate,
     /// It holds no private key in PEM.
@@ -112,53 +103,6 @@ pub enum Problem {
 }
 
 impl Certificates {
-    /// Reads the files of all pairs.
-    ///
-    /// # Errors
-    /// What is wrong with which file; of each pair the first fault.
-    pub fn load(
-        files: &[PairFiles],
-        now_unix_s: u64,
-    ) -> Result<Certificates, Vec<CertificateError>> {
-        let read = |file: &Path| {
-            let error = |error: std::io::Error| Problem::Unreadable(error.to_string());
-            std::fs::read(file).map_err(|why| CertificateError::new(file, error(why)))
-        };
-        let pair = |files: &PairFiles| {
-            let (certificate, key) = (read(&files.certificate)?, read(&files.key)?);
-            let pem = PemPair {
-                certificate: (&files.certificate, &certificate),
-                key: (&files.key, &key),
-            };
-            Pair::read(&pem, now_unix_s)
-        };
-        Certificates::collect(files.iter().map(pair))
-    }
-
-    /// Likewise of what was read.
-    ///
-    /// # Errors
-    /// As [`Certificates::load`].
-    pub fn read(
-        pairs: &[PemPair<'_>],
-        now_unix_s: u64,
-    ) -> Result<Certificates, Vec<CertificateError>> {
-        Certificates::collect(pairs.iter().map(|pair| Pair::read(pair, now_unix_s)))
-    }
-
-    fn collect(
-        read: impl Iterator<Item = Result<Pair, CertificateError>>,
-    ) -> Result<Certificates, Vec<CertificateError>> {
-        let (mut pairs, mut errors) = (Vec::new(), Vec::new());
-        for pair in read {
-            match pair {
-                Ok(pair) => pairs.push(pair),
-                Err(error) => errors.push(error),
-            }
-        }
-        if errors.is_empty() { Ok(Certificates::new(pairs)) } else { Err(errors) }
-    }
-
     /// Those of these pairs, of which the first is the fallback.
     #[must_use]
     pub fn new(pairs: Vec<Pair>) -> Certificates {
@@ -210,12 +154,6 @@ impl Certificates {
             self.exact.get(&name).or_else(by_wildcard)
         });
         found.unwrap_or(&self.fallback).iter().map(|place| &self.pairs[*place])
-    }
-
-    /// In how many days the first of them expires; `None` if there are none.
-    #[must_use]
-    pub fn days_left(&self, now_unix_s: u64) -> Option<i64> {
-        self.pairs.iter().map(|pair| pair.days_left(now_unix_s)).min()
     }
 }
 
@@ -390,7 +328,6 @@ impl std::error::Error for CertificateError {}
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::Unreadable(why) => write!(f, "it cannot be read: {why}"),
             Problem::NoCertificate => f.write_str("there is no certificate in it (in PEM)"),
             Problem::NoKey => f.write_str("there is no private key in it (in PEM)"),
             Problem::EncryptedKey => {

@@ -14,7 +14,7 @@ use crate::session::{APPLICATION_DATA, What};
 use crate::suite::Suite;
 use crate::testing::{hello, sessions};
 use crate::{
-    Acceptor, Certificates, HANDSHAKE_BYTES_MAX, Inbound, PemPair, Record, Settings, Tickets,
+    Acceptor, Certificates, HANDSHAKE_BYTES_MAX, Inbound, Pair, PemPair, Record, Settings, Tickets,
     Version,
 };
 
@@ -171,9 +171,9 @@ fn acceptor() -> &'static Acceptor {
             certificate: (Path::new("certificate"), certificate.as_bytes()),
             key: (Path::new("key"), key.as_bytes()),
         };
-        let certificates = Certificates::read(&[pem], NOW_UNIX_S).expect("it is good");
+        let pair = Pair::read(&pem, NOW_UNIX_S).expect("it is good");
         Acceptor::new(&Settings {
-            certificates: Arc::new(certificates),
+            certificates: Arc::new(Certificates::new(vec![pair])),
             tickets: Some(Arc::new(Tickets::random().expect("there is chance"))),
             oldest: Version::Tls12,
             alpn: vec![b"http/1.1".to_vec()],

@@ -57,9 +57,7 @@ mod tickets;
 mod x509;
 
 pub use alert::{Alert, PeerAlert};
-pub use certificates::{
-    CertificateError, Certificates, Identity, KeyKind, Pair, PairFiles, PemPair, Problem,
-};
+pub use certificates::{CertificateError, Certificates, Identity, KeyKind, Pair, PemPair, Problem};
 pub use contexts::Contexts;
 pub use failure::{Failure, SealError};
 pub use handshake::{

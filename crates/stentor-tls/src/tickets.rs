@@ -37,8 +37,6 @@ pub struct Tickets {
 /// Why there are no keys.
 #[derive(Debug)]
 pub enum TicketError {
-    /// The file cannot be read.
-    Unreadable(PathBuf, std::io::Error),
     /// A secret has fewer than [`TICKET_SECRET_BYTES_MIN`].
     TooShort(PathBuf),
     /// There is no secret, or there are more than [`TICKET_SECRETS_MAX`].
@@ -58,22 +56,7 @@ impl Tickets {
         Tickets::new(&[(Path::new(""), &*secret)])
     }
 
-    /// Keys out of secrets in files. The first seals, all open.
-    ///
-    /// # Errors
-    /// [`TicketError`], of the first file with which something is wrong.
-    pub fn load(files: &[PathBuf]) -> Result<Tickets, TicketError> {
-        let mut secrets = Vec::new();
-        for file in files {
-            let read = std::fs::read(file).map(Zeroizing::new);
-            secrets.push(read.map_err(|error| TicketError::Unreadable(file.clone(), error))?);
-        }
-        let named: Vec<(&Path, &[u8])> =
-            files.iter().zip(&secrets).map(|(file, bytes)| (&**file, &***bytes)).collect();
-        Tickets::new(&named)
-    }
-
-    /// Keys out of secrets, each with the name of where it is from.
+    /// Keys out of secrets, each with the name of where it is from. The first seals, all open.
     ///
     /// # Errors
     /// [`TicketError`].
@@ -154,7 +137,6 @@ impl fmt::Debug for Tickets {
 impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TicketError::Unreadable(file, error) => write!(f, "{}: {error}", file.display()),
             TicketError::TooShort(file) => write!(
                 f,
                 "{}: a secret of tickets has at least {TICKET_SECRET_BYTES_MIN} bytes",
@@ -246,7 +228,5 @@ mod tests {
         assert!(matches!(Tickets::new(&[]), Err(TicketError::Number)));
         let secret: (&Path, &[u8]) = (Path::new("s"), &[1; 32]);
         assert!(matches!(Tickets::new(&[secret; 5]), Err(TicketError::Number)));
-        let none = Tickets::load(&[PathBuf::from("/does/not/exist")]).unwrap_err();
-        assert!(none.to_string().starts_with("/does/not/exist: "), "{none}");
     }
 }

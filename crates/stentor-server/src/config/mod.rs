@@ -54,7 +54,7 @@ pub use follow::{Follow, ServerUrl};
 pub use proxies::{Network, Proxies};
 pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
 pub use show::token_table;
-pub use tls::{ListenAddress, Tls};
+pub use tls::{ListenAddress, PairFiles, Tls};
 pub use tokens::{date_of, parse_moment};
 
 settings! {

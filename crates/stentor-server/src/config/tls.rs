@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use stentor_tls::{PairFiles, Version};
+use stentor_tls::Version;
 
 use super::forms::{File, Name, OneOrMany, OrNone, Repeated, Text};
 use super::quantity::{Seconds, YEAR};
@@ -45,6 +45,15 @@ settings! {
         /// The files of other certificates.
         more: Vec<PairFiles> = Vec::new();
     }
+}
+
+/// The files of a certificate: its chain, and its private key. They may be the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PairFiles {
+    /// The certificate and, behind it, those that lead from it to a root.
+    pub certificate: PathBuf,
+    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    pub key: PathBuf,
 }
 
 /// An address as it is written for a listener: with `tls:` in front if it is for TLS.

@@ -8,8 +8,7 @@ use crate::authority::{Authority, Issued};
 const NOW: u64 = 1_800_000_000;
 
 fn read(issued: &[&Issued]) -> Certificates {
-    let pem: Vec<_> = issued.iter().map(|issued| issued.pem()).collect();
-    Certificates::read(&pem, NOW).unwrap()
+    Certificates::new(issued.iter().map(|issued| Pair::read(&issued.pem(), NOW).unwrap()).collect())
 }
 
 /// What is wrong with one pair.
@@ -18,9 +17,7 @@ fn problem(certificate: &str, key: &str) -> String {
         certificate: (Path::new("certificate.pem"), certificate.as_bytes()),
         key: (Path::new("key.pem"), key.as_bytes()),
     };
-    let errors = Certificates::read(&[pem], NOW).unwrap_err();
-    assert_eq!(errors.len(), 1);
-    errors[0].to_string()
+    Pair::read(&pem, NOW).err().unwrap().to_string()
 }
 
 #[test]
@@ -61,7 +58,7 @@ fn a_name_of_its_own_comes_first_then_one_label_of_a_wildcard_then_the_first_pai
         assert_eq!(places(Some(name)), fallback, "{name}");
     }
     assert_eq!(places(None), fallback);
-    assert_eq!(Certificates::read(&[], NOW).unwrap().candidates(None).count(), 0);
+    assert_eq!(Certificates::new(Vec::new()).candidates(None).count(), 0);
 }
 
 #[test]
@@ -184,65 +181,33 @@ fn odd_names_are_left_out() {
             let extension = CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
             params.custom_extensions = vec![extension];
         });
-        Certificates::read(&[issued.pem()], NOW)
+        Pair::read(&issued.pem(), NOW)
     };
     // Besides a good name: one in UTF-8, an x400Address, and a registeredID beyond 32 bits.
     let content = b"\x30\x1c\x82\x03\xc3\xbc.\xa3\x02\x30\0\x82\x09a.example\
                     \x88\x06\x69\x90\x80\x80\x80\0";
-    assert_eq!(read(content).unwrap().pairs()[0].names(), ["a.example"]);
+    assert_eq!(read(content).unwrap().names(), ["a.example"]);
     for malformed in [&b"\x30\x03\x82\x02a"[..], b"\x30\x7f", b"\x31\0", b"\x30\0\x30\0", b""] {
-        let errors = read(malformed).unwrap_err();
-        assert!(errors[0].to_string().contains("the subject alternative names cannot be read"));
+        let error = read(malformed).err().unwrap();
+        assert!(error.to_string().contains("the subject alternative names cannot be read"));
     }
 }
 
 #[test]
-fn days_are_counted_until_the_first_expires() {
+fn days_are_counted_until_a_pair_expires() {
     let authority = Authority::new();
     let until = |month, day| {
-        authority.issue_with(KeyKind::Ecdsa, &["a.example"], |params| {
+        let issued = authority.issue_with(KeyKind::Ecdsa, &["a.example"], |params| {
             params.not_after = date_time_ymd(2027, month, day);
-        })
+        });
+        Pair::read(&issued.pem(), NOW).unwrap()
     };
     // NOW is the 15th of January, 08:00.
-    let certificates = read(&[&until(3, 1), &until(1, 17)]);
-    assert_eq!(certificates.pairs()[0].days_left(NOW), 44);
-    assert_eq!(certificates.days_left(NOW), Some(1));
-    assert_eq!(certificates.days_left(NOW + 16 * 60 * 60), Some(1));
-    assert_eq!(certificates.days_left(NOW + 16 * 60 * 60 + 1), Some(0));
-    assert_eq!(certificates.days_left(NOW + 41 * 60 * 60), Some(-1));
-    assert!(certificates.days_left(u64::MAX).unwrap() < -1_000_000);
-    assert_eq!(Certificates::read(&[], NOW).unwrap().days_left(NOW), None);
-}
-
-#[test]
-fn all_files_with_faults_are_named() {
-    let authority = Authority::new();
-    let good = authority.issue(KeyKind::Ecdsa, &["a.example"]);
-    let directory = std::env::temp_dir().join(format!("stentor-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
-    std::fs::write(&certificate, &good.certificate_pem).unwrap();
-    std::fs::write(&key, &good.key_pem).unwrap();
-    let pair = |certificate: &Path, key: &Path| PairFiles {
-        certificate: certificate.to_owned(),
-        key: key.to_owned(),
-    };
-    let absent = directory.join("absent.pem");
-    let both = [good.certificate_pem.as_bytes(), good.key_pem.as_bytes()].concat();
-    let one_file = directory.join("both.pem");
-    std::fs::write(&one_file, both).unwrap();
-    let loaded = Certificates::load(&[pair(&certificate, &key), pair(&one_file, &one_file)], NOW);
-    assert_eq!(loaded.unwrap().pairs().len(), 2);
-    let errors = Certificates::load(
-        &[pair(&certificate, &absent), pair(&certificate, &key), pair(&absent, &key)],
-        NOW,
-    );
-    let errors = errors.unwrap_err();
-    assert_eq!(errors.len(), 2);
-    for error in errors {
-        assert_eq!(error.file, absent);
-        assert!(error.to_string().contains("absent.pem: it cannot be read: "), "{error}");
-    }
-    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(until(3, 1).days_left(NOW), 44);
+    let pair = until(1, 17);
+    assert_eq!(pair.days_left(NOW), 1);
+    assert_eq!(pair.days_left(NOW + 16 * 60 * 60), 1);
+    assert_eq!(pair.days_left(NOW + 16 * 60 * 60 + 1), 0);
+    assert_eq!(pair.days_left(NOW + 41 * 60 * 60), -1);
+    assert!(pair.days_left(u64::MAX) < -1_000_000);
 }

@@ -4,7 +4,7 @@
 //! handshakes that are under way end as they began.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -267,17 +267,6 @@ impl ProducesTickets for Stateless {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         self.tickets.open(step::now_unix_s()?, &self.context, ticket)
-    }
-}
-
-impl SettingsError {
-    /// The file with which something is wrong, if it is one.
-    #[must_use]
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            SettingsError::ClientAuth(error) => Some(&error.file),
-            _ => None,
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use stentor_io::Rng;
-use stentor_tls::{Acceptor, Certificates, PemPair, Settings, Tickets, Version};
+use stentor_tls::{Acceptor, Certificates, Pair, PemPair, Settings, Tickets, Version};
 
 /// Somebody's certificate, in the certificates of clients and of the server.
 struct Identity {
@@ -27,13 +27,13 @@ static IDENTITY: LazyLock<Identity> = LazyLock::new(|| {
     let params = rcgen::CertificateParams::new(vec!["h".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();
     let (certificate_pem, key_pem) = (certificate.pem(), key.serialize_pem());
-    let pair = PemPair {
+    let pem = PemPair {
         certificate: (Path::new("certificate.pem"), certificate_pem.as_bytes()),
         key: (Path::new("key.pem"), key_pem.as_bytes()),
     };
-    let certificates = Certificates::read(&[pair], stentor_io::unix_s()).unwrap();
+    let pair = Pair::read(&pem, stentor_io::unix_s()).unwrap();
     let acceptor = Acceptor::new(&Settings {
-        certificates: Arc::new(certificates),
+        certificates: Arc::new(Certificates::new(vec![pair])),
         tickets: Some(Arc::new(Tickets::random().unwrap())),
         oldest: Version::Tls12,
         alpn: vec![b"http/1.1".to_vec()],

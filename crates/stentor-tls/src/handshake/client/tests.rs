@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite, version};
 
 use super::*;
 use crate::authority::{Authority, Issued};
-use crate::certificates::{Certificates, KeyKind};
+use crate::certificates::{Certificates, KeyKind, Pair};
 use crate::testing::{seal, sessions};
 use crate::{
     Acceptor, Alert, Failure, HANDSHAKE_RECORDS_MAX, Inbound, Owned, Record, Settings, Suite,
@@ -164,9 +164,9 @@ fn a_handshake_may_come_in_pieces_from_either_kind_of_server() {
         assert_eq!(established.negotiated.suite, Suite::Tls13Aes128, "the smallest");
     }
 
-    let pairs = Certificates::read(&[issued.pem()], NOW).unwrap();
+    let pair = Pair::read(&issued.pem(), NOW).unwrap();
     let acceptor = Acceptor::new(&Settings {
-        certificates: Arc::new(pairs),
+        certificates: Arc::new(Certificates::new(vec![pair])),
         tickets: Some(Arc::new(Tickets::random().unwrap())),
         oldest: Version::Tls12,
         alpn: vec![b"http/1.1".to_vec()],
