@@ -229,8 +229,14 @@ mod tests {
         assert_eq!(claims.sub.as_deref(), Some("ab"));
         assert_eq!(claims.aud.unwrap(), ["x", "y"]);
         let permissions = claims.permissions.unwrap();
-        assert!(permissions.publish.matches("/a/b/c") && !permissions.publish.matches("/b"));
-        assert!(permissions.read.matches("/c/d") && !permissions.read.matches("/a/b/c"));
+        assert!(
+            permissions.publish.borrowed().matches("/a/b/c")
+                && !permissions.publish.borrowed().matches("/b")
+        );
+        assert!(
+            permissions.read.borrowed().matches("/c/d")
+                && !permissions.read.borrowed().matches("/a/b/c")
+        );
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Comparison<'_> {
         let (mut sees, mut misses) = (by_token == Coverage::Part, false);
         let mut rest = true;
         for (at, Rule { access, meant }) in rules.rules[..rules.read_end].iter().enumerate() {
-            let share = meant.coverage(filter);
+            let share = meant.borrowed().coverage(filter);
             if share == Coverage::Nothing {
                 continue;
             }
@@ -338,7 +338,7 @@ mod tests {
                 if !filter.matches(&topic) {
                     continue;
                 }
-                let may = !rules.is_private(&topic) || allowed.matches(&topic);
+                let may = !rules.is_private(&topic) || allowed.borrowed().matches(&topic);
                 assert!(may || coverage != Coverage::Whole, "{topic} of {filter}");
                 assert!(!may || coverage != Coverage::Nothing, "{topic} of {filter}");
             }

@@ -272,10 +272,10 @@ mod tests {
         let tokens = &settings.tokens.tokens;
         assert_eq!(tokens[0].expires_unix_s, Some(1_801_353_600));
         assert_eq!(tokens[1].expires_unix_s, Some(1_801_353_600 + 11 * 3_600));
-        assert!(tokens[0].permissions.publish.matches("/scores/a"));
+        assert!(tokens[0].permissions.publish.borrowed().matches("/scores/a"));
         assert!(
-            tokens[0].permissions.read.matches("/b")
-                && !tokens[0].permissions.publish.matches("/b")
+            tokens[0].permissions.read.borrowed().matches("/b")
+                && !tokens[0].permissions.publish.borrowed().matches("/b")
         );
         let jwt = &settings.tokens.jwt;
         assert_eq!(jwt.audience, ["a", "b"]);
