@@ -18,11 +18,10 @@ use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 use tracing::Level;
 
-use super::quantity::{Bytes, Count};
 use super::setting::{Form, Read};
 use super::{
-    AccessFormat, AccessTarget, Close, Immutable, LogFormat, PerAddress, Settings, StoredBytes,
-    parse_access, parse_address, parse_user,
+    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, Settings, parse_access,
+    parse_address, parse_user,
 };
 use super::{access, leave_out};
 
@@ -337,28 +336,15 @@ fn or_auto<E: de::Error>(error: de::value::Error) -> E {
     E::custom(format!("{error}, or \"auto\""))
 }
 
-impl<const MIN: u64, const MAX: u64> Form<PerAddress> for AutoOr<Count<MIN, MAX>> {
-    fn value(self) -> PerAddress {
-        self.0.map_or(PerAddress::Auto, |count| PerAddress::Count(count.value()))
+impl<T, F: Form<T>> Form<OrAuto<T>> for AutoOr<F> {
+    fn value(self) -> OrAuto<T> {
+        self.0.map_or(OrAuto::Auto, |form| OrAuto::Set(form.value()))
     }
 
-    fn show(value: &PerAddress) -> Value {
+    fn show(value: &OrAuto<T>) -> Value {
         match value {
-            PerAddress::Auto => "auto".into(),
-            PerAddress::Count(count) => Count::<MIN, MAX>::show(count),
-        }
-    }
-}
-
-impl<const MIN: u64, const MAX: u64> Form<StoredBytes> for AutoOr<Bytes<MIN, MAX>> {
-    fn value(self) -> StoredBytes {
-        self.0.map_or(StoredBytes::Auto, |bytes| StoredBytes::Max(bytes.value()))
-    }
-
-    fn show(value: &StoredBytes) -> Value {
-        match value {
-            StoredBytes::Auto => "auto".into(),
-            StoredBytes::Max(max) => Bytes::<MIN, MAX>::show(max),
+            OrAuto::Auto => "auto".into(),
+            OrAuto::Set(value) => F::show(value),
         }
     }
 }

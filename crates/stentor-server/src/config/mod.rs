@@ -45,7 +45,6 @@ use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
 
-pub use self::stored::StoredBytes;
 pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
 pub use access::Access;
 pub use cluster::{BrokerUrl, Cluster, StreamName};
@@ -265,7 +264,9 @@ settings! {
             /// How many topics may exist at once.
             topics_max: usize = 2_000_000, topics_max(restart): Count<1, 1_000_000_000>;
             /// The limit of the memory of topics and messages.
-            stored_bytes_max: StoredBytes = StoredBytes::Auto,
+            /// Automatic: two fifths of the memory of the control group or the host, less 64 MiB,
+            /// since a live upgrade has two processes, and each holds all topics.
+            stored_bytes_max: OrAuto<usize> = OrAuto::Auto,
                 stored_bytes_max: AutoOr<Bytes<MIB, { 1024 * 1024 * GIB }>>;
             /// How many names one look-up may ask for.
             names_max: usize = 1_000, names_max: Count<1, 100_000>;
@@ -281,8 +282,11 @@ settings! {
             /// How many connections the public listeners hold; 0: as many as the limit of open
             /// files leaves. Each worker takes its share.
             connections_max: usize = 0, connections_max(restart): Count<0, 100_000_000>;
-            /// How many of them one address may have.
-            connections_per_address: PerAddress = PerAddress::Auto,
+            /// How many of them one address may have: an IPv4 address, or a network of 64 bits of
+            /// IPv6. Automatic: half of what the server holds, where loopback is not counted, since
+            /// behind a reverse proxy on the same host all connections come from there. A number
+            /// counts loopback too; 0: as many as there is room for.
+            connections_per_address: OrAuto<u32> = OrAuto::Auto,
                 connections_per_address: AutoOr<Count<0, 100_000_000>>;
             /// How a connection ends whose last request was answered.
             close: Close = Close::Graceful, close: Text<Name<Close>>;
@@ -300,25 +304,24 @@ pub enum Close {
     Reset,
 }
 
-/// How many connections one address may have: an IPv4 address, or a network of 64 bits of IPv6.
+/// The operator configures a value, or leaves it to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PerAddress {
-    /// Half of what the server holds. Loopback is not counted: behind a reverse proxy on the same
-    /// host all connections come from there.
+pub enum OrAuto<T> {
+    /// The server finds the value.
     Auto,
-    /// So many, loopback too; 0: as many as there is room for.
-    Count(u32),
+    /// The operator has set the value.
+    Set(T),
 }
 
-impl PerAddress {
+impl OrAuto<u32> {
     /// How many connections `address` may have at a server that holds `connections_max`. `None`:
     /// it is not counted, and not evicted.
     pub(crate) fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
         match self {
-            PerAddress::Auto if address.to_canonical().is_loopback() => None,
-            PerAddress::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
-            PerAddress::Count(0) => Some(u32::MAX),
-            PerAddress::Count(count) => Some(count),
+            OrAuto::Auto if address.to_canonical().is_loopback() => None,
+            OrAuto::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
+            OrAuto::Set(0) => Some(u32::MAX),
+            OrAuto::Set(count) => Some(count),
         }
     }
 }

@@ -1,38 +1,29 @@
 //! `limits.stored_bytes_max`: a size, or a share of the memory that there is.
 
+use super::OrAuto;
 use std::path::Path;
 use stentor_io::{MemoryGauges, MemoryOf};
 
-/// The limit of the memory of topics and messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StoredBytes {
-    /// Two fifths of the memory of the control group or the host, less 64 MiB: a
-    /// live upgrade has two processes, and each holds all topics.
-    Auto,
-    /// A number of bytes.
-    Max(usize),
-}
-
-impl StoredBytes {
+impl OrAuto<usize> {
     /// The limit in bytes, and, of an automatic one, its reason.
     pub(crate) fn resolve(self) -> (usize, String) {
         match self {
-            StoredBytes::Max(bytes) => (bytes, String::new()),
-            StoredBytes::Auto => match MemoryGauges::of(Path::new("/")).total() {
+            OrAuto::Set(bytes) => (bytes, String::new()),
+            OrAuto::Auto => match MemoryGauges::of(Path::new("/")).total() {
                 Some((of, total)) => {
                     let of = if of == MemoryOf::Cgroup { "the control group" } else { "the host" };
                     let why = format!(" (auto, of the {} MiB that {of} has)", total >> 20);
-                    (StoredBytes::share_of(total), why)
+                    (share_of(total), why)
                 }
                 None => (usize::MAX, String::new()),
             },
         }
     }
+}
 
-    fn share_of(total: u64) -> usize {
-        let rest = total.saturating_sub(TWO_PROCESSES_BYTES).max(total / 4);
-        usize::try_from(rest / 5 * 2).unwrap_or(usize::MAX)
-    }
+fn share_of(total: u64) -> usize {
+    let rest = total.saturating_sub(TWO_PROCESSES_BYTES).max(total / 4);
+    usize::try_from(rest / 5 * 2).unwrap_or(usize::MAX)
 }
 
 /// Memory that two processes need beside their topics.
@@ -49,10 +40,10 @@ mod tests {
             let settings = Settings::from_toml(&format!("limits.stored_bytes_max = {text}"), "f")?;
             Ok::<_, ConfigErrors>(settings.limits.stored_bytes_max)
         };
-        assert_eq!(Settings::default().limits.stored_bytes_max, StoredBytes::Auto);
-        assert_eq!(of("'auto'").unwrap(), StoredBytes::Auto);
-        assert_eq!(of("'5 MiB'").unwrap(), StoredBytes::Max(5 << 20));
-        assert_eq!(of("2000000").unwrap(), StoredBytes::Max(2_000_000));
+        assert_eq!(Settings::default().limits.stored_bytes_max, OrAuto::Auto);
+        assert_eq!(of("'auto'").unwrap(), OrAuto::Auto);
+        assert_eq!(of("'5 MiB'").unwrap(), OrAuto::Set(5 << 20));
+        assert_eq!(of("2000000").unwrap(), OrAuto::Set(2_000_000));
         for (text, part) in [
             ("'some'", "'some' is not a size"),
             ("'1 KiB'", "'1 KiB' is out of range"),
@@ -62,9 +53,9 @@ mod tests {
             let error = of(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        let share = |mib: u64| StoredBytes::share_of(mib << 20) >> 20;
+        let share = |mib: u64| share_of(mib << 20) >> 20;
         assert_eq!([64, 128, 256, 16_384].map(share), [6, 25, 76, 6_528]);
-        let (max, why) = StoredBytes::Auto.resolve();
+        let (max, why) = OrAuto::<usize>::Auto.resolve();
         assert!(max > 1 << 20 && why.contains("auto"), "{max}{why}");
     }
 }

@@ -76,7 +76,7 @@ fn a_whole_document() {
     assert_eq!(settings.limits.message_bytes_max, 65_536);
     assert_eq!((settings.limits.topics_max, settings.limits.names_max), (10, 5));
     assert_eq!(settings.limits.connections_max, 100_000);
-    assert_eq!(settings.limits.connections_per_address, PerAddress::Count(50));
+    assert_eq!(settings.limits.connections_per_address, OrAuto::Set(50));
     assert_eq!(settings.limits.close, Close::Reset);
     assert_eq!(settings.cors.origins, ["https://example.com"]);
     assert_eq!(settings.topics.len(), 2);
@@ -189,16 +189,16 @@ fn connections_of_an_address() {
         let text = format!("limits.connections_per_address = {text}");
         Settings::from_toml(&text, "stentor.toml").unwrap().limits.connections_per_address
     };
-    assert_eq!(of("'auto'"), PerAddress::Auto);
-    assert_eq!(of("0"), PerAddress::Count(0));
-    assert_eq!(of("'7'"), PerAddress::Count(7));
+    assert_eq!(of("'auto'"), OrAuto::Auto);
+    assert_eq!(of("0"), OrAuto::Set(0));
+    assert_eq!(of("'7'"), OrAuto::Set(7));
     let error = headline("limits.connections_per_address = 'some'");
     assert!(error.contains("'some' is not a number, or \"auto\""), "{error}");
     let error = headline("limits.connections_per_address = -1");
     assert!(error.contains("-1 is out of range: from 0 to"), "{error}");
     let variable = ("STENTOR_LIMITS_CONNECTIONS_PER_ADDRESS", "9");
     let settings = environment(&[variable]).unwrap();
-    assert_eq!(settings.limits.connections_per_address, PerAddress::Count(9));
+    assert_eq!(settings.limits.connections_per_address, OrAuto::Set(9));
 }
 
 #[test]

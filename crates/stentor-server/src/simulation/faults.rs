@@ -2,7 +2,7 @@
 
 use super::codec::{COMMANDER, put_text};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
-use crate::config::{Mount, PerAddress, Settings};
+use crate::config::{Mount, OrAuto, Settings};
 use crate::limits::TURN_COST_MAX;
 use crate::mailbox::Order;
 use std::sync::Arc;
@@ -454,7 +454,7 @@ fn who_finds_no_room_is_told_when_to_come_again() {
 #[test]
 fn a_stream_from_an_address_with_too_many_is_told_when_to_come_again() {
     let mut settings = patient();
-    settings.limits.connections_per_address = PerAddress::Count(1);
+    settings.limits.connections_per_address = OrAuto::Set(1);
     let mut world = world(settings);
     let mut ask = || {
         let client = world.sim.connect_from(PUBLIC, ip("192.0.2.1"));
@@ -478,7 +478,7 @@ fn ip(text: &str) -> Option<std::net::IpAddr> {
 #[test]
 fn an_address_has_so_many_connections_and_the_next_is_told_so() {
     let mut settings = patient();
-    settings.limits.connections_per_address = PerAddress::Count(2);
+    settings.limits.connections_per_address = OrAuto::Set(2);
     settings.control_hosts.push("h".to_owned());
     let mut world = world(settings);
     let ask = |world: &mut World, role, address| {

@@ -5,7 +5,7 @@ use super::codec::COMMANDER;
 use super::faults::GET;
 use super::net::{Client, Layers};
 use super::{PUBLIC, Parts, World, kind, patient};
-use crate::config::{PerAddress, Settings};
+use crate::config::{OrAuto, Settings};
 use crate::limits::{EVICTION_LOOK_MS, EVICTION_RETRY_MS};
 use std::net::IpAddr;
 use stentor_io::{Faults, Rng};
@@ -22,7 +22,7 @@ const LAST: &[u8] = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\
 
 fn settings() -> Settings {
     let mut settings = patient();
-    settings.limits.connections_per_address = PerAddress::Count(0);
+    settings.limits.connections_per_address = OrAuto::Set(0);
     settings
 }
 
@@ -158,7 +158,7 @@ fn the_longest_waiting_of_the_largest_prefix_goes_first() {
 #[test]
 fn single_clients_keep_their_places_and_loopback_is_exempt() {
     let mut settings = settings();
-    settings.limits.connections_per_address = PerAddress::Auto;
+    settings.limits.connections_per_address = OrAuto::Auto;
     settings.proxies.trusted = vec!["10.0.0.0/8".parse().unwrap()];
     settings.proxies.header = Some(ClientField::XForwardedFor);
     let mut world = World::new(1, kind(), settings);

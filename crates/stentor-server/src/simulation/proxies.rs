@@ -3,7 +3,7 @@
 use super::faults::GET;
 use super::net::{Client, Layers};
 use super::{PUBLIC, Parts, World, kind, patient};
-use crate::config::{AccessTarget, PerAddress, Settings};
+use crate::config::{AccessTarget, OrAuto, Settings};
 use std::net::IpAddr;
 use stentor_io::Faults;
 use stentor_wire::forwarded::ClientField;
@@ -18,7 +18,7 @@ fn settings() -> Settings {
     let mut settings = patient();
     settings.log.access = Some(AccessTarget::Stderr);
     settings.proxies.trusted = vec!["10.0.0.0/8".parse().unwrap()];
-    settings.limits.connections_per_address = PerAddress::Count(2);
+    settings.limits.connections_per_address = OrAuto::Set(2);
     settings
 }
 
