@@ -19,7 +19,7 @@ pub use self::taking_over::Predecessor;
 use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::certificates::{self, Acceptors, Missing, Prepared, Unusable};
+use crate::certificates::{self, Acceptors, Missing, Prepared};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
@@ -41,15 +41,15 @@ use crate::user::{become_user, user_named};
 use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
-use stentor_access::{Cache, LoadError};
+use stentor_access::Cache;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
-use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, SocketName, User};
+use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User};
 use stentor_store::{OpenError, Recovery, open_replaced};
 use stentor_wire::target::TopicName;
 
@@ -104,62 +104,30 @@ impl LogFiles {
 
 /// Why the server did not start. Nothing of it is left.
 #[derive(Debug)]
-pub enum StartError {
-    /// An address cannot be listened on.
-    Bind(BindError),
-    /// The process was started with a socket that no setting names.
-    Inherited(SocketName),
-    /// A directory whose files are to be served cannot be opened; the error names it.
-    Files(io::Error),
-    /// The file of the access log cannot be opened, or nobody can be had to write it.
-    AccessLog(String),
-    /// The user to run as is not there, or this process may not become it.
-    User(String),
-    /// The keys that tokens are verified with cannot be had.
-    Keys(LoadError),
-    /// The certificates to be shown cannot be used.
-    Certificates(Unusable),
+pub struct StartError(String);
+
+impl StartError {
+    pub(crate) fn new(reason: impl fmt::Display) -> StartError {
+        StartError(reason.to_string())
+    }
+
     /// The store in this directory cannot be read, or not be written to.
-    Store(PathBuf, OpenError),
-    /// The values of the store exceed `limits.stored_bytes_max`.
-    StoreTooLarge(String),
-    /// Another process hands over to this one, and it cannot be.
-    Handover(String),
-    /// The host refused something else: files, threads, memory.
-    Host(io::Error),
+    fn of_store(path: &Path, error: &OpenError) -> StartError {
+        let path = path.display();
+        let hint = match error {
+            OpenError::Damaged(_) | OpenError::Refused { .. } => format!(
+                "; stentor store check {path} lists all that is damaged, and stentor store repair \
+                 {path} keeps what is not"
+            ),
+            OpenError::Disk(_) | OpenError::Version { .. } => String::new(),
+        };
+        StartError(format!("the store in {path}: {error}{hint}"))
+    }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Bind(error) => error.fmt(f),
-            StartError::Inherited(name) => write!(
-                f,
-                "the process was given a socket that listens on {name} (LISTEN_FDS), which is none \
-                 of the addresses it is to listen on: name it in listen, control, monitor.listen \
-                 or redirect"
-            ),
-            StartError::Files(error) => error.fmt(f),
-            StartError::Keys(error) => error.fmt(f),
-            StartError::Certificates(error) => error.fmt(f),
-            StartError::User(reason)
-            | StartError::AccessLog(reason)
-            | StartError::StoreTooLarge(reason)
-            | StartError::Handover(reason) => f.write_str(reason),
-            StartError::Store(path, error) => {
-                let path = path.display();
-                write!(f, "the store in {path}: {error}")?;
-                match error {
-                    OpenError::Damaged(_) | OpenError::Refused { .. } => write!(
-                        f,
-                        "; stentor store check {path} lists all that is damaged, and stentor store \
-                         repair {path} keeps what is not"
-                    ),
-                    OpenError::Disk(_) | OpenError::Version { .. } => Ok(()),
-                }
-            }
-            StartError::Host(error) => write!(f, "the host refused to start a worker: {error}"),
-        }
+        f.write_str(&self.0)
     }
 }
 
@@ -167,13 +135,13 @@ impl std::error::Error for StartError {}
 
 impl From<BindError> for StartError {
     fn from(error: BindError) -> StartError {
-        StartError::Bind(error)
+        StartError::new(error)
     }
 }
 
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> StartError {
-        StartError::Host(error)
+        StartError(format!("the host refused to start a worker: {error}"))
     }
 }
 
@@ -284,9 +252,9 @@ fn read_certificates(
 ) -> Result<Prepared, StartError> {
     check_files(settings)?;
     let prepared = Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user), None)
-        .map_err(StartError::Certificates)?;
+        .map_err(StartError::new)?;
     match prepared.unusable() {
-        Some(unusable) if takes_over => Err(StartError::Certificates(unusable)),
+        Some(unusable) if takes_over => Err(StartError::new(unusable)),
         _ => Ok(prepared),
     }
 }
@@ -324,7 +292,7 @@ fn share(
         acceptors: Arc::new(Acceptors::new(certificates)),
         addresses: AddressCounts::new(),
         memory: MemoryState::default(),
-        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::Keys)?),
+        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::new)?),
         wants_keys: AtomicBool::new(false),
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers: posts.iter().map(|_| Arc::default()).collect(),
@@ -358,7 +326,7 @@ fn open_store(
 ) -> Result<(Option<Recovery<HostDisk>>, Life), StartError> {
     let of = |epoch| Life { epoch, base: 0 };
     let Some(path) = store_path(settings) else { return Ok((None, of(Epoch::random()))) };
-    let told = |error| StartError::Store(path.clone(), error);
+    let told = |error| StartError::of_store(path, &error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
@@ -379,7 +347,7 @@ fn open_disk_of_node(
     let Some(path) = path else { return Ok(None) };
     let opened = HostDisk::open(path, user);
     let opened = opened.and_then(|disk| open_replaced(&disk).map(|_| disk));
-    opened.map(Some).map_err(|error| StartError::Store(path.clone(), error.into()))
+    opened.map(Some).map_err(|error| StartError::of_store(path, &error.into()))
 }
 
 /// Who gives changes their places.
@@ -394,10 +362,9 @@ fn sequencer(store: Option<&StoreState>) -> Box<dyn Sequencer> {
 fn check_files(settings: &Settings) -> Result<(), StartError> {
     check_roots(&settings.mounts).map_err(|error| match &settings.user {
         Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let reason = format!("{error}; the server runs as user '{user}', who must be let in");
-            StartError::Files(io::Error::new(error.kind(), reason))
+            StartError(format!("{error}; the server runs as user '{user}', who must be let in"))
         }
-        _ => StartError::Files(error),
+        _ => StartError::new(error),
     })
 }
 
@@ -615,7 +582,7 @@ impl Server {
         if let (Some(name), Some(user)) = (&self.settings.user, user) {
             become_user(name, user)?;
             event_log::become_user(user).map_err(|error| {
-                StartError::User(format!("the log cannot be written by user '{name}': {error}"))
+                StartError(format!("the log cannot be written by user '{name}': {error}"))
             })?;
             stentor_io::show_to_user()?;
             // Root was let in everywhere.
@@ -638,9 +605,7 @@ impl Server {
                 ),
                 _ => String::new(),
             };
-            StartError::AccessLog(format!(
-                "the access log {target} cannot be opened: {error}{hint}"
-            ))
+            StartError(format!("the access log {target} cannot be opened: {error}{hint}"))
         })
     }
 

@@ -61,7 +61,12 @@ impl Addresses {
             places.push((place, role));
         }
         match inherited.first() {
-            Some(unknown) => Err(StartError::Inherited(unknown.name().clone())),
+            Some(unknown) => Err(StartError(format!(
+                "the process was given a socket that listens on {} (LISTEN_FDS), which is none of \
+                 the addresses it is to listen on: name it in listen, control, monitor.listen or \
+                 redirect",
+                unknown.name()
+            ))),
             None => Ok(Addresses(places, Turns::default())),
         }
     }

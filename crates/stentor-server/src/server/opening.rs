@@ -23,7 +23,7 @@ impl Server {
         });
         let told = |error| match &error {
             OpenError::Refused { reason, .. } if reason == TOO_LARGE => {
-                StartError::StoreTooLarge(self.why_too_large(&store.reading))
+                StartError(self.why_too_large(&store.reading))
             }
             _ => self.store_error(error),
         };
@@ -75,8 +75,7 @@ impl Server {
     ) -> Result<(), StartError> {
         let path = self.settings.store.path.clone().unwrap_or_default();
         let disk = HostDisk::open(&path, None).map_err(|error| self.store_error(error.into()))?;
-        let recovered = Recovered::from_bytes(disk, closed)
-            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
+        let recovered = Recovered::from_bytes(disk, closed).map_err(StartError::new)?;
         self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
         self.begin_store(recovered, upto_generation)
     }
@@ -104,12 +103,12 @@ impl Server {
     fn store_error(&self, error: OpenError) -> StartError {
         let path = self.settings.store.path.clone().unwrap_or_default();
         match (error, &self.settings.user) {
-            (OpenError::Disk(error), Some(user)) => StartError::User(format!(
+            (OpenError::Disk(error), Some(user)) => StartError(format!(
                 "the store in {}: {error}; the directory and its files must belong to user \
                  '{user}', as whom the server runs",
                 path.display()
             )),
-            (error, _) => StartError::Store(path, error),
+            (error, _) => StartError::of_store(&path, &error),
         }
     }
 }

@@ -42,10 +42,10 @@ impl Server {
         check_files(&settings)?;
         let key_files = keys::files_of(&settings.tokens);
         let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
-        let keys = keys.map_err(StartError::Keys)?;
+        let keys = keys.map_err(StartError::new)?;
         let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
         let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
-        let certificates = certificates.map_err(StartError::Certificates)?;
+        let certificates = certificates.map_err(StartError::new)?;
         let certificate_thread =
             certificates::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
         let (shared, before) = (&self.shared, self.keys.as_ref());
@@ -53,9 +53,8 @@ impl Server {
             KeyThread::start(&settings.tokens, key_files, shared, &self.mailboxes, before)?;
         // Else they come from whoever is followed.
         if self.shared.follow.is_none() {
-            self.commit(Op::Rules(settings.rules())).map_err(|error| {
-                StartError::Host(io::Error::other(format!("the rules of topics: {error}")))
-            })?;
+            self.commit(Op::Rules(settings.rules()))
+                .map_err(|error| io::Error::other(format!("the rules of topics: {error}")))?;
         }
         // The commit was the last step that may fail.
         if let Some(certificates) = certificates {

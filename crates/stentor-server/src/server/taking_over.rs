@@ -86,7 +86,7 @@ impl Predecessor {
 
     /// Makes the settings fit what cannot change while the server is handed over.
     pub(super) fn adapt(&self, settings: &mut Settings) -> Result<(), StartError> {
-        let refused = |reason: &str| Err(StartError::Handover(reason.to_owned()));
+        let refused = |reason: &str| Err(StartError::new(reason));
         let store = settings.store.path.as_ref().map(|path| path.display().to_string());
         if store != self.hello.store {
             return refused("store.path is another, which takes a restart of the server");
@@ -162,12 +162,11 @@ impl Predecessor {
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
         let sent = self.channel.send(kind::READY, &names.into_bytes());
-        sent.map_err(|error| StartError::Handover(told(error)))?;
+        sent.map_err(|error| StartError(told(error)))?;
         let hub = &server.shared.hub;
         let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
         let Filled { restored, store, counted, since_us, mut phases } = filled;
-        counters::unpack(&server.shared, &counted)
-            .map_err(|reason| StartError::Handover(reason.to_owned()))?;
+        counters::unpack(&server.shared, &counted).map_err(StartError::new)?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
             // Else they come from whoever is followed.
@@ -189,11 +188,11 @@ impl Predecessor {
             match server.reports().recv_timeout(PATIENCE) {
                 Ok((_, Ok(Report::Begins { at_us }))) => begun_us = begun_us.max(at_us),
                 Ok((_, Ok(report))) => {
-                    return Err(StartError::Handover(format!("a worker said {report:?}")));
+                    return Err(StartError(format!("a worker said {report:?}")));
                 }
-                Ok((_, Err(reason))) => return Err(StartError::Handover(reason)),
+                Ok((_, Err(reason))) => return Err(StartError(reason)),
                 Err(_) => {
-                    return Err(StartError::Handover("a worker said nothing for too long".into()));
+                    return Err(StartError::new("a worker said nothing for too long"));
                 }
             }
         }
@@ -263,8 +262,8 @@ impl Predecessor {
 /// from, and says why a moment later.
 fn first_reason(server: &Server, error: io::Error) -> StartError {
     match server.reports().recv_timeout(PATIENCE_FOR_REASON) {
-        Ok((_, Err(reason))) => StartError::Handover(reason),
-        _ => StartError::Handover(told(error)),
+        Ok((_, Err(reason))) => StartError(reason),
+        _ => StartError(told(error)),
     }
 }
 
