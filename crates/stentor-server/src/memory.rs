@@ -81,15 +81,7 @@ struct Pin {
 impl Pins {
     /// Takes note of a body that a connection has still to be sent.
     pub(crate) fn add(&mut self, body: &Body) {
-        let (address, holders) = match body {
-            Body::Value { message, .. } if message.is_dropped() => (address(message), None),
-            Body::Streamed { event, .. } if event.message.is_dropped() => {
-                (address(&event.message), None)
-            }
-            Body::Cached { entry, .. } => (address(entry), Some(Arc::strong_count(entry))),
-            Body::Bytes(bytes) => (bytes.as_ptr() as usize, Some(Arc::strong_count(bytes))),
-            _ => return,
-        };
+        let Some((address, holders)) = pinned(body) else { return };
         let bytes = body.kept_bytes();
         let pin = self.bodies.entry(address).or_insert(Pin { bytes, count: 0, holders });
         pin.count += 1;
@@ -102,14 +94,8 @@ impl Pins {
 
     /// The part of one connection in a body.
     pub(crate) fn part(&self, body: &Body) -> usize {
-        let address = match body {
-            Body::Value { message, .. } => address(message),
-            Body::Streamed { event, .. } => address(&event.message),
-            Body::Cached { entry, .. } => address(entry),
-            Body::Bytes(bytes) => bytes.as_ptr() as usize,
-            Body::Stored { .. } => return 0,
-        };
-        let pin = self.bodies.get(&address).filter(|pin| pin.is_alone());
+        let pin = pinned(body).and_then(|(address, _)| self.bodies.get(&address));
+        let pin = pin.filter(|pin| pin.is_alone());
         pin.map_or(0, |pin| pin.bytes / pin.count)
     }
 }
@@ -147,6 +133,20 @@ pub(crate) fn whom_to_cut(total: usize, bytes_max: usize, mut holders: Vec<Holde
         is_wanted
     };
     holders.into_iter().take_while(is_wanted).collect()
+}
+
+/// The address of a body that only connections may keep in memory, and how many hold it. A message
+/// that was dropped has no other holders, and needs no count.
+fn pinned(body: &Body) -> Option<(usize, Option<usize>)> {
+    match body {
+        Body::Value { message, .. } if message.is_dropped() => Some((address(message), None)),
+        Body::Streamed { event, .. } if event.message.is_dropped() => {
+            Some((address(&event.message), None))
+        }
+        Body::Cached { entry, .. } => Some((address(entry), Some(Arc::strong_count(entry)))),
+        Body::Bytes(bytes) => Some((bytes.as_ptr() as usize, Some(Arc::strong_count(bytes)))),
+        _ => None,
+    }
 }
 
 fn address<T>(shared: &Arc<T>) -> usize {
