@@ -23,19 +23,24 @@
 
 use twox_hash::XxHash3_64;
 
-/// What a frame holds.
+/// The contents of a frame. The frame has the byte that is beside it here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub(crate) enum Kind {
-    /// `E`: entries; or nothing, when it only bears witness.
-    Entries,
-    /// `P`: one piece of a snapshot's payload. Its number is its place among them.
-    Payload,
-    /// `R`: the same, of which the piece before is the beginning.
-    Rest,
-    /// `H`: nothing, where a piece of the payload was lost.
-    Hole,
-    /// `Z`: nothing. A log was closed here, or a snapshot is complete.
-    End,
+    /// Entries; or nothing, when it only bears witness.
+    Entries = b'E',
+    /// One piece of a snapshot's payload. Its number is its place among them.
+    Payload = b'P',
+    /// The same, of which the piece before is the beginning.
+    Rest = b'R',
+    /// Nothing, where a piece of the payload was lost.
+    Hole = b'H',
+    /// Nothing. A log was closed here, or a snapshot is complete.
+    End = b'Z',
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Entries, Kind::Payload, Kind::Rest, Kind::Hole, Kind::End];
 }
 
 /// The head of a frame that verified.
@@ -66,20 +71,13 @@ impl Spot {
 pub(crate) fn begin(kind: Kind, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; FRAME_BYTES]);
     let head = out.len() - FRAME_BYTES;
-    let kind = match kind {
-        Kind::Entries => b'E',
-        Kind::Payload => b'P',
-        Kind::Rest => b'R',
-        Kind::Hole => b'H',
-        Kind::End => b'Z',
-    };
     out[head + 8..head + 11].copy_from_slice(MAGIC);
-    out[head + 11] = kind;
+    out[head + 11] = kind as u8;
 }
 
 /// Whether a frame that was begun is an end.
 pub(crate) fn is_end(frame: &[u8]) -> bool {
-    frame[11] == b'Z'
+    frame[11] == Kind::End as u8
 }
 
 /// Appends a record. False, and nothing was appended, if it is too long for one.
@@ -129,14 +127,7 @@ pub(crate) fn seal_again(mut frames: &mut [u8], mut spot: Spot, reserved: u64) {
 /// Reads the head of a frame, if these bytes begin with one of this place.
 pub(crate) fn head(bytes: &[u8], spot: Spot) -> Option<FrameHead> {
     let head = bytes.get(..FRAME_BYTES)?;
-    let kind = match head[11] {
-        b'E' => Kind::Entries,
-        b'P' => Kind::Payload,
-        b'R' => Kind::Rest,
-        b'H' => Kind::Hole,
-        b'Z' => Kind::End,
-        _ => return None,
-    };
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[11])?;
     let synced = u64_at(head, 24);
     let is_ours = head[8..11] == *MAGIC && u64_at(head, 16) == spot.number && synced <= spot.offset;
     if !is_ours || spot.hash(&head[8..]) != u64_at(head, 0) {

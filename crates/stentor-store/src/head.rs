@@ -24,13 +24,17 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 use twox_hash::XxHash3_64;
 
-/// What a file is.
+/// The kind of a file. Its head has the number that is beside it here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
-    Segment,
-    Snapshot,
+    Segment = 1,
+    Snapshot = 2,
     /// A snapshot that is a whole store: its entries are in it.
-    Whole,
+    Whole = 3,
+}
+
+impl What {
+    const ALL: [What; 3] = [What::Segment, What::Snapshot, What::Whole];
 }
 
 /// The head of a file.
@@ -96,12 +100,7 @@ impl Head {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 12]);
-        let what: u32 = match self.what {
-            What::Segment => 1,
-            What::Snapshot => 2,
-            What::Whole => 3,
-        };
-        out.extend_from_slice(&what.to_le_bytes());
+        out.extend_from_slice(&(self.what as u32).to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
         let Cut { number, end } = self.before;
         let fixed = [self.number, self.bytes, number, end, self.last, self.reserved];
@@ -131,12 +130,8 @@ impl Head {
             // If it verifies, the bytes that say which version it is are damaged.
             _ => return damaged,
         };
-        let what = match u32_at(head, 24) {
-            1 => What::Segment,
-            2 => What::Snapshot,
-            3 => What::Whole,
-            _ => return damaged,
-        };
+        let is_it = |what: &What| *what as u32 == u32_at(head, 24);
+        let Some(what) = What::ALL.into_iter().find(is_it) else { return damaged };
         let lost = head[FIXED_BYTES..].chunks_exact(16);
         let lost = lost.map(|range| u64_at(range, 0)..=u64_at(range, 8)).collect();
         let head = Head {
