@@ -86,7 +86,7 @@ pub use sim::{DiskFaults, SimDisk, SimFile};
 pub use snapshot::{
     Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
 };
-pub use store::{PushError, Settings, Store, Unclosed, View};
+pub use store::{PushError, Settings, Store, Unclosed};
 pub use stream::{
     FeedEncoder, FeedFrame, SnapshotDecoder, SnapshotEncoder, SnapshotHead, read_feed_frame,
 };

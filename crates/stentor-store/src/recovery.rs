@@ -20,7 +20,6 @@ use crate::damage::{Damage, Damages, OpenError};
 use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
 use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, Layout, NoHead, SNAPSHOT, What};
 use crate::source::Source;
-use crate::store::View;
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError};
 
@@ -141,25 +140,6 @@ impl<D: Disk> Recovery<D> {
         Recovery::find(disk, Damages::Borne(Vec::new()))
     }
 
-    /// What was on the disk at some moment of a store that is in use: to be read, and not to be
-    /// gone on with.
-    ///
-    /// # Errors
-    /// As [`Recovery::open`].
-    pub fn of(disk: D, view: &View) -> Result<Recovery<D>, OpenError> {
-        let mut recovery = Recovery::empty(disk, Damages::Refused);
-        recovery.is_view = true;
-        let Cut { number, end: bytes } = view.base;
-        if number > 0 {
-            recovery.snapshot = Some(recovery.part(SNAPSHOT, number, bytes, Some(bytes))?);
-        }
-        for &Cut { number, end } in &view.segments {
-            let part = recovery.part(LOG, number, end, Some(end))?;
-            recovery.segments.push(part);
-        }
-        Ok(recovery)
-    }
-
     /// What is in a store that another process may be writing to: to be read, and not to be gone
     /// on with. Files may go away or be written over meanwhile. Then this or the reading fails, and
     /// is to be begun anew; what is read is right.
@@ -177,8 +157,9 @@ impl<D: Disk> Recovery<D> {
         Ok(recovery)
     }
 
-    fn empty(disk: D, damages: Damages) -> Recovery<D> {
-        Recovery {
+    fn find(disk: D, damages: Damages) -> Result<Recovery<D>, OpenError> {
+        let files = disk.list()?;
+        let mut recovery = Recovery {
             disk,
             snapshot: None,
             segments: Vec::new(),
@@ -186,12 +167,7 @@ impl<D: Disk> Recovery<D> {
             stale_bytes: 0,
             is_view: false,
             damages,
-        }
-    }
-
-    fn find(disk: D, damages: Damages) -> Result<Recovery<D>, OpenError> {
-        let files = disk.list()?;
-        let mut recovery = Recovery::empty(disk, damages);
+        };
         let of = |word: &str| -> Vec<(u64, u64)> {
             let numbered =
                 |(name, bytes): &(String, u64)| Some((head::number(word, name)?, *bytes));

@@ -86,10 +86,6 @@ pub struct Store<D: Disk> {
     /// Those that wait, each as long as a segment.
     spares: Vec<String>,
     no_spare: Option<DiskError>,
-    is_pinned: bool,
-    /// A snapshot got its name in this life, so files below its number may go. That a start finds
-    /// one is not enough: its name may not be on the disk.
-    has_stale: bool,
     /// Bytes of frames, from the beginning of this life on.
     bytes_written: u64,
 }
@@ -143,15 +139,6 @@ impl fmt::Display for PushError {
 
 impl std::error::Error for PushError {}
 
-/// The files of a store, as far as they are on the disk: for [`Recovery::of`].
-///
-/// [`Recovery::of`]: crate::Recovery::of
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct View {
-    pub(crate) base: Cut,
-    pub(crate) segments: Vec<Cut>,
-}
-
 impl<D: Disk> Store<D> {
     /// Goes on with what was read. `new_epoch`, a random number, names the life of a store that
     /// was empty, or is a copy: see [`Recovered::begins_life`].
@@ -160,7 +147,9 @@ impl<D: Disk> Store<D> {
     /// nothing until it is gone. But see [`Store::has_begun`].
     ///
     /// # Panics
-    /// If what was read is another store's, by [`Store::pin`].
+    /// If what was read is another store's, by [`Recovery::open_in_use`].
+    ///
+    /// [`Recovery::open_in_use`]: crate::Recovery::open_in_use
     pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
         let epoch = recovered.epoch.filter(|_| !recovered.begins_life);
         let Recovered { disk, last, lost, layout, tail, .. } = recovered;
@@ -184,9 +173,7 @@ impl<D: Disk> Store<D> {
             spares_made: 0,
             spares: Vec::new(),
             no_spare: None,
-            is_pinned: false,
             bytes_written: 0,
-            has_stale: false,
         };
         for (name, _) in store.disk.list().unwrap_or_default() {
             if head::number(SPARE, &name).is_some() || head::is_unnamed(&name) {
@@ -452,29 +439,8 @@ impl<D: Disk> Store<D> {
         }
         self.layout.base = Cut { number: snapshot.number, end: snapshot.bytes };
         self.layout.closed.retain(|cut| cut.number >= snapshot.number);
-        self.has_stale = true;
-        if !self.is_pinned {
-            self.remove_stale();
-        }
+        self.remove_stale();
         Ok(())
-    }
-
-    /// What is on the disk now, to be read while the store is in use. No file of it is removed or
-    /// written over before [`Store::unpin`]. `None` before the store has begun, when nobody knows.
-    pub fn pin(&mut self) -> Option<View> {
-        self.log.as_ref()?;
-        self.is_pinned = true;
-        let base = self.layout.base;
-        let segments = self.layout.segments().filter(|cut| cut.number >= base.number.max(1));
-        Some(View { base, segments: segments.copied().collect() })
-    }
-
-    /// Nobody reads what was pinned any more.
-    pub fn unpin(&mut self) {
-        self.is_pinned = false;
-        if self.has_stale {
-            self.remove_stale();
-        }
     }
 
     fn healthy(&self) -> Result<(), DiskError> {
@@ -676,9 +642,11 @@ impl<D: Disk> Store<D> {
         usize::try_from(segments).map_or(2, |segments| segments.max(2))
     }
 
-    /// Removes the files that the snapshot has made superfluous, except for some that become
-    /// spares. A file that cannot be removed stays until the next call. A spare also
-    /// stays until then if its renaming or the sync behind it failed: its old name may come back.
+    /// Removes the files that a snapshot of this life has made superfluous, except for some that
+    /// become spares. A start does not call this for a snapshot that it finds: the name of that
+    /// snapshot may not be on the disk. A file that cannot be removed stays until the next call. A
+    /// spare also stays until then if its renaming or the sync behind it failed: its old name may
+    /// come back.
     fn remove_stale(&mut self) {
         let Ok(files) = self.disk.list() else { return };
         let mut recycled = Vec::new();
@@ -702,7 +670,7 @@ impl<D: Disk> Store<D> {
                 let _ = self.disk.remove(&name);
             }
         }
-        (self.layout.stale_bytes, self.has_stale) = (0, false);
+        self.layout.stale_bytes = 0;
         // A file may be written over only once its old name is gone for sure. After a failed sync
         // no later one can vouch for that, so the next call removes the file.
         if self.disk.sync_dir().is_ok() {

@@ -96,7 +96,7 @@ fn a_store_begins_on_a_full_disk_and_takes_nothing_until_there_is_room() {
     drop(store);
     disk.set_capacity(0);
     let mut store = begin(&disk);
-    assert!(!store.has_begun() && store.pin().is_none());
+    assert!(!store.has_begun());
     assert_eq!(store.refusal().unwrap().kind, DiskErrorKind::Full);
     assert_eq!(push(&mut store, 52), Err(PushError::NotReserved));
     assert!(store.retry().is_err());
@@ -424,8 +424,6 @@ fn what_a_snapshot_of_another_life_makes_superfluous_stays() {
             // It has its name in the kernel, and perhaps nowhere else.
             seen += 1;
             let mut store = begin(&disk);
-            assert!(store.pin().is_some());
-            store.unpin();
             assert!(has("log-000000000001"), "what the disk may need is gone");
             let snapshot = store.begin_snapshot().unwrap().end().unwrap();
             store.adopt(snapshot).unwrap();
@@ -436,27 +434,15 @@ fn what_a_snapshot_of_another_life_makes_superfluous_stays() {
 }
 
 #[test]
-fn what_is_pinned_can_be_read_while_it_is_made_superfluous() {
+fn a_copy_of_a_store_in_use_is_a_store() {
     let disk = SimDisk::new(1);
     let mut store = begin(&disk);
     sync_each(&mut store, 1..=40);
-    let view = store.pin().unwrap();
-    for seq in 41..=80 {
-        push(&mut store, seq).unwrap();
-        store.sync().unwrap();
-        if seq % 10 == 0 {
-            let snapshot = store.begin_snapshot().unwrap().end().unwrap();
-            store.adopt(snapshot).unwrap();
-        }
-    }
     let copy = SimDisk::new(2);
-    backup(Recovery::of(disk.clone(), &view).unwrap(), &copy, 77).unwrap();
+    backup(Recovery::open_in_use(disk.clone()).unwrap(), &copy, 77).unwrap();
     let (of_copy, entries) = recovered(&copy);
     assert_eq!(numbers(&entries), (1..=40).collect::<Vec<_>>());
     assert_eq!((of_copy.epoch, of_copy.was_closed), (Some(77), true));
-    let before = disk.list().unwrap().len();
-    store.unpin();
-    assert!(disk.list().unwrap().len() < before);
     // It is a store like any other, and nothing is copied over one.
     assert_eq!(Recovery::open(copy.clone()).unwrap().continued_epoch(), None);
     let mut store = begin(&copy);
@@ -467,7 +453,7 @@ fn what_is_pinned_can_be_read_while_it_is_made_superfluous() {
     assert_eq!(recovered(&copy).0.last, next);
     assert_eq!(Recovery::open(copy.clone()).unwrap().continued_epoch(), Some(EPOCH));
     assert_eq!(Store::begin(recovered(&copy).0, SETTINGS, 5).epoch(), EPOCH, "and it goes on");
-    let error = backup(Recovery::open(disk).unwrap(), &copy, 1).unwrap_err();
+    let error = backup(Recovery::open_in_use(disk).unwrap(), &copy, 1).unwrap_err();
     assert!(error.to_string().contains("there is one already"), "{error}");
 }
 

@@ -248,20 +248,13 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Copies what is on the disk, while the store goes on, and judges the copy.
+    /// Copies what is on the disk, while the store is in use, and judges the copy.
     fn back_up(&mut self) -> Result<(), String> {
-        let Some(view) = self.store.pin() else { return Ok(()) };
         let least = self.oracle.synced;
         let most = self.oracle.changes.len();
-        for _ in 0..self.rng.below(3) {
-            self.push()?;
-            self.sync()?;
-            self.go_on_with_snapshot()?;
-        }
         let copy = SimDisk::new(1);
-        let copied = Recovery::of(self.disk.clone(), &view)
+        let copied = Recovery::open_in_use(self.disk.clone())
             .and_then(|recovery| backup(recovery, &copy, 0xbac));
-        self.store.unpin();
         match copied {
             Err(OpenError::Disk(_)) => return Ok(()),
             Err(error) => return Err(format!("a backup finds damage that nobody did: {error}")),
