@@ -96,12 +96,6 @@ pub struct Filters<T> {
 }
 
 impl<T> Filters<T> {
-    /// Without any filter.
-    #[must_use]
-    pub fn new() -> Filters<T> {
-        Filters { topics: Map::default(), patterns: Node::default(), len: 0 }
-    }
-
     /// How many filters there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -185,7 +179,7 @@ impl<T> Filters<T> {
 
 impl<T> Default for Filters<T> {
     fn default() -> Filters<T> {
-        Filters::new()
+        Filters { topics: Map::default(), patterns: Node::default(), len: 0 }
     }
 }
 
@@ -385,7 +379,7 @@ mod tests {
 
     #[test]
     fn values_by_filter() {
-        let mut filters = Filters::new();
+        let mut filters = Filters::default();
         assert!(filters.is_empty());
         for text in ["/a", "/*", "/**", "/a/*", "/a/**", "/*/b", "/a/b"] {
             assert_eq!(filters.insert(&filter(text), text.to_owned()), None);
@@ -408,7 +402,7 @@ mod tests {
     #[test]
     fn what_is_removed_leaves_nothing() {
         let texts = ["/a/*/c", "/a/*/**", "/a/*", "/*/b/**", "/a", "/**"];
-        let mut filters = Filters::new();
+        let mut filters = Filters::default();
         for text in texts {
             filters.insert(&filter(text), text.to_owned());
         }
@@ -426,7 +420,7 @@ mod tests {
     fn long_filters_are_no_trouble() {
         let long = |segments: usize| format!("/*{}", "/a".repeat(segments - 1));
         let longest = filter(&long(SEGMENTS_MAX));
-        let mut filters = Filters::new();
+        let mut filters = Filters::default();
         filters.insert(&longest, "long".to_owned());
         assert_eq!(found(&filters, &"/a".repeat(SEGMENTS_MAX)), ["long"]);
         assert!(found(&filters, &"/a".repeat(SEGMENTS_MAX - 1)).is_empty());
@@ -438,7 +432,7 @@ mod tests {
     /// All patterns that a name of 14 segments can match: 2^14, were all of them taken.
     #[test]
     fn a_name_meets_few_patterns() {
-        let mut filters = Filters::new();
+        let mut filters = Filters::default();
         for stars in 0..1_u32 << 14 {
             let segment = |n: u32| if stars >> n & 1 == 1 { "/*" } else { "/a" };
             let text: String = (0..14).map(segment).collect();
@@ -458,7 +452,7 @@ mod tests {
                 (any::<bool>(), "(/([ab]|\\*|a\\*)){1,3}(/\\*\\*)?"), 0..30),
             topics in proptest::collection::vec("(/([abc]|a\\*|\\*)){1,4}", 1..10),
         ) {
-            let mut filters = Filters::new();
+            let mut filters = Filters::default();
             let mut plain = std::collections::BTreeMap::new();
             for (add, text) in changes {
                 let Ok(filter) = Filter::parse(&text) else { continue };

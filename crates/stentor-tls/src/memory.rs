@@ -53,6 +53,7 @@ pub type MediumSession = Kept<96>;
 pub type LargeSession = Kept<128>;
 
 /// A session in memory of its own.
+#[derive(Debug)]
 pub enum Owned {
     /// 112 bytes.
     Small(Box<SmallSession>),
@@ -256,16 +257,6 @@ impl Owned {
         keys.copy_from_slice(&bytes[HEADER_MEMORY..]);
         bytes.zeroize();
         Ok(owned)
-    }
-}
-
-impl fmt::Debug for Owned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Owned::Small(kept) => kept.fmt(f),
-            Owned::Medium(kept) => kept.fmt(f),
-            Owned::Large(kept) => kept.fmt(f),
-        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Feeds {
     pub(crate) fn new(subscriber: SubscriberId) -> Feeds {
         Feeds {
             subscriber,
-            index: Filters::new(),
+            index: Filters::default(),
             filter_bytes: 0,
             unnamed_bytes: 0,
             feeds: Vec::new(),
