@@ -18,6 +18,7 @@ mod expelled;
 mod handover;
 mod memory;
 pub(crate) mod pending;
+mod phase;
 mod reader;
 mod websocket;
 mod work;
@@ -33,12 +34,14 @@ use crate::route;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
+use phase::{AnswerWait, CopyWait, RequestWait, StreamWait};
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use work::{Incoming, Work};
 
 pub(crate) use copying::Copying;
 pub(crate) use eviction::Loss;
+pub(crate) use phase::Phase;
 
 /// The record of a connection.
 #[derive(Debug, Default)]
@@ -52,30 +55,6 @@ pub(crate) struct Connection {
     role: Role,
     origin: Origin,
     phase: Phase,
-    wait: Wait,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Phase {
-    /// No connection.
-    #[default]
-    Free,
-    Open,
-    /// It reads a stream.
-    Streaming,
-    /// The answer to its last request comes later.
-    Pending,
-    /// A follower reads it.
-    Copying,
-    /// The last answer is on its way; then the socket is closed.
-    Closing,
-    /// The same, but the peer may still be sending: it must not be reset before it has read why
-    /// it was refused (RFC 9112 section 9.6).
-    Refusing,
-    /// Our side has ended; what the peer sends is thrown away.
-    Lingering,
-    /// The last answer has left, and is to be acknowledged: then the socket is reset.
-    Delivering,
 }
 
 /// Where a connection comes from.
@@ -90,41 +69,6 @@ pub(crate) enum Origin {
     Proxy,
     /// From a trusted proxy that only looks whether the server is there.
     Probe,
-}
-
-/// What the deadline is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Wait {
-    /// The next request.
-    #[default]
-    Request,
-    /// The end of a head; counted from its beginning, so that a byte now and then buys nothing.
-    Head,
-    /// The end of what a layer has to agree on first (TLS).
-    Handshake,
-    /// The end of what a proxy says first (the PROXY protocol).
-    ProxyHeader,
-    Body,
-    /// Room to write.
-    Room,
-    /// The peer's end, after ours.
-    Linger,
-    /// What a pending answer waits for.
-    Pending,
-    /// The end of a WebSocket's frame or message.
-    Frame,
-    /// That the peer acknowledges the last answer.
-    Acknowledgement,
-    /// So long nothing was sent that a proxy, or the peer, may think the stream dead.
-    Heartbeat,
-    /// The time to see whether the peer is alive.
-    Ping,
-    /// A stream's time to go, while the server is stopping.
-    Farewell,
-    /// That time has come: it goes as soon as what is under way has left.
-    Leave,
-    /// The end of the token by which it reads.
-    Expiry,
 }
 
 /// What came of looking at some input.
@@ -167,15 +111,24 @@ impl Connection {
         self.role = role;
         self.origin = origin;
         self.counted = counted;
-        self.phase = Phase::Open;
-        self.wait = if role & PROXIED == 0 { Wait::Head } else { Wait::ProxyHeader };
+        let is_proxied = role & PROXIED != 0;
+        let wait = if is_proxied { RequestWait::ProxyHeader } else { RequestWait::Head };
+        self.phase = Phase::Open(wait);
     }
 
     /// A layer agrees on something with the peer, or is done with that. Returns whether this is
     /// new.
     pub(crate) fn negotiates(&mut self, is_under_way: bool) -> bool {
-        let wait = if is_under_way { Wait::Handshake } else { Wait::Head };
-        std::mem::replace(&mut self.wait, wait) != wait
+        let wait = if is_under_way { RequestWait::Handshake } else { RequestWait::Head };
+        let is_new = matches!(self.phase, Phase::Open(before) if before != wait);
+        if is_new {
+            self.phase = Phase::Open(wait);
+        }
+        is_new
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
     }
 
     pub(crate) fn is_free(&self) -> bool {
@@ -187,14 +140,14 @@ impl Connection {
         match self.work.as_deref() {
             Some(_) if self.is_blocked() && self.reads_feeds() => Activity::Behind,
             Some(_) if self.is_blocked() => Activity::Writing,
-            Some(_) if self.phase == Phase::Open => Activity::Reading,
+            Some(_) if matches!(self.phase, Phase::Open(_)) => Activity::Reading,
             _ => Activity::Waiting,
         }
     }
 
     /// Whether it waits for its next request, and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.phase == Phase::Open && self.work.is_none() && self.wait == Wait::Request
+        self.phase == Phase::Open(RequestWait::Idle) && self.work.is_none()
     }
 
     /// Whether the connection would take input now.
@@ -276,11 +229,11 @@ impl Connection {
         if cx.draining {
             self.end_bulk(cx, io, peer);
         }
-        if self.wait == Wait::Leave && self.phase == Phase::Streaming {
+        if self.phase == Phase::Streaming(StreamWait::Leave) {
             self.say_farewell(cx, peer);
         }
         let result = match self.phase {
-            Phase::Copying => self.copy(cx, io, peer),
+            Phase::Copying(_) => self.copy(cx, io, peer),
             _ if self.takes_input() => self.proceed_owned(cx, io, peer, input),
             _ => self.flush(cx, io, peer).map(drop),
         };
@@ -295,35 +248,41 @@ impl Connection {
         backlog.is_some_and(|backlog| backlog.progress(io, peer))
     }
 
-    /// When the connection is to be looked at, if that has changed.
+    /// Sets what the connection waits for. Returns its deadline if that has changed.
     pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
-        let now_ms = cx.now_ms;
         let limits = &cx.settings.limits;
-        let before = self.wait;
-        let (wait, deadline_ms) = match (self.phase, self.work.as_deref()) {
-            (Phase::Free, _) => return None,
-            (Phase::Lingering, _) => (Wait::Linger, now_ms + LINGER_MS),
-            (Phase::Delivering, _) => (Wait::Acknowledgement, now_ms + ACKNOWLEDGE_MS),
-            (Phase::Streaming, _) => self.stream_deadline(cx, peer),
-            (Phase::Pending, _) => self.pending_deadline(cx, peer),
-            (Phase::Copying, _) => self.copying_deadline(cx, peer),
-            (_, Some(work)) if work.waits() => (Wait::Room, now_ms + limits.write_timeout_ms),
-            (_, Some(Work { incoming: Some(incoming), .. })) => {
-                (Wait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
+        let (phase, deadline_ms) = match self.phase {
+            // The end of the server's stop limits how long the stream takes to leave.
+            Phase::Free | Phase::Streaming(StreamWait::Leave) => return None,
+            Phase::Open(wait) => self.request_deadline(cx, wait)?,
+            Phase::Streaming(_) => self.stream_deadline(cx, peer),
+            Phase::Pending(_) => self.pending_deadline(cx, peer),
+            Phase::Copying(_) => self.copying_deadline(cx, peer),
+            Phase::Closing | Phase::Refusing => (self.phase, cx.now_ms + limits.write_timeout_ms),
+            Phase::Lingering => (self.phase, cx.now_ms + LINGER_MS),
+            Phase::Delivering => (self.phase, cx.now_ms + ACKNOWLEDGE_MS),
+        };
+        self.phase = phase;
+        (phase.renews() || cx.armed != Some(phase)).then_some(deadline_ms)
+    }
+
+    /// Returns the event and the deadline of an open connection. `None` if both stay as they are.
+    fn request_deadline(&self, cx: &Context, wait: RequestWait) -> Option<(Phase, u64)> {
+        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let (wait, deadline_ms) = match self.work.as_deref() {
+            Some(work) if work.waits() => (RequestWait::Room, now_ms + limits.write_timeout_ms),
+            Some(Work { incoming: Some(incoming), .. }) => {
+                (RequestWait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
             }
-            (_, Some(_)) => (Wait::Head, now_ms + limits.head_timeout_ms),
+            Some(_) => (RequestWait::Head, now_ms + limits.head_timeout_ms),
             // It has its time from when it began.
-            (Phase::Open, None) if matches!(before, Wait::Handshake | Wait::ProxyHeader) => {
+            None if matches!(wait, RequestWait::Handshake | RequestWait::ProxyHeader) => {
                 return None;
             }
-            (_, None) if cx.draining => (Wait::Request, now_ms + DRAIN_IDLE_MS),
-            (_, None) => (Wait::Request, now_ms + cx.keep_alive_ms()),
+            None if cx.draining => (RequestWait::Idle, now_ms + DRAIN_IDLE_MS),
+            None => (RequestWait::Idle, now_ms + cx.keep_alive_ms()),
         };
-        self.wait = wait;
-        // A follower that is brought nothing of all that comes is owed a sign of life nonetheless.
-        let renews = matches!(wait, Wait::Request | Wait::Body | Wait::Room)
-            || wait == Wait::Heartbeat && self.phase != Phase::Copying;
-        (renews || wait != before).then_some(deadline_ms)
+        Some((Phase::Open(wait), deadline_ms))
     }
 
     /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
@@ -339,11 +298,6 @@ impl Connection {
     fn has_begun_a_head(&self) -> bool {
         let blank = |byte: &u8| matches!(byte, b'\r' | b'\n');
         self.work.as_ref().is_some_and(|work| !work.input.iter().all(blank))
-    }
-
-    /// Has the connection get a new deadline at the end of this event.
-    fn rearm(&mut self) {
-        self.wait = Wait::Request;
     }
 
     fn work(&mut self) -> &mut Work {
@@ -372,13 +326,13 @@ impl Connection {
 
     /// Whether what comes in may still mean something.
     fn takes_input(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Streaming | Phase::Pending)
+        matches!(self.phase, Phase::Open(_) | Phase::Streaming(_) | Phase::Pending(_))
     }
 
     /// Whether so much came in behind what waits for something else that no more is read before.
     fn holds_too_much(&self) -> bool {
         let Some(work) = self.work.as_deref() else { return false };
-        let may_hold = self.is_sink_full() || self.phase == Phase::Pending;
+        let may_hold = self.is_sink_full() || self.is_pending();
         work.input.len() >= http1::HEAD_BYTES_MAX && may_hold
     }
 
@@ -413,27 +367,27 @@ impl Connection {
             let rest = &input[at..];
             let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
             let progress = match (self.phase, incoming) {
-                (Phase::Open, Some(incoming)) if incoming.sink.is_full() => {
+                (Phase::Open(_), Some(incoming)) if incoming.sink.is_full() => {
                     self.work().incoming = Some(incoming);
                     break;
                 }
                 // Nothing more is begun here.
-                (Phase::Open, incoming) if cx.stands_still => match self.put_by(incoming, rest) {
+                (Phase::Open(_), body) if cx.stands_still => match self.put_by(body, rest) {
                     Some(progress) => progress,
                     None => break,
                 },
-                (Phase::Open, Some(incoming)) => self.take_body(cx, peer, incoming, rest),
-                (Phase::Open, None) if !rest.is_empty() => self.take_head(cx, peer, rest),
-                (Phase::Pending, _) => {
+                (Phase::Open(_), Some(incoming)) => self.take_body(cx, peer, incoming, rest),
+                (Phase::Open(_), None) if !rest.is_empty() => self.take_head(cx, peer, rest),
+                (Phase::Pending(_), _) => {
                     self.answer_pending(cx, io, peer)?;
-                    if self.phase == Phase::Pending || self.waits() { break } else { continue }
+                    if self.is_pending() || self.waits() { break } else { continue }
                 }
                 // What is due goes first: what was just subscribed to.
-                (Phase::Streaming, _) if self.is_busy() => {
+                (Phase::Streaming(_), _) if self.is_busy() => {
                     self.pump(cx, io, peer)?;
                     if self.is_busy() || self.waits() { break } else { continue }
                 }
-                (Phase::Streaming, _) if !rest.is_empty() => self.read_frames(cx, peer, rest),
+                (Phase::Streaming(_), _) if !rest.is_empty() => self.read_frames(cx, peer, rest),
                 _ => break,
             };
             match progress {
@@ -459,8 +413,8 @@ impl Connection {
             yielded = cx.cost >= cx.budget.share() && at < input.len();
         }
         match self.phase {
-            Phase::Streaming if !self.waits() => self.pump(cx, io, peer)?,
-            Phase::Copying if !self.waits() => self.copy(cx, io, peer)?,
+            Phase::Streaming(_) if !self.waits() => self.pump(cx, io, peer)?,
+            Phase::Copying(_) if !self.waits() => self.copy(cx, io, peer)?,
             _ => {}
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
@@ -490,7 +444,7 @@ impl Connection {
                     self.work().scanned = 0;
                 }
                 // The deadline of a head is that head's alone.
-                self.rearm();
+                cx.rearm();
                 self.request(cx, peer, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
@@ -671,12 +625,12 @@ impl Connection {
     ) {
         let opening = match answer {
             Answer::Stream(opening) => {
-                self.phase = Phase::Streaming;
+                self.phase = Phase::Streaming(StreamWait::Heartbeat);
                 io.begin_stream(peer, cx.settings.streams.retransmission());
                 Some(opening)
             }
             Answer::Later(pending, opening) => {
-                self.phase = Phase::Pending;
+                self.phase = Phase::Pending(AnswerWait::Event);
                 self.extra().pending = Some(pending);
                 opening
             }
@@ -739,7 +693,7 @@ impl Connection {
                 io.resume(peer);
             }
             Phase::Free => return Flow::Closed,
-            Phase::Open | Phase::Streaming | Phase::Pending | Phase::Copying => {}
+            Phase::Open(_) | Phase::Streaming(_) | Phase::Pending(_) | Phase::Copying(_) => {}
             Phase::Lingering | Phase::Delivering => {}
         }
         if let Some(work) = &mut self.work
@@ -767,4 +721,4 @@ impl Connection {
 const REQUEST_COST: usize = 256;
 
 // The record is what an idle connection costs, and a reader: one cache line.
-const _: () = assert!(size_of::<Connection>() <= 64);
+const _: () = assert!(size_of::<Connection>() <= 64 && size_of::<Phase>() == 2);

@@ -17,6 +17,7 @@ use crate::addresses::{Counted, NamedClients};
 use crate::answers::{Answers, RefusedAnswer};
 use crate::budget::{Budget, Kind};
 use crate::config::Settings;
+use crate::connection::Phase;
 use crate::endpoint::values::formats;
 use crate::exchange::{Exchange, Persistence};
 use crate::files::OpenFiles;
@@ -103,6 +104,9 @@ pub(crate) struct Context {
     pub(crate) committed: VecDeque<(Ticket, Outcome)>,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
+    /// The phase for which the deadline of the current connection was set. `None` if the deadline
+    /// has to be set again.
+    pub(crate) armed: Option<Phase>,
     /// What the current connection has cost in this turn.
     pub(crate) cost: usize,
     /// A graceful stop is under way: every answer is its connection's last.
@@ -174,6 +178,7 @@ impl Context {
             preambles: Preamble::all(),
             now_ms: 0,
             unix_s: 0,
+            armed: None,
             cost: 0,
             draining: false,
             stands_still: false,
@@ -181,6 +186,11 @@ impl Context {
             pressure: Pressure::None,
             connections_max: usize::MAX,
         }
+    }
+
+    /// Sets the deadline of the current connection again at the end of this visit.
+    pub(crate) fn rearm(&mut self) {
+        self.armed = None;
     }
 
     /// How long a connection may be silent between two requests.
@@ -368,7 +378,7 @@ impl Context {
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            cost: _, lines: _, keys: _,
+            armed: _, cost: _, lines: _, keys: _,
             // With the connections.
             passes: _, clients: _,
             // Followers come back.

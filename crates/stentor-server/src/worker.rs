@@ -402,6 +402,7 @@ impl Worker {
         }
         let (before, usage) = (connection.activity(), connection.usage());
         self.current = Some((peer, before, usage));
+        self.cx.armed = Some(connection.phase());
         may_panic();
         let result = act(connection, &mut self.cx);
         may_panic();

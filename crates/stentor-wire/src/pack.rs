@@ -302,7 +302,7 @@ impl<'a> Unpacker<'a> {
 }
 
 /// Implements [`Packed`] for a struct by the list of its fields, or for an enum by the list of its
-/// variants and their numbers.
+/// variants and their numbers. A variant without fields may have two numbers: it takes two bytes.
 ///
 /// Fields named behind `without` are not packed: they begin anew, with their default. A function
 /// named behind `if` says whether what was unpacked fits together.
@@ -329,14 +329,14 @@ macro_rules! packed {
         }
     };
     (enum $name:ident {
-        $($number:literal => $variant:ident
+        $($number:literal $($second:literal)? => $variant:ident
             $(($($item:ident),*))? $({ $($field:ident),* })?),* $(,)?
     }) => {
         impl $crate::pack::Packed for $name {
             fn pack(&self, out: &mut $crate::pack::Packer) {
                 match self {
                     $($name::$variant $(($($item),*))? $({ $($field),* })? => {
-                        out.put(&[$number]);
+                        out.put(&[$number $(, $second)?]);
                         $($($crate::pack::Packed::pack($item, out);)*)?
                         $($($crate::pack::Packed::pack($field, out);)*)?
                     })*
@@ -348,6 +348,9 @@ macro_rules! packed {
             ) -> $crate::pack::Unpacked<$name> {
                 match <u8 as $crate::pack::Packed>::unpack(input)? {
                     $($number => {
+                        $(if <u8 as $crate::pack::Packed>::unpack(input)? != $second {
+                            return Err($crate::pack::UNKNOWN);
+                        })?
                         $($(let $item = $crate::pack::Packed::unpack(input)?;)*)?
                         $($(let $field = $crate::pack::Packed::unpack(input)?;)*)?
                         Ok($name::$variant $(($($item),*))? $({ $($field),* })?)

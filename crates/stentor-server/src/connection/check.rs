@@ -6,7 +6,7 @@
 
 use super::reader::{Extra, Subscription};
 use super::work::Work;
-use super::{Connection, Phase, Wait};
+use super::{AnswerWait, Connection, CopyWait, Phase, RequestWait, StreamWait};
 use crate::access::LISTENERS;
 use crate::memory::Usage;
 use crate::stream::MANY;
@@ -28,54 +28,56 @@ impl Connection {
     /// # Errors
     /// What is wrong.
     pub(crate) fn is_sound(&self) -> Result<(), &'static str> {
-        let Connection { work, extra, reader, phase, wait, .. } = self;
+        let Connection { work, extra, reader, phase, .. } = self;
         let (work, extra) = (work.as_deref(), extra.as_deref());
         let waits = self.waits();
         ensure(usize::from(self.role()) < LISTENERS.len(), "No listener has this number.")?;
         ensure(work.is_none_or(|work| work.is_needed(*phase)), "Unused work is kept.")?;
         ensure(extra.is_none_or(|extra| !extra.is_empty()), "An empty box is kept.")?;
-        let is_streaming = *phase == Phase::Streaming;
+        let is_streaming = matches!(phase, Phase::Streaming(_));
         let reads = self.reads_feeds();
         ensure(reads || reader.feed == MANY, "It reads.")?;
-        let is_copying = *phase == Phase::Copying;
-        ensure(reads || is_copying || !reader.has_pass, "It has a pass and does not read.")?;
-        let may_have_extra = is_streaming || *phase == Phase::Pending;
+        ensure(reads || self.is_copying() || !reader.has_pass, "It has a pass and does not read.")?;
+        let may_have_extra = is_streaming || self.is_pending();
         ensure(may_have_extra || extra.is_none(), "It has what only readers have.")?;
         let is_pending = extra.is_some_and(|extra| extra.pending.is_some());
-        ensure(is_pending == (*phase == Phase::Pending), "It waits for no answer, or none comes.")?;
-        let is_legal = match (phase, wait) {
-            (Phase::Free, _) => work.is_none(),
-            (Phase::Open, Wait::Request) => work.is_none(),
-            (Phase::Open, Wait::Handshake) => work.is_none() && self.is_secured(),
-            (Phase::Open, Wait::ProxyHeader) => work.is_none() && self.role & PROXIED != 0,
-            (Phase::Open, Wait::Head) => work.is_none_or(|work| !waits && work.incoming.is_none()),
-            (Phase::Open, Wait::Body) => !waits && work.is_some_and(|work| work.incoming.is_some()),
-            (Phase::Open, Wait::Room) => waits,
-            (Phase::Closing | Phase::Refusing, Wait::Room) => self.is_blocked(),
-            (Phase::Lingering, Wait::Linger) => work.is_none(),
-            (Phase::Delivering, Wait::Acknowledgement) => work.is_none(),
-            (Phase::Pending, Wait::Pending) => !waits,
-            (Phase::Pending | Phase::Streaming, Wait::Expiry) => !waits && reader.has_pass,
-            (Phase::Pending, Wait::Room) => waits,
-            (Phase::Pending, Wait::Farewell) => true,
-            (Phase::Copying, Wait::Heartbeat) => !waits,
-            (Phase::Copying, Wait::Expiry) => !waits && reader.has_pass,
-            (Phase::Copying, Wait::Room) => waits,
-            (Phase::Streaming, Wait::Frame) => !waits && extra.is_some_and(Extra::decodes),
-            (Phase::Streaming, Wait::Heartbeat | Wait::Ping) => true,
-            (Phase::Streaming, Wait::Room | Wait::Leave) => waits,
-            (Phase::Streaming, Wait::Farewell) => true,
-            _ => false,
+        ensure(is_pending == self.is_pending(), "It waits for no answer, or none comes.")?;
+        let is_legal = match phase {
+            Phase::Free | Phase::Lingering | Phase::Delivering => work.is_none(),
+            Phase::Open(RequestWait::Idle) => work.is_none(),
+            Phase::Open(RequestWait::Handshake) => work.is_none() && self.is_secured(),
+            Phase::Open(RequestWait::ProxyHeader) => work.is_none() && self.role & PROXIED != 0,
+            Phase::Open(RequestWait::Head) => {
+                work.is_none_or(|work| !waits && work.incoming.is_none())
+            }
+            Phase::Open(RequestWait::Body) => {
+                !waits && work.is_some_and(|work| work.incoming.is_some())
+            }
+            Phase::Closing | Phase::Refusing => self.is_blocked(),
+            Phase::Open(RequestWait::Room)
+            | Phase::Pending(AnswerWait::Room)
+            | Phase::Copying(CopyWait::Room)
+            | Phase::Streaming(StreamWait::Room | StreamWait::Leave) => waits,
+            Phase::Pending(AnswerWait::Expiry)
+            | Phase::Copying(CopyWait::Expiry)
+            | Phase::Streaming(StreamWait::Expiry) => !waits && reader.has_pass,
+            Phase::Pending(AnswerWait::Event) | Phase::Copying(CopyWait::Heartbeat) => !waits,
+            Phase::Streaming(StreamWait::Frame) => !waits && extra.is_some_and(Extra::decodes),
+            Phase::Streaming(StreamWait::Heartbeat | StreamWait::Ping | StreamWait::Farewell)
+            | Phase::Pending(AnswerWait::Farewell) => true,
         };
         ensure(is_legal, "An illegal state.")?;
         if reads {
             self.reads_soundly()?;
         }
         // Whoever only waits for what others do is its record alone.
-        let is_idle = matches!(wait, Wait::Heartbeat | Wait::Ping | Wait::Expiry);
-        let is_idle_reader = is_idle && reader.feed != MANY;
-        let is_alone =
-            *phase == Phase::Free || *wait == Wait::Request || is_streaming && is_idle_reader;
+        let is_alone = match phase {
+            Phase::Free | Phase::Open(RequestWait::Idle) => true,
+            Phase::Streaming(StreamWait::Heartbeat | StreamWait::Ping | StreamWait::Expiry) => {
+                reader.feed != MANY
+            }
+            _ => false,
+        };
         ensure(!is_alone || self.usage() == Usage::default(), "It keeps something while it waits.")
     }
 
@@ -134,7 +136,7 @@ impl Connection {
     /// Whether nothing will bring it back but its peer, or the end of the server's stop.
     #[cfg(debug_assertions)]
     pub(crate) fn has_no_deadline(&self) -> bool {
-        self.wait == Wait::Leave
+        self.phase == Phase::Streaming(StreamWait::Leave)
     }
 }
 
@@ -143,7 +145,7 @@ impl Work {
     fn is_needed(&self, phase: Phase) -> bool {
         let is_needed = self.waits() || self.incoming.is_some() || !self.input.is_empty();
         let has_place = self.is_in_line == (self.line.is_some() && self.backlog.is_none());
-        is_needed && has_place && (self.incoming.is_none() || phase == Phase::Open)
+        is_needed && has_place && (self.incoming.is_none() || matches!(phase, Phase::Open(_)))
     }
 }
 

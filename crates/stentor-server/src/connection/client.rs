@@ -7,7 +7,7 @@
 //! request to its answer: it counts by the client's address as one that the client had made itself,
 //! and is logged by it. In between it is the proxy's own, and is not counted.
 
-use super::{Connection, Origin, Phase, Wait};
+use super::{Connection, Origin, Phase, RequestWait};
 use crate::context::Context;
 use crate::put_off::TOO_MANY;
 use std::net::IpAddr;
@@ -19,13 +19,13 @@ use stentor_wire::proxy_protocol::Source;
 impl Connection {
     /// Whether nothing is read before a proxy has said whose connection it is.
     pub(crate) fn awaits_proxy_header(&self) -> bool {
-        self.phase == Phase::Open && self.wait == Wait::ProxyHeader
+        self.phase == Phase::Open(RequestWait::ProxyHeader)
     }
 
     /// A proxy has said whose connection it is. Returns whether that client may have it.
     pub(crate) fn begin_client(&mut self, cx: &mut Context, peer: Peer, source: Source) -> bool {
         // The first request has the rest of the time that a head has.
-        self.wait = Wait::Head;
+        self.phase = Phase::Open(RequestWait::Head);
         let (origin, client) = match source {
             Source::Proxy => (Origin::Probe, None),
             Source::Unknown => (Origin::Proxy, None),
@@ -79,7 +79,7 @@ impl Connection {
 
     /// If no request is under way, a proxy's connection is its own again.
     pub(super) fn forget_client(&mut self, cx: &mut Context, peer: Peer) {
-        let is_over = self.phase == Phase::Open && self.work.is_none();
+        let is_over = matches!(self.phase, Phase::Open(_)) && self.work.is_none();
         let has_client = self.counted.is_some() || cx.clients.get(peer).is_some();
         if is_over && self.origin == Origin::Proxy && has_client {
             cx.clients.set(peer, None);

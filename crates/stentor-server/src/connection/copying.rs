@@ -6,7 +6,7 @@
 //! come back for the rest. What cannot be gone on with ends without one.
 
 use super::work::Work;
-use super::{Connection, Phase, Wait};
+use super::{Connection, CopyWait, Phase};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
@@ -29,7 +29,7 @@ impl Connection {
         if copy.is_feed() {
             tracing::info!("a follower has come, and reads {}", named(copy.filters()));
         }
-        self.phase = Phase::Copying;
+        self.phase = Phase::Copying(CopyWait::Heartbeat);
         self.reader.has_pass = grant.is_some();
         if let Some(grant) = grant {
             cx.passes.give(peer, &grant);
@@ -39,7 +39,7 @@ impl Connection {
 
     /// It is over for whatever reason.
     pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
-        if self.phase == Phase::Copying {
+        if self.is_copying() {
             let copy = cx.replication.leave(peer, cx.now_ms);
             if let Some(copy) = copy.filter(Transfer::is_feed) {
                 tracing::info!("a follower has left, which read {}", named(copy.filters()));
@@ -57,12 +57,12 @@ impl Connection {
 
     /// Whether a follower reads it.
     pub(crate) fn is_copying(&self) -> bool {
-        self.phase == Phase::Copying
+        matches!(self.phase, Phase::Copying(_))
     }
 
     /// There is something new for those that read feeds.
     pub(crate) fn deliver_copy<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.phase == Phase::Copying && !self.waits() {
+        if self.is_copying() && !self.waits() {
             let result = self.copy(cx, io, peer);
             let _ = self.settle(cx, io, peer, result);
         }
@@ -70,11 +70,12 @@ impl Connection {
 
     /// Nothing was sent for a while.
     pub(super) fn expire_copying<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+        let is_silent = self.phase == Phase::Copying(CopyWait::Heartbeat);
         // Who hears of no leader, or of no broker, is no sign of life of one.
-        if self.wait == Wait::Heartbeat && cx.shared.stale_s().is_none() {
+        if is_silent && cx.shared.stale_s().is_none() {
             cx.replication.sign_of_life(peer, cx.out.bytes());
         }
-        self.rearm();
+        cx.rearm();
         self.deliver_copy(cx, io, peer);
     }
 
@@ -85,7 +86,7 @@ impl Connection {
         io: &mut B,
         peer: Peer,
     ) -> Result<(), Gone> {
-        while self.phase == Phase::Copying && !self.waits() {
+        while self.is_copying() && !self.waits() {
             let is_feed = cx.replication.copy(peer).is_some_and(Transfer::is_feed);
             if self.why_expelled(cx, peer).is_some() {
                 cx.stats.readers_expired.add(1);
@@ -108,7 +109,7 @@ impl Connection {
                     cx.budget.spend(Kind::Replays, cost);
                     if cx.out.len() > before {
                         // The next sign of life is due as long after this.
-                        self.rearm();
+                        cx.rearm();
                     }
                     cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
                 }
@@ -142,19 +143,20 @@ impl Connection {
     }
 
     /// What its deadline is for, and when it is.
-    pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Wait, u64) {
+    pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
         let sign_ms = cx.now_ms + FEED_SIGN_MS;
-        match self.expires_ms(cx, peer) {
-            _ if self.waits() => (Wait::Room, cx.now_ms + cx.settings.limits.write_timeout_ms),
-            Some(expires_ms) if expires_ms < sign_ms => (Wait::Expiry, expires_ms),
-            _ => (Wait::Heartbeat, sign_ms),
-        }
+        let (wait, deadline_ms) = match self.expires_ms(cx, peer) {
+            _ if self.waits() => (CopyWait::Room, cx.now_ms + cx.settings.limits.write_timeout_ms),
+            Some(expires_ms) if expires_ms < sign_ms => (CopyWait::Expiry, expires_ms),
+            _ => (CopyWait::Heartbeat, sign_ms),
+        };
+        (Phase::Copying(wait), deadline_ms)
     }
 
     /// What another process is to go on with in its place: to send what was begun, and to end. A
     /// feed ends with the last chunk, so its follower comes back; a snapshot is cut.
     pub(crate) fn ended_copy(&self, cx: &Context, peer: Peer) -> Option<Connection> {
-        let copy = cx.replication.copy(peer).filter(|_| self.phase == Phase::Copying)?;
+        let copy = cx.replication.copy(peer).filter(|_| self.is_copying())?;
         let last = if copy.is_feed() { LAST_CHUNK } else { b"" };
         let backlog = self.work.as_ref().and_then(|work| work.backlog.as_ref());
         let backlog = Backlog::ending(backlog, last);
@@ -162,7 +164,6 @@ impl Connection {
             role: self.role,
             origin: self.origin,
             phase: Phase::Closing,
-            wait: Wait::Room,
             work: Some(Box::new(Work { backlog: Some(backlog), ..Work::default() })),
             ..Connection::default()
         })

@@ -1,6 +1,6 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
-use super::{Connection, Origin, Phase, Wait};
+use super::{Connection, Origin, Phase, RequestWait};
 use crate::config::Close;
 use crate::context::Context;
 use crate::secured::Failed;
@@ -10,35 +10,33 @@ use stentor_wire::status::{Refusal, Status};
 impl Connection {
     /// The deadline has come: tells a client that was in the middle of a request, and ends.
     pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let reason = match (self.phase, self.wait) {
-            (Phase::Open, Wait::Head) if self.has_begun_a_head() => {
+        let reason = match self.phase {
+            phase if phase.awaits_room() => {
+                if self.is_blocked() && !self.is_being_read(io, peer) {
+                    cx.stats.timeouts.add(1);
+                    self.abort(cx, io, peer);
+                }
+                return;
+            }
+            Phase::Open(RequestWait::Head) if self.has_begun_a_head() => {
                 "The request head took too long to arrive."
             }
             // The client would send, and what it sent is not committed yet.
-            (Phase::Open, Wait::Body) if self.is_sink_full() => return,
-            (Phase::Open, Wait::Body) => "The request body arrives too slowly.",
-            (Phase::Streaming, wait) if wait != Wait::Room => {
-                return self.expire_stream(cx, io, peer);
-            }
-            (Phase::Pending, Wait::Pending | Wait::Farewell | Wait::Expiry) => {
-                self.rearm();
+            Phase::Open(RequestWait::Body) if self.is_sink_full() => return,
+            Phase::Open(RequestWait::Body) => "The request body arrives too slowly.",
+            Phase::Streaming(wait) => return self.expire_stream(cx, io, peer, wait),
+            Phase::Pending(_) => {
+                cx.rearm();
                 return self.go_on_pending(cx, io, peer);
             }
-            (Phase::Copying, Wait::Heartbeat | Wait::Expiry) => {
-                return self.expire_copying(cx, io, peer);
-            }
-            (Phase::Delivering, _) if io.unacknowledged(peer) == 0 => {
+            Phase::Copying(_) => return self.expire_copying(cx, io, peer),
+            Phase::Delivering if io.unacknowledged(peer) == 0 => {
                 return self.abort(cx, io, peer);
             }
-            (Phase::Delivering, _) => {
+            Phase::Delivering => {
                 self.phase = Phase::Refusing;
                 let _ = self.settle(cx, io, peer, Ok(()));
                 return;
-            }
-            (_, Wait::Room) if !self.is_blocked() || self.is_being_read(io, peer) => return,
-            (_, Wait::Room) => {
-                cx.stats.timeouts.add(1);
-                return self.abort(cx, io, peer);
             }
             _ => return self.close(cx, io, peer),
         };

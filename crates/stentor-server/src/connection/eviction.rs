@@ -1,7 +1,7 @@
 //! Evicting a connection that waits for its client when there is no room for a newcomer
 //! (`worker/places.rs`).
 
-use super::{Connection, Phase, Wait};
+use super::{Connection, Phase, RequestWait, StreamWait};
 use crate::addresses::Holder;
 use crate::context::Context;
 use crate::put_off;
@@ -30,16 +30,16 @@ impl Connection {
         if self.waits() && !self.is_blocked() {
             return None;
         }
-        let loss = match (self.phase, self.wait) {
-            (Phase::Open, Wait::Head | Wait::Handshake) => Loss::Nothing,
-            (Phase::Open, Wait::Request) | (Phase::Lingering, _) => Loss::Idle,
-            (Phase::Pending, _) if self.is_polling() => Loss::Poll,
-            (Phase::Streaming, Wait::Farewell | Wait::Leave) => return None,
-            (Phase::Streaming, _) => Loss::Stream,
+        let loss = match self.phase {
+            Phase::Open(RequestWait::Head | RequestWait::Handshake) => Loss::Nothing,
+            Phase::Open(RequestWait::Idle) | Phase::Lingering => Loss::Idle,
+            Phase::Pending(_) if self.is_polling() => Loss::Poll,
+            Phase::Streaming(StreamWait::Farewell | StreamWait::Leave) => return None,
+            Phase::Streaming(_) => Loss::Stream,
             // Lines may be on their way to other readers, and the publisher is to learn which.
-            (Phase::Open, Wait::Body) if self.reads_bulk() => return None,
-            (Phase::Open, Wait::Body) => Loss::Exchange,
-            (Phase::Open | Phase::Closing | Phase::Refusing, Wait::Room) => Loss::Exchange,
+            Phase::Open(RequestWait::Body) if self.reads_bulk() => return None,
+            Phase::Open(RequestWait::Body) => Loss::Exchange,
+            Phase::Open(RequestWait::Room) | Phase::Closing | Phase::Refusing => Loss::Exchange,
             _ => return None,
         };
         Some((cx.shared.addresses.holder(self.counted)?, loss))
@@ -59,10 +59,12 @@ impl Connection {
         let chance = cx.rng.next_u64();
         let out = cx.out.bytes();
         match self.phase {
-            Phase::Streaming | Phase::Pending => {
+            Phase::Streaming(_) | Phase::Pending(_) => {
                 (self.reader.transport.manner().put_off)(out, chance);
             }
-            _ if self.wait == Wait::Body => out.extend_from_slice(&put_off::farewell(b"", chance)),
+            Phase::Open(RequestWait::Body) => {
+                out.extend_from_slice(&put_off::farewell(b"", chance));
+            }
             _ if self.has_begun_a_head() => {
                 let asked = self.work.as_deref().map_or(&[][..], |work| &work.input);
                 out.extend_from_slice(&put_off::farewell(asked, chance));

@@ -93,7 +93,7 @@ impl Connection {
         cx.passes.give(peer, &grant);
         self.reader.has_pass = true;
         // Its end is another.
-        self.rearm();
+        cx.rearm();
         frame(cx.out.bytes(), Opcode::Text, false, RENEWED);
         Ok(())
     }

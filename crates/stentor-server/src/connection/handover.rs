@@ -5,7 +5,7 @@
 
 use super::reader::{Extra, Joining, Subscription};
 use super::work::{Incoming, Work};
-use super::{Connection, Origin, Phase, Wait};
+use super::{AnswerWait, Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
@@ -17,18 +17,22 @@ use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
 // The worker sets the timer, and counts the connection by its address a little later.
-packed!(struct Connection { role, origin, phase, wait, reader, extra, work }
+packed!(struct Connection { role, origin, phase, reader, extra, work }
     without { timer, counted });
-packed!(enum Phase {
-    0 => Free, 1 => Open, 2 => Streaming, 3 => Pending, 4 => Closing, 5 => Refusing,
-    6 => Lingering, 7 => Delivering, 8 => Copying,
-});
 packed!(enum Origin { 0 => Unix, 1 => Client, 2 => Proxy, 3 => Probe });
-packed!(enum Wait {
-    0 => Request, 1 => Head, 2 => Body, 3 => Room, 4 => Linger, 5 => Pending, 6 => Frame,
-    7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 11 => Acknowledgement,
-    12 => Expiry, 13 => Handshake, 14 => ProxyHeader,
+// The second byte is the event that the connection waits for: one number for it in all phases.
+packed!(enum Phase {
+    0 0 => Free, 1 => Open(wait), 2 => Streaming(wait), 3 => Pending(wait), 4 3 => Closing,
+    5 3 => Refusing, 6 4 => Lingering, 7 11 => Delivering, 8 => Copying(wait),
 });
+packed!(enum RequestWait {
+    0 => Idle, 1 => Head, 2 => Body, 3 => Room, 13 => Handshake, 14 => ProxyHeader,
+});
+packed!(enum StreamWait {
+    3 => Room, 6 => Frame, 7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 12 => Expiry,
+});
+packed!(enum AnswerWait { 3 => Room, 5 => Event, 9 => Farewell, 12 => Expiry });
+packed!(enum CopyWait { 3 => Room, 7 => Heartbeat, 12 => Expiry });
 packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
 packed!(struct Extra {
     subscriptions, joining, replay, decoder, pending, gap, uncovered, partial,
@@ -89,7 +93,11 @@ impl Connection {
     pub(crate) fn unpack_sound(input: &mut Unpacker<'_>) -> Unpacked<Connection> {
         let connection = Connection::unpack(input)?;
         connection.is_sound()?;
-        let is_stopping = matches!(connection.wait, Wait::Farewell | Wait::Leave);
+        let is_stopping = matches!(
+            connection.phase,
+            Phase::Streaming(StreamWait::Farewell | StreamWait::Leave)
+                | Phase::Pending(AnswerWait::Farewell)
+        );
         // Of what a follower read nothing but the end goes over.
         if connection.is_free() || connection.is_copying() || is_stopping {
             Err(MISFIT)
@@ -124,5 +132,38 @@ impl Connection {
         self.wait_in(Kind::Replays);
         self.work().is_in_line = true;
         cx.budget.wait(Kind::Replays, peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every phase with its event, behind the two bytes that version 5 of the format has for them.
+    const PHASES: &str = "0 0 Free, 1 0 Open(Idle), 1 1 Open(Head), 1 2 Open(Body), \
+        1 3 Open(Room), 1 13 Open(Handshake), 1 14 Open(ProxyHeader), 2 3 Streaming(Room), \
+        2 6 Streaming(Frame), 2 7 Streaming(Heartbeat), 2 8 Streaming(Ping), \
+        2 9 Streaming(Farewell), 2 10 Streaming(Leave), 2 12 Streaming(Expiry), \
+        3 3 Pending(Room), 3 5 Pending(Event), 3 9 Pending(Farewell), 3 12 Pending(Expiry), \
+        4 3 Closing, 5 3 Refusing, 6 4 Lingering, 7 11 Delivering, \
+        8 3 Copying(Room), 8 7 Copying(Heartbeat), 8 12 Copying(Expiry)";
+
+    /// Older releases have the two bytes as two fields.
+    #[test]
+    fn a_phase_keeps_its_two_bytes() {
+        let name_of = |[first, second]: [u8; 2]| {
+            let numbers = format!("{first} {second} ");
+            PHASES.split(", ").find_map(|phase| phase.strip_prefix(&numbers)).map(str::to_owned)
+        };
+        for bytes in (0..=u16::MAX).map(u16::to_be_bytes) {
+            let mut input = Unpacker::new(&bytes, 0);
+            let phase = Phase::unpack(&mut input).ok();
+            assert_eq!(phase.map(|phase| format!("{phase:?}")), name_of(bytes), "{bytes:?}");
+            if let Some(phase) = phase {
+                let mut out = Packer::new(0);
+                phase.pack(&mut out);
+                assert!(input.is_at_end() && out.send(|packed, _| packed == bytes), "{phase:?}");
+            }
+        }
     }
 }

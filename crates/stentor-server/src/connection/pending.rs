@@ -10,7 +10,7 @@
 
 use super::reader::NEVER_MS;
 use super::work::Incoming;
-use super::{Connection, Phase, Wait};
+use super::{AnswerWait, Connection, Phase, RequestWait};
 use crate::access::Bearer;
 use crate::budget::Kind;
 use crate::context::Context;
@@ -109,7 +109,10 @@ impl Connection {
         let Pending { asked, mut persistence, awaits } = *pending;
         cx.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
-        self.phase = if persistence.keep_alive { Phase::Open } else { Phase::Closing };
+        self.phase = match persistence.keep_alive {
+            true => Phase::Open(RequestWait::Idle),
+            false => Phase::Closing,
+        };
         let mut x = self.exchange(cx, peer, persistence);
         match awaits {
             Awaits::Commit { is_deletion, outcome: Some(outcome), origin } => {
@@ -152,22 +155,28 @@ impl Connection {
     }
 
     /// What the deadline of a pending answer is for, and when it is.
-    pub(super) fn pending_deadline(&self, cx: &Context, peer: Peer) -> (Wait, u64) {
+    pub(super) fn pending_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
         let expires_ms = if self.is_polling() { self.expires_ms(cx, peer) } else { None };
-        match self.pending_until_ms() {
+        let (wait, deadline_ms) = match self.pending_until_ms() {
             // Who is in a line comes to it there.
             _ if self.waits() && (!cx.draining || self.line().is_some()) => {
-                (Wait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
+                (AnswerWait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
             }
             // Whoever commits says so, sooner or later.
-            None => (Wait::Pending, cx.now_ms + NEVER_MS),
+            None => (AnswerWait::Event, cx.now_ms + NEVER_MS),
             // It is told so at once.
-            Some(_) if cx.draining => (Wait::Farewell, cx.now_ms),
+            Some(_) if cx.draining => (AnswerWait::Farewell, cx.now_ms),
             Some(until_ms) => match expires_ms.filter(|&expires_ms| expires_ms < until_ms) {
-                Some(expires_ms) => (Wait::Expiry, expires_ms),
-                None => (Wait::Pending, until_ms),
+                Some(expires_ms) => (AnswerWait::Expiry, expires_ms),
+                None => (AnswerWait::Event, until_ms),
             },
-        }
+        };
+        (Phase::Pending(wait), deadline_ms)
+    }
+
+    /// Whether the answer to its last request comes later.
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.phase, Phase::Pending(_))
     }
 
     fn pending(&mut self) -> Option<&mut Pending> {
@@ -260,7 +269,7 @@ impl Connection {
         let had_pass = self.reader.has_pass;
         let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);
-        self.phase = if keep_alive { Phase::Open } else { Phase::Closing };
+        self.phase = if keep_alive { Phase::Open(RequestWait::Idle) } else { Phase::Closing };
         let request = request.borrowed();
         if let Answer::Expelled(_) = answer {
             cx.stats.readers_expired.add(1);

@@ -5,7 +5,7 @@
 //! lies between the cursor and now, until there is nothing more, or no room, or the turn has cost
 //! its share. The messages come from a replay of history first, and then from the worker's log.
 
-use super::{Connection, Phase, Wait};
+use super::{Connection, Phase, StreamWait};
 use crate::access::sight::SightOf;
 use crate::budget::Kind;
 use crate::context::Context;
@@ -172,29 +172,35 @@ impl Connection {
     }
 
     /// The time has come for something to be said, or to end.
-    pub(super) fn expire_stream<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        match (self.wait, self.reader.transport.manner().sign_of_life) {
-            (Wait::Heartbeat, SignOfLife::Comment(bytes)) => {
+    pub(super) fn expire_stream<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        wait: StreamWait,
+    ) {
+        match (wait, self.reader.transport.manner().sign_of_life) {
+            (StreamWait::Heartbeat, SignOfLife::Comment(bytes)) => {
                 cx.out.bytes().extend_from_slice(bytes);
             }
-            (Wait::Ping, _) if !self.reader.owes_pong => {
+            (StreamWait::Ping, _) if !self.reader.owes_pong => {
                 // The next one is due as long after this one.
-                self.rearm();
+                cx.rearm();
                 self.reader.owes_pong = true;
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
-            (Wait::Frame, _) => {
+            (StreamWait::Frame, _) => {
                 self.end_websocket(cx, peer, 1008, "The message took too long to arrive.")
             }
-            (Wait::Farewell, _) if self.waits() => {
+            (StreamWait::Farewell, _) if self.waits() => {
                 // Whoever is merely behind is not cut: it goes when what is under way has left.
-                self.wait = Wait::Leave;
+                self.phase = Phase::Streaming(StreamWait::Leave);
                 return;
             }
-            (Wait::Farewell, _) => self.say_farewell(cx, peer),
-            (Wait::Expiry, _) => {
+            (StreamWait::Farewell, _) => self.say_farewell(cx, peer),
+            (StreamWait::Expiry, _) => {
                 // The clock may have been set back.
-                self.rearm();
+                cx.rearm();
                 self.end_if_expelled(cx, peer);
             }
             _ => {
@@ -216,7 +222,7 @@ impl Connection {
     /// subscription until its first messages are sent.
     pub(super) fn is_busy(&self) -> bool {
         let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
-        self.phase == Phase::Streaming
+        matches!(self.phase, Phase::Streaming(_))
             && self.reader.commands
             && self.extra.as_deref().is_some_and(joins)
     }
@@ -243,12 +249,12 @@ impl Connection {
 
     /// Whether it is told of changes: it reads a stream, or its answer waits for one.
     pub(super) fn reads_feeds(&self) -> bool {
-        self.phase == Phase::Streaming || self.is_polling()
+        matches!(self.phase, Phase::Streaming(_)) || self.is_polling()
     }
 
     /// Whether this is a long-poll that waits for its answer.
     pub(super) fn is_polling(&self) -> bool {
-        self.phase == Phase::Pending && self.reader.transport == Transport::LongPoll
+        self.is_pending() && self.reader.transport == Transport::LongPoll
     }
 
     pub(super) fn extra(&mut self) -> &mut Extra {
@@ -279,7 +285,7 @@ impl Connection {
         io: &mut B,
         peer: Peer,
     ) -> Result<(), Gone> {
-        while self.phase == Phase::Streaming && !self.waits() {
+        while matches!(self.phase, Phase::Streaming(_)) && !self.waits() {
             if self.end_if_expelled(cx, peer) {
                 break;
             }
@@ -578,36 +584,34 @@ impl Connection {
     }
 
     /// What the stream's deadline is for, and when it is.
-    pub(super) fn stream_deadline(&self, cx: &mut Context, peer: Peer) -> (Wait, u64) {
+    pub(super) fn stream_deadline(&self, cx: &mut Context, peer: Peer) -> (Phase, u64) {
+        use StreamWait::{Expiry, Frame, Heartbeat, Ping};
         let (wait, deadline_ms) = self.usual_deadline(cx);
-        // Who waits for room is told when there is some.
-        match self.expires_ms(cx, peer) {
-            Some(expires_ms)
-                if expires_ms < deadline_ms
-                    && matches!(wait, Wait::Heartbeat | Wait::Ping | Wait::Frame) =>
-            {
-                (Wait::Expiry, expires_ms)
+        let (wait, deadline_ms) = match (wait, self.expires_ms(cx, peer)) {
+            // A suspended stream checks its token when it resumes.
+            (Heartbeat | Ping | Frame, Some(expires_ms)) if expires_ms < deadline_ms => {
+                (Expiry, expires_ms)
             }
             _ => (wait, deadline_ms),
-        }
+        };
+        (Phase::Streaming(wait), deadline_ms)
     }
 
-    fn usual_deadline(&self, cx: &mut Context) -> (Wait, u64) {
+    fn usual_deadline(&self, cx: &mut Context) -> (StreamWait, u64) {
         let streams = &cx.settings.streams;
         let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
         let (sign, every_ms) = match self.reader.transport.manner().sign_of_life {
-            SignOfLife::Comment(_) => (Wait::Heartbeat, streams.heartbeat_ms),
-            SignOfLife::Ping => (Wait::Ping, streams.ping_ms),
+            SignOfLife::Comment(_) => (StreamWait::Heartbeat, streams.heartbeat_ms),
+            SignOfLife::Ping => (StreamWait::Ping, streams.ping_ms),
         };
         match () {
-            () if self.wait == Wait::Leave => (Wait::Leave, now_ms + NEVER_MS),
             () if cx.draining => {
                 let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
-                (Wait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
+                (StreamWait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
             }
-            () if self.waits() => (Wait::Room, now_ms + streams.stall_timeout_ms),
-            () if decodes => (Wait::Frame, now_ms + limits.head_timeout_ms),
+            () if self.waits() => (StreamWait::Room, now_ms + streams.stall_timeout_ms),
+            () if decodes => (StreamWait::Frame, now_ms + limits.head_timeout_ms),
             () if every_ms == 0 => (sign, now_ms + NEVER_MS),
             () => (sign, now_ms + every_ms),
         }

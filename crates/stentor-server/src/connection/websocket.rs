@@ -5,7 +5,7 @@
 //! connection with the code the RFC has for it.
 
 use super::reader::{Extra, Joining, Subscription};
-use super::{Connection, Phase, Progress, Wait};
+use super::{Connection, Phase, Progress, StreamWait};
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
@@ -41,8 +41,8 @@ impl Connection {
         if decoder.is_idle() {
             self.extra().decoder = None;
             // The next one has a time of its own. A ping within a message buys that one none.
-            if self.wait == Wait::Frame {
-                self.rearm();
+            if self.phase == Phase::Streaming(StreamWait::Frame) {
+                cx.rearm();
             }
         }
         match result {

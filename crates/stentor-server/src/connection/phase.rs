@@ -1,0 +1,118 @@
+//! The phase of a connection, and the event that it waits for in this phase.
+//!
+//! A connection has one deadline. Each phase lists the events that the deadline can limit, so an
+//! event that is impossible in a phase cannot be written. [`Connection::deadline_ms`] sets the
+//! event at the end of each visit. Within a visit it may be that of the visit before.
+//!
+//! [`Connection::deadline_ms`]: super::Connection::deadline_ms
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Phase {
+    /// The record is not in use.
+    #[default]
+    Free,
+    /// It reads requests and answers them.
+    Open(RequestWait),
+    /// It reads a stream.
+    Streaming(StreamWait),
+    /// The answer to its last request comes later.
+    Pending(AnswerWait),
+    /// A follower reads it.
+    Copying(CopyWait),
+    /// The last answer waits for room to write. Then the socket is closed.
+    Closing,
+    /// The same, but the peer may still be sending: it must not be reset before it has read why
+    /// it was refused (RFC 9112 section 9.6).
+    Refusing,
+    /// This side has ended. Input is thrown away until the peer ends too.
+    Lingering,
+    /// The last answer has left. Once the peer has acknowledged it, the socket is reset.
+    Delivering,
+}
+
+/// The event that an open connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestWait {
+    /// The next request.
+    Idle,
+    /// The end of a head. The time counts from its beginning, so slow bytes do not extend it.
+    Head,
+    /// The end of a TLS handshake.
+    Handshake,
+    /// The header of the PROXY protocol.
+    ProxyHeader,
+    /// The end of a body.
+    Body,
+    /// Room to write, or a turn in a line.
+    Room,
+}
+
+/// The event that a stream waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StreamWait {
+    /// The next heartbeat. Without one, a proxy or the peer may take a silent stream for dead.
+    Heartbeat,
+    /// The next ping, or its pong.
+    Ping,
+    /// The end of a WebSocket frame or message.
+    Frame,
+    /// Room to write, or a turn in a line.
+    Room,
+    /// The expiry of its token.
+    Expiry,
+    /// The time at which the stream ends because the server stops.
+    Farewell,
+    /// Room to write, after that time. It has no deadline.
+    Leave,
+}
+
+/// The event that a pending answer waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AnswerWait {
+    /// The change or the commit that the answer reports, or the end of a long-poll's time.
+    Event,
+    /// Room to write, or a turn in a line.
+    Room,
+    /// The expiry of its token.
+    Expiry,
+    /// The end of a long-poll because the server stops.
+    Farewell,
+}
+
+/// The event that a connection to a follower waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CopyWait {
+    /// The next heartbeat. Without one, the follower takes its leader for dead.
+    Heartbeat,
+    /// Room to write, or a turn in a line.
+    Room,
+    /// The expiry of its token.
+    Expiry,
+}
+
+impl Phase {
+    /// Whether the connection waits for room to write, or for its turn in a line.
+    pub(super) fn awaits_room(self) -> bool {
+        matches!(
+            self,
+            Phase::Open(RequestWait::Room)
+                | Phase::Streaming(StreamWait::Room)
+                | Phase::Pending(AnswerWait::Room)
+                | Phase::Copying(CopyWait::Room)
+                | Phase::Closing
+                | Phase::Refusing
+        )
+    }
+
+    /// Whether every visit moves the deadline. The heartbeat of a follower stays where it is: a
+    /// visit need not send the follower anything.
+    pub(super) fn renews(self) -> bool {
+        let renews = matches!(
+            self,
+            Phase::Open(RequestWait::Idle | RequestWait::Body)
+                | Phase::Streaming(StreamWait::Heartbeat)
+        );
+        renews || self.awaits_room()
+    }
+}
