@@ -6,7 +6,7 @@
 //! | `STENTOR_SEED` | only this seed runs |
 //! | `STENTOR_SEEDS` | so many seeds run, in each simulation |
 //! | `STENTOR_SEEDS_FACTOR` | so many times the usual number of seeds run |
-//! | `STENTOR_FIRST_SEED` | seeds begin here, not at 0: `cargo xtask test` derives it from the commit |
+//! | `STENTOR_FIRST_SEED` | seeds begin here: `cargo xtask test` derives it from the commit |
 
 use std::env;
 use std::ops::Range;

@@ -143,6 +143,17 @@ struct Reader {
     is_stalled: bool,
 }
 
+impl Reader {
+    /// Whether new rules may have made private what a pattern means and the token does not cover,
+    /// though there is no such topic.
+    fn may_be_private_by_new_rules(&self, states: &[State]) -> bool {
+        let has_other_rules = states.iter().any(|state| state.rules != states[0].rules);
+        let covers = |token: usize, filter: &&str| TOKENS[token].covers_reading(filter);
+        has_other_rules
+            && self.brought.is_some_and(|token| !self.filters.iter().all(|it| covers(token, it)))
+    }
+}
+
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Reader { way, filters, later, brought, renewed, since, seen, is_open, .. } = self;
@@ -545,7 +556,10 @@ impl Stage {
             // What is subscribed to later would take it.
             (Way::Commands, 401) => ever(&|state| !is_good(state)),
             (_, 401) => ever(&|state| !is_good(state) && !all(state)) || expires(reader.brought),
-            (_, 403) => ever(&|state| is_good(state) && !all(state)),
+            (way, 403) => {
+                let is_private = way == Way::Polls && reader.may_be_private_by_new_rules(&states);
+                ever(&|state| is_good(state) && (is_private || !all(state)))
+            }
             (Way::Values, 200) => ever(&all),
             (Way::Polls, 200 | 204) | (Way::Events | Way::Frames | Way::Commands, 200 | 101) => {
                 ever(&some)

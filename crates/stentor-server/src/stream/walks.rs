@@ -124,7 +124,8 @@ impl Walks {
         (Some(id), cost)
     }
 
-    /// The next part of a walk for a reader that is at `span.since`; `None` if it is not over.
+    /// The next part of a walk for a reader that is at `span.since`. `None` if the walk is not
+    /// over, or ends before that place: one that finds more than it keeps ends early.
     pub(crate) fn part(
         &self,
         id: WalkId,
@@ -132,7 +133,8 @@ impl Walks {
         bytes_max: usize,
         found: &mut Vec<Event>,
     ) -> Option<Part> {
-        let (_, walk) = self.all.iter().find(|(other, walk)| *other == id && walk.is_over)?;
+        let is_of_use = |walk: &Walk| walk.is_over && walk.bound_seq >= span.since;
+        let (_, walk) = self.all.iter().find(|(other, walk)| *other == id && is_of_use(walk))?;
         Some(walk.part(span, bytes_max, found))
     }
 

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use stentor_access::mint::Signer;
 use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Settings, StaticToken, load};
-use stentor_test::pattern::matches;
+use stentor_test::pattern::{covers, matches};
 
 /// A token: how it is made, what it reads and publishes, from when until when it is good.
 pub(super) struct Token {
@@ -99,6 +99,10 @@ impl Token {
 
     pub(super) fn may_read(&self, topic: &str) -> bool {
         self.read.iter().any(|pattern| matches(pattern, topic))
+    }
+
+    pub(super) fn covers_reading(&self, filter: &str) -> bool {
+        self.read.iter().any(|pattern| covers(pattern, filter))
     }
 
     pub(super) fn may_publish(&self, topic: &str) -> bool {

@@ -126,6 +126,23 @@ fn readers_who_come_back_together_share_their_walks() {
     assert!([other_filter[0], other_mode[0], older[0]].iter().all(|id| !made.contains(id)));
 }
 
+/// A walk that keeps no more ends before the place of a reader that shares it.
+#[test]
+fn a_reader_ahead_of_a_walk_that_ends_early_makes_its_own() {
+    let names = 3 * KEPT_BYTES_MAX / 65 + 1;
+    let hub = busy_hub(names, 2);
+    let last = 2 * names as u64;
+    let mut walks = Walks::default();
+    let filter = Filter::parse("/t/*").unwrap();
+    let behind = Span { since: 1, upto: last, mode: Mode::All };
+    let (first, _) = walks.walk(&hub, &[&filter], behind, None);
+    assert_eq!(walks.part(first.unwrap(), behind, 1, &mut Vec::new()), None, "it is not over");
+    let ahead = Span { since: last - 5, ..behind };
+    let (seqs, ids) = catch_up(&mut walks, &hub, &["/t/*"], ahead, 1 << 20);
+    assert!(seqs.into_iter().eq(last - 4..=last));
+    assert_eq!(ids.first(), first.as_ref(), "they share it at first");
+}
+
 #[test]
 fn a_gap_is_told_to_those_who_have_one() {
     let hub = hub();
