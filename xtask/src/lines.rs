@@ -18,7 +18,7 @@ pub(crate) fn print() -> Result<(), String> {
     let tested: BTreeSet<String> = files_of_rust.iter().flat_map(modules_of_tests).collect();
     for File { path, text } in &files_of_rust {
         let name = path.strip_prefix("crates/").and_then(|path| path.split('/').next());
-        if let Some(name) = name
+        if let Some(name) = name.filter(|name| *name != "stentor-test")
             && !is_test(path, &tested)
         {
             *crates.entry(name).or_default() += count(&without_tests(text));

@@ -64,6 +64,9 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
     built?;
     let mut command = tests(&[], passed_on);
     command.envs(settings.iter().copied());
+    // Most of them wait for others most of the time.
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    command.env("RUST_TEST_THREADS", (4 * cores).to_string());
     if has_all? {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
