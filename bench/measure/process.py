@@ -39,7 +39,7 @@ class Process(AbstractContextManager["Process"]):
         """One that `is_driven` has pipes for lines of text; any other has its log."""
         self.name = name
         self.log = OUT_DIR / f"{name}.log"
-        with open(self.log, "wb") as log:
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [*TIED, "taskset", "--cpu-list", cores, *command],
                 stdin=subprocess.PIPE if is_driven else subprocess.DEVNULL,

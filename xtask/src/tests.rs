@@ -1,5 +1,6 @@
 //! The tests: all of them, those of a crate or a chapter, and the simulations.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -12,7 +13,7 @@ pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
         ["--long", passed_on @ ..] => all(passed_on, NIGHT),
         ["e2e", passed_on @ ..] => {
             let mut command = cargo(&["test", "--package", "stentor", "--test", "e2e"]);
-            run(command.args(passed_on))
+            run(command.args(passed_on).envs(threads()))
         }
         [name, passed_on @ ..] if !name.starts_with('-') => {
             let package = package(name)?;
@@ -41,8 +42,8 @@ const NIGHT: &[(&str, &str)] = &[
     ("TEST_CHAOS_SECONDS", "600"),
 ];
 
-/// All tests. What they need of the host is installed first, if that can be done. While they are
-/// built, those run that are not of Rust.
+/// All tests. What they need of the host is installed while they are built. Those that fail do not
+/// keep others from running.
 pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
     let own = passed_on.iter().position(|argument| *argument == "--");
     let tests = |build_only: &[&str], passed_on: &[&str]| {
@@ -51,29 +52,38 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
         command
     };
     let mut build = tests(&["--no-run"], &passed_on[..own.unwrap_or(passed_on.len())]);
-    let (built, has_all) = thread::scope(|scope| {
+    let (built, beside) = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let has_all = host::prepare(TOOLS) && clients();
             if !has_all {
                 println!("some tests will be skipped: their programs are missing");
             }
-            browser_client().and(oracle_of_bench()).map(|()| has_all)
+            (has_all, browser_client())
         });
         (run(&mut build), beside.join().expect("nothing panics there"))
     });
-    built?;
+    let (has_all, of_browser) = beside;
+    let of_bench = oracle_of_bench();
     let mut command = tests(&[], passed_on);
     command.envs(settings.iter().copied());
-    // Most of them wait for others most of the time.
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    command.env("RUST_TEST_THREADS", (4 * cores).to_string());
-    if has_all? {
+    command.envs(threads());
+    if has_all {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
     }
     let seed = first_seed();
     println!("the simulations begin with seed {seed}, by the commit");
-    run(command.env("STENTOR_FIRST_SEED", seed.to_string()))
+    let of_rust = built.and_then(|()| run(command.env("STENTOR_FIRST_SEED", seed.to_string())));
+    let failed: Vec<String> =
+        [of_browser, of_bench, of_rust].into_iter().filter_map(Result::err).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
+}
+
+/// How many tests run at a time: most of them wait for others most of the time.
+fn threads() -> Option<(&'static str, String)> {
+    let name = "RUST_TEST_THREADS";
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    env::var_os(name).is_none().then(|| (name, (2 * cores).to_string()))
 }
 
 /// Each commit plays other seeds. The number is its own, so that who tries it again finds the same.
@@ -171,18 +181,37 @@ fn browser_client() -> Result<(), String> {
         Some(node) => {
             run_apart(Command::new(node).arg("--test").current_dir(root().join("clients/js")))
         }
-        None => Ok(()),
+        None => {
+            println!("skipped: the tests of the browser client need node");
+            Ok(())
+        }
     }
 }
 
-/// The tests of what `bench/` judges by, of which the checker of a cluster is the largest.
+/// The tests of what `bench/` judges by, of which the checker of a cluster is the largest. They
+/// wait most of the time, so their files run beside each other.
 fn oracle_of_bench() -> Result<(), String> {
-    let Some(python) = host::find("python3") else { return Ok(()) };
-    let discover = ["-m", "unittest", "discover", "--start-directory", "bench"];
-    run_apart(Command::new(python).args(discover).current_dir(root()))
+    let is_new = ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"];
+    if !Command::new("python3").args(is_new).status().is_ok_and(|status| status.success()) {
+        println!("skipped: the tests of bench/ need Python 3.11");
+        return Ok(());
+    }
+    let bench = root().join("bench");
+    let files = bench.read_dir().map_err(|error| format!("{}: {error}", bench.display()))?;
+    let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
+    let tests: Vec<String> =
+        names.filter(|name| name.starts_with("test_") && name.ends_with(".py")).collect();
+    let run_one = |name: &String| {
+        let mut command = Command::new("python3");
+        run_apart(command.args(["-m", "unittest", name]).current_dir(&bench))
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = tests.iter().map(|name| scope.spawn(|| run_one(name))).collect();
+        all.into_iter().try_for_each(|one| one.join().expect("nothing panics there"))
+    })
 }
 
-/// Runs something beside the build: what it prints comes in one piece, and only its end if all is
+/// Runs something beside others: what it prints comes in one piece, and only its end if all is
 /// well.
 fn run_apart(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;

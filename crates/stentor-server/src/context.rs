@@ -378,7 +378,9 @@ impl Context {
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            armed: _, cost: _, lines: _, keys: _,
+            cost: _, lines: _, keys: _,
+            // Of the connection that is visited next.
+            armed: _,
             // With the connections.
             passes: _, clients: _,
             // Followers come back.

@@ -76,7 +76,16 @@ impl Write for PatientWriter {
 /// Writes a text that is no event, such as the reason why the process ends. If there is a log, the
 /// text goes behind it, and this waits as [`flush`] does.
 pub fn say(text: &str) {
-    let prefix = if is_journal() { ERROR_PREFIX } else { "" };
+    write(text, ERROR_PREFIX);
+}
+
+/// Writes a warning that is no event, in the same way.
+pub fn warn(text: &str) {
+    write(text, WARNING_PREFIX);
+}
+
+fn write(text: &str, prefix: &str) {
+    let prefix = if is_journal() { prefix } else { "" };
     let lines: String = text.lines().map(|line| format!("{prefix}{line}\n")).collect();
     // Standard error is the last resort: nothing is left to tell its failure to.
     let _ = EventWriter.write_all(lines.as_bytes());
@@ -237,8 +246,9 @@ impl EventLog {
     }
 }
 
-/// The priority of an error in the journal (sd-daemon(3)).
+/// The priorities of errors and warnings in the journal (sd-daemon(3)).
 const ERROR_PREFIX: &str = "<3>";
+const WARNING_PREFIX: &str = "<4>";
 
 /// How long the end of the process waits for its last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(1);

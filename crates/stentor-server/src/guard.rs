@@ -276,6 +276,7 @@ const SLACK_PER_MILLE: u64 = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::CONTROL;
     use crate::mailbox::Mail;
     use crate::simulation::{World, kind, patient};
     use std::collections::VecDeque;
@@ -309,7 +310,7 @@ mod tests {
     fn workers_are_told_as_it_changes() {
         let root = std::env::temp_dir().join(format!("stentor-guard-{}", std::process::id()));
         fs::create_dir_all(root.join("proc")).unwrap();
-        let world = World::new(1, kind(), patient());
+        let mut world = World::new(1, kind(), patient());
         world.shared.memory.configure(&Settings::default());
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let gauges = MemoryGauges::of(&root);
@@ -336,6 +337,9 @@ mod tests {
             let topic = TopicName::parse(&name).unwrap();
             let grows = world.shared.hub.publish(topic, Draft::default(), Precondition::None, 1);
             assert_eq!(grows.is_ok(), expected != Pressure::Critical, "{expected:?}");
+            let (_, ready) = world.ask(CONTROL, b"GET /-/readyz HTTP/1.1\r\nHost: h\r\n\r\n");
+            let status = if expected == Pressure::Critical { "503" } else { "200" };
+            assert_eq!(ready.split(' ').nth(1), Some(status), "{expected:?}");
         }
         drop(guard);
         fs::remove_dir_all(root).unwrap();

@@ -15,6 +15,22 @@ pub fn covers(pattern: &str, other: &str) -> bool {
     covers_segments(&pattern, &other)
 }
 
+/// Whether there is a topic that both mean.
+#[must_use]
+pub fn meets(one: &str, other: &str) -> bool {
+    fn meets_segments(one: &[&str], other: &[&str]) -> bool {
+        match (one, other) {
+            ([], []) | (["**"], [_, ..]) | ([_, ..], ["**"]) => true,
+            ([left, one @ ..], [right, other @ ..]) => {
+                (left == right || *left == "*" || *right == "*") && meets_segments(one, other)
+            }
+            _ => false,
+        }
+    }
+    let (one, other): (Vec<_>, Vec<_>) = (one.split('/').collect(), other.split('/').collect());
+    meets_segments(&one, &other)
+}
+
 fn covers_segments(pattern: &[&str], other: &[&str]) -> bool {
     match (pattern, other) {
         ([], []) | (["**"], [_, ..]) => true,
@@ -46,6 +62,19 @@ mod tests {
             ("/**", "/a/b", true),
         ] {
             assert_eq!(matches(pattern, topic), means, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn patterns_meet_in_a_topic() {
+        for (one, other, is_met) in [
+            ("/a/*", "/*/b", true),
+            ("/a/**", "/*/b/c", true),
+            ("/a/**", "/a", false),
+            ("/a/*", "/b/**", false),
+            ("/a/*", "/a/b/c", false),
+        ] {
+            assert_eq!((meets(one, other), meets(other, one)), (is_met, is_met), "{one} {other}");
         }
     }
 

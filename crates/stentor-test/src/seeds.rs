@@ -27,17 +27,19 @@ const NAMES: &[&str] = &[
     "streams",
 ];
 
-/// Runs `test` for the seeds that the environment asks for, or for so many.
+/// Runs `test` for the seeds that the environment asks for, or for so many. Returns whether as many
+/// ran at least: what single seeds add up to can be judged then.
 ///
 /// # Panics
 ///
 /// If `test` does for a seed: then standard error says how to run that one alone. And if a variable
 /// is not a number, or `STENTOR_SIM` names no simulation.
-pub fn run(name: &str, usual: u64, test: impl Fn(u64) + Sync + RefUnwindSafe) {
+pub fn run(name: &str, usual: u64, test: impl Fn(u64) + Sync + RefUnwindSafe) -> bool {
     assert!(NAMES.contains(&name), "{name:?} is not in the list of simulations");
-    if let Some(seeds) = asked_for(name, usual, variable) {
-        run_all(name, seeds, test);
-    }
+    let Some(seeds) = asked_for(name, usual, variable) else { return false };
+    let count = seeds.end - seeds.start;
+    run_all(name, seeds, test);
+    count >= usual
 }
 
 /// How often the body of a fuzz target runs in the tests: so many times, or as often as
@@ -78,7 +80,9 @@ fn asked_for(
     }
     let factor = number("STENTOR_SEEDS_FACTOR", variable).unwrap_or(1);
     let first = number("STENTOR_FIRST_SEED", variable).unwrap_or(0);
-    Some(first..first + number("STENTOR_SEEDS", variable).unwrap_or(usual * factor))
+    let count = number("STENTOR_SEEDS", variable).unwrap_or(usual * factor);
+    assert!(count > 0, "no seed is asked for");
+    Some(first..first + count)
 }
 
 fn run_all(name: &str, seeds: Range<u64>, test: impl Fn(u64) + Sync + RefUnwindSafe) {
@@ -132,7 +136,8 @@ mod tests {
     /// Otherwise a failure that is not there any more would look mended.
     #[test]
     fn what_is_misspelt_is_refused() {
-        for variable in [("STENTOR_SIM", "stream"), ("STENTOR_SEED", "4x"), ("STENTOR_SEEDS", "")] {
+        for variable in [("STENTOR_SIM", "stream"), ("STENTOR_SEED", "4x"), ("STENTOR_SEEDS", "0")]
+        {
             assert!(catch_unwind(|| asked(&[variable])).is_err(), "{variable:?}");
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if !args.offline {
         let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
         for warning in found.warnings {
-            event_log::say(&format!("stentor: {warning}"));
+            event_log::warn(&format!("stentor: {warning}"));
         }
         certificates = found.certificates;
     }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
@@ -97,6 +98,23 @@ fn a_new_key_is_good_when_its_document_was_fetched_and_an_old_one_is_gone() {
     assert!(second.verify(&unknown, NOW).is_ok());
     assert!(second.verify(&old.token(Some("1"), CLAIMS), NOW).is_err());
     assert_eq!(thread.states()[0].keys, Some(1));
+}
+
+/// Whoever sends tokens of unknown keys has a document fetched once in a while, not each time.
+#[test]
+fn unknown_keys_have_a_document_fetched_once_in_a_while() {
+    let signer = Signer::new(Algorithm::Es256);
+    let (url, asked) = host(vec![ok(&document(&signer, "1"))]);
+    let jwt = Jwt { jwks_urls: vec![url], jwks_refresh_s: 3_600, ..Jwt::default() };
+    let times = Times { gap: Duration::from_millis(200), ..TIMES };
+    let begin = Instant::now();
+    let thread = JwksThread::with_times(&jwt, times, || {}).unwrap();
+    let mut fetched = 0;
+    while fetched < 4 {
+        thread.refresh();
+        fetched += u32::from(asked.recv_timeout(Duration::from_millis(1)).is_ok());
+    }
+    assert!(begin.elapsed() >= 3 * times.gap, "{:?}", begin.elapsed());
 }
 
 /// An answer that is on its way may be older than what somebody has just missed.

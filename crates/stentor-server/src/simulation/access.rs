@@ -147,10 +147,14 @@ impl Reader {
     /// Whether new rules may have made private what a pattern means and the token does not cover,
     /// though there is no such topic.
     fn may_be_private_by_new_rules(&self, states: &[State]) -> bool {
-        let has_other_rules = states.iter().any(|state| state.rules != states[0].rules);
-        let covers = |token: usize, filter: &&str| TOKENS[token].covers_reading(filter);
-        has_other_rules
-            && self.brought.is_some_and(|token| !self.filters.iter().all(|it| covers(token, it)))
+        let before = RULES[states[0].rules];
+        let rules = states.iter().flat_map(|state| RULES[state.rules]);
+        let new: Vec<&&str> = rules.filter(|rule| !before.contains(rule)).collect();
+        let covers =
+            |filter| self.brought.is_some_and(|token| TOKENS[token].covers_reading(filter));
+        self.filters
+            .iter()
+            .any(|filter| !covers(filter) && new.iter().any(|rule| pattern::meets(rule, filter)))
     }
 }
 
@@ -593,7 +597,11 @@ impl Stage {
         assert!(has_bad || rules_changed, "a stream ended without a reason: {reader:?}");
         let is_told = match reader.way {
             Way::Events => contains(&reader.input, "event: expired"),
-            _ => reader.input.windows(2).any(|pair| pair == 4401_u16.to_be_bytes()),
+            // A frame that closes, with the code behind its length.
+            _ => reader
+                .input
+                .windows(4)
+                .any(|frame| frame[0] == 0x88 && frame[2..] == 4401_u16.to_be_bytes()),
         };
         // One that is blocked when rules or keys change is cut.
         assert!(is_told || is_cut, "nothing was said: {reader:?}");
@@ -725,10 +733,10 @@ fn status_of(input: &[u8]) -> Option<u16> {
     std::str::from_utf8(&text[..3]).ok()?.parse().ok()
 }
 
-/// Whether a topic is named, and not only one below it.
+/// Whether a topic is named, and not only one below it; what comes next says which.
 fn names(input: &[u8], topic: &str) -> bool {
     let mut places = memchr::memmem::find_iter(input, topic);
-    places.any(|at| input.get(at + topic.len()) != Some(&b'/'))
+    places.any(|at| input.get(at + topic.len()).is_some_and(|&next| next != b'/'))
 }
 
 fn contains(input: &[u8], text: &str) -> bool {

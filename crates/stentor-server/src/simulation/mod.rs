@@ -17,8 +17,7 @@
 //!
 //! What is delivered to the readers of streams is checked in the same way, in `streams.rs`.
 //!
-//! A failure prints the seed; `STENTOR_SEED=n` runs that one alone, `STENTOR_SEEDS=n` that many,
-//! and `STENTOR_SIM=requests`, `=streams`, `=hostile`, `=access` or `=store` only one of the five.
+//! A failure prints the command that runs its seed alone (`stentor_test::seeds`).
 
 // All of it is for tests and for fuzzing.
 #![allow(clippy::unwrap_used)]
@@ -424,7 +423,7 @@ impl World {
     }
 
     /// Connects, sends and returns everything the server answers.
-    fn ask(&mut self, role: u8, bytes: &[u8]) -> (net::Client, String) {
+    pub(crate) fn ask(&mut self, role: u8, bytes: &[u8]) -> (net::Client, String) {
         let client = self.sim.connect(role);
         self.sim.write(client, bytes);
         self.settle();

@@ -105,11 +105,12 @@ impl Walks {
         // In a life that is over there was something else.
         let life = hub.life();
         self.all.retain(|(_, walk)| walk.life.is_none_or(|of| of == life));
-        let known = known
-            .filter(|known| self.all.iter().any(|(id, walk)| id == known && walk.has_more(span)));
-        let Some(id) =
-            known.or_else(|| self.find(filters, span)).or_else(|| self.make(filters, span))
-        else {
+        let of_known = self.all.iter().find(|(id, _)| Some(*id) == known).map(|(_, walk)| walk);
+        // One that ended before the place of the reader: the next one might do so, too.
+        let was_behind = of_known.is_some_and(|walk| walk.is_over && walk.bound_seq < span.since);
+        let known = known.filter(|_| of_known.is_some_and(|walk| walk.has_more(span)));
+        let find = || self.find(filters, span, was_behind);
+        let Some(id) = known.or_else(find).or_else(|| self.make(filters, span)) else {
             return (None, filters.len() * COMPARE_COST);
         };
         let now_ms = self.now_ms;
@@ -155,8 +156,10 @@ impl Walks {
         }
     }
 
-    fn find(&self, filters: &[&Filter], span: Span) -> Option<WalkId> {
-        let serves = |(_, walk): &&(WalkId, Walk)| walk.serves(filters, span);
+    /// A walk that others have begun. One `is_over` if that is asked for.
+    fn find(&self, filters: &[&Filter], span: Span, is_over: bool) -> Option<WalkId> {
+        let serves =
+            |(_, walk): &&(WalkId, Walk)| walk.serves(filters, span) && (walk.is_over || !is_over);
         self.all.iter().rev().find(serves).map(|(id, _)| *id)
     }
 

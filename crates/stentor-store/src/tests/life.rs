@@ -248,15 +248,22 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Copies what is on the disk, while the store is in use, and judges the copy.
+    /// Copies what is on the disk, while the store is in use and changes, and judges the copy.
     fn back_up(&mut self) -> Result<(), String> {
         let least = self.oracle.synced;
+        let opened = Recovery::open_in_use(self.disk.clone());
+        let changes = self.rng.below(3);
+        for _ in 0..changes {
+            self.push()?;
+            self.sync()?;
+            self.go_on_with_snapshot()?;
+        }
         let most = self.oracle.changes.len();
         let copy = SimDisk::new(1);
-        let copied = Recovery::open_in_use(self.disk.clone())
-            .and_then(|recovery| backup(recovery, &copy, 0xbac));
-        match copied {
+        match opened.and_then(|recovery| backup(recovery, &copy, 0xbac)) {
             Err(OpenError::Disk(_)) => return Ok(()),
+            // Files went away or were written over: it is to be begun anew.
+            Err(OpenError::Damaged(_)) if changes > 0 => return Ok(()),
             Err(error) => return Err(format!("a backup finds damage that nobody did: {error}")),
             Ok(()) => {}
         }

@@ -3,11 +3,11 @@
 use super::*;
 use stentor_test::{Rng, seeds};
 
-/// Bytes that often are what matters: types, lengths, messages.
 fn byte(random: &mut Rng) -> u8 {
     random.next_u64() as u8
 }
 
+/// Bytes that often are what matters: types, lengths, messages.
 fn bytes(random: &mut Rng) -> Vec<u8> {
     const WORDS: [&[u8]; 14] = [
         &[23, 3, 3, 0, 20],

@@ -51,6 +51,8 @@ fn every_answer_is_a_line() {
     let text = read();
     assert!(!text.contains("secret"), "{text}");
     let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_public = all.iter().filter(|line| line["listener"] == "public").count();
+    assert_eq!(of_public, 5, "a line for each answer: {text}");
     let of = |request: &str, kind: &str, status: u64, body_bytes: u64| {
         let is_it = |line: &&Value| line["request"] == request && line["kind"] == kind;
         let found: Vec<&Value> = all.iter().filter(is_it).collect();

@@ -1,6 +1,6 @@
 //! The graceful stop and the reload, by signals.
 
-use crate::support::{Child, Client, Ending, PATIENCE, Server, eventually, run};
+use crate::support::{Child, Client, Ending, EventStream, PATIENCE, Server, eventually, run};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -350,4 +350,30 @@ fn a_reload_by_command_says_what_came_of_it() {
     assert_eq!(reload(&["--process", "0"]).0, Some(2));
     server.child.signal("TERM");
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+/// Without a store, an access log or a socket file the server writes nothing.
+#[test]
+fn a_server_writes_no_files() {
+    let server = Server::start();
+    server.publish("/a", "value");
+    let mut stream = EventStream::open(server.public, "/a", "");
+    stream.event();
+    let before: Vec<_> =
+        fs::read_dir(server.dir.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    let process = format!("/proc/{}", server.child.id());
+    for entry in fs::read_dir(format!("{process}/fd")).unwrap() {
+        let entry = entry.unwrap();
+        let number: u32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        let info = fs::read_to_string(format!("{process}/fdinfo/{number}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = u32::from_str_radix(flags.unwrap_or("0").trim(), 8).unwrap();
+        // O_WRONLY and O_RDWR.
+        let is_file = fs::metadata(entry.path()).is_ok_and(|is| is.is_file());
+        assert!(!is_file || flags & 3 == 0 || number < 3, "{} is written to", target.display());
+    }
+    let dir = server.dir.path().to_owned();
+    let after: Vec<_> = fs::read_dir(&dir).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(before, after);
 }

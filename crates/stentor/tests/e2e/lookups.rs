@@ -210,3 +210,21 @@ fn a_lookup_of_a_thousand_names() {
         assert_eq!(values[name], Value::from(i));
     }
 }
+
+#[test]
+fn of_routes_that_overlap_the_first_is_used() {
+    let route = |path: &str, line: &str| {
+        format!("[[lookup]]\npath = '{path}'\ntopics = '/q/{{name}}'\nline = '{line} {{name}}'\n")
+    };
+    for (first, second, expected) in [
+        (("/l=", "short"), ("/l=x/", "long"), "short x/a"),
+        (("/l=x/", "long"), ("/l=", "short"), "long a"),
+    ] {
+        let server =
+            Server::configured(&[route(first.0, first.1), route(second.0, second.1)].concat());
+        assert_eq!(server.public.get("/l=x/a").expect(200).text(), expected);
+        // A topic of that name is not asked.
+        server.publish("/l=x/a", "value");
+        assert_eq!(server.public.get("/l=x/a").expect(200).text(), expected);
+    }
+}

@@ -141,6 +141,19 @@ fn a_reader_ahead_of_a_walk_that_ends_early_makes_its_own() {
     let (seqs, ids) = catch_up(&mut walks, &hub, &["/t/*"], ahead, 1 << 20);
     assert!(seqs.into_iter().eq(last - 4..=last));
     assert_eq!(ids.first(), first.as_ref(), "they share it at first");
+    // Whoever has just begun far behind does not hold it up again.
+    let (mut known, mut shared) = (None, 0);
+    for since in 2..100 {
+        walks.tick(walks.now_ms + OVER_MS);
+        walks.walk(&hub, &[&filter], Span { since, ..behind }, None);
+        let (id, _) = walks.walk(&hub, &[&filter], ahead, known);
+        shared += u32::from(id != known);
+        known = id;
+        if id.and_then(|id| walks.part(id, ahead, 1 << 20, &mut Vec::new())).is_some() {
+            break;
+        }
+    }
+    assert!(shared <= 2, "it has joined {shared} walks");
 }
 
 #[test]

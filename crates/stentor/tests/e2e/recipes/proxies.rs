@@ -31,7 +31,7 @@ fn start(kind: Kind) -> Option<(Server, Proxy)> {
 #[track_caller]
 fn printed(client: &mut Child, text: &str) {
     eventually(&format!("curl prints {text:?}"), || {
-        assert!(client.out().contains(text) || client.is_running(), "{}", client.err());
+        // What it has printed may be collected a moment after its end.
         client.out().contains(text).then_some(())
     });
 }

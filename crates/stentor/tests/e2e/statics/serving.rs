@@ -1,7 +1,8 @@
 //! What a file is answered with, and which file answers.
 
 use crate::support::{
-    Client, LONG_AGO, NO_CACHE, Server, Site, TempDir, eventually, kept, noise, run,
+    Client, EventStream, LONG_AGO, NO_CACHE, Reader, Server, Site, TempDir, Way, eventually, kept,
+    noise, run,
 };
 use std::fs;
 
@@ -40,6 +41,23 @@ fn a_file_with_all_its_fields() {
         }
         server.public.ask("PUT", "/a.txt", "", b"x").refused(405);
         server.public.ask("DELETE", "/a.txt", "", b"").refused(405);
+    });
+}
+
+#[test]
+fn streams_and_polls_at_the_path_of_a_file_are_of_the_topic() {
+    let site = Site::of(&[("a.txt", b"hello")]);
+    site.each_way("", &["/a.txt"], |server, _| {
+        let mut stream = EventStream::open(server.public, "/a.txt", "");
+        let mut socket = Reader::open(Way::WebSocket, server.public, "/a.txt", "", "");
+        let mut poller = server.reader();
+        poller.send("GET /a.txt?wait=20 HTTP/1.1\r\nHost: a\r\n\r\n");
+        server.settled("readers_long_poll", 1);
+        assert_eq!(server.public.get("/a.txt").expect(200).text(), "hello");
+        server.publish("/a.txt", "value");
+        assert_eq!(stream.event().data, "value");
+        assert_eq!(socket.hear().data(), "value");
+        assert_eq!(poller.response().expect(200).text(), "value");
     });
 }
 

@@ -1,8 +1,10 @@
 //! `stentor store`: the directory of a store, without its server.
 
+use super::{NOBODY, is_root};
 use crate::support::{Child, Said, Server, TempDir, run, stentor};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -350,4 +352,24 @@ fn a_topic_may_have_more_history_than_a_piece_of_a_snapshot() {
     let server = serve(&data);
     let status = server.control.get("/-/topics?prefix=/long").expect(200).json();
     assert_eq!(status["topics"][0]["history"], 2, "a mebibyte: {status}");
+}
+
+/// That user's server could not open what root makes.
+#[test]
+fn root_is_refused_in_the_directory_of_another_user() {
+    if !is_root("the directory of another user") {
+        return;
+    }
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let server = serve(&data);
+    server.publish("/a", "kept");
+    drop(server);
+    chown(&data, Some(NOBODY), None).unwrap();
+    for command in ["check", "repair", "import"] {
+        let reason = refused(command, &[&data], "");
+        assert!(reason.contains("user"), "{command}: {reason}");
+    }
+    chown(&data, Some(0), None).unwrap();
+    done("check", &[&data], "");
 }
