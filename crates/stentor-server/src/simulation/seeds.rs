@@ -73,6 +73,11 @@ fn run(seed: u64) {
     for client in &clients {
         client.check(seed, are_cut || panics);
         world.sim.stall(client.connection(), false);
+    }
+    world.settle();
+    for client in &clients {
+        let more = world.sim.read(client.connection());
+        assert!(more.is_empty(), "seed {seed}: behind the last answer: {more:?}");
         world.sim.finish_client(client.connection());
     }
     world.settle();
