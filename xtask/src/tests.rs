@@ -65,15 +65,16 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
     let (has_all, of_browser) = beside;
     let of_bench = oracle_of_bench();
     let mut command = tests(&[], passed_on);
+    let seed = first_seed();
+    println!("the simulations begin with seed {seed}, by the commit, unless another is set");
+    command.env("STENTOR_FIRST_SEED", seed.to_string());
     command.envs(settings.iter().copied());
     command.envs(threads());
     if has_all {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
     }
-    let seed = first_seed();
-    println!("the simulations begin with seed {seed}, by the commit");
-    let of_rust = built.and_then(|()| run(command.env("STENTOR_FIRST_SEED", seed.to_string())));
+    let of_rust = built.and_then(|()| run(&mut command));
     let failed: Vec<String> =
         [of_browser, of_bench, of_rust].into_iter().filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
