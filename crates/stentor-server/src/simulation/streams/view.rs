@@ -263,7 +263,8 @@ impl View {
         let from = From::Values { asked: since };
         let is_meant = |other: From| matches!(other, From::After(seq) if seq == since);
         let coming = self.coming.as_mut().filter(|coming| is_meant(coming.from));
-        let is_own = is_meant(self.from);
+        // A subscription may name the place at which the stream began.
+        let is_own = coming.is_none() && is_meant(self.from);
         assert!(is_own || coming.is_some(), "nobody asked for this gap: {gap:?}");
         if let Some(coming) = coming {
             coming.from = from;
