@@ -1,6 +1,5 @@
 //! The tests: all of them, those of a crate or a chapter, and the simulations.
 
-use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -13,7 +12,7 @@ pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
         ["--long", passed_on @ ..] => all(passed_on, NIGHT),
         ["e2e", passed_on @ ..] => {
             let mut command = cargo(&["test", "--package", "stentor", "--test", "e2e"]);
-            run(command.args(passed_on).envs(threads()))
+            run(command.args(passed_on))
         }
         [name, passed_on @ ..] if !name.starts_with('-') => {
             let package = package(name)?;
@@ -69,7 +68,6 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
     println!("the simulations begin with seed {seed}, by the commit, unless another is set");
     command.env("STENTOR_FIRST_SEED", seed.to_string());
     command.envs(settings.iter().copied());
-    command.envs(threads());
     if has_all {
         // Then no test may skip for want of a program.
         command.env("TEST_TOOLS", "required");
@@ -78,13 +76,6 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
     let failed: Vec<String> =
         [of_browser, of_bench, of_rust].into_iter().filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
-}
-
-/// How many tests run at a time: most of them wait for others most of the time.
-fn threads() -> Option<(&'static str, String)> {
-    let name = "RUST_TEST_THREADS";
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    env::var_os(name).is_none().then(|| (name, (2 * cores).to_string()))
 }
 
 /// Each commit plays other seeds. The number is its own, so that who tries it again finds the same.

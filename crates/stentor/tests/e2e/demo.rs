@@ -173,6 +173,8 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
     let flags = ["--data", data.to_str().unwrap(), "--speed", "40"];
     let (mut child, url, page) = demo(&flags);
     browser.open(&format!("http://{}/demo/", url.0));
+    // Before, the form would be sent by the browser itself.
+    eventually("the page is live", || (text(&mut browser, "state") == "Live").then_some(()));
     browser.run("document.forms.say.text.value = 'still here'; document.forms.say.requestSubmit()");
     eventually("it is in the guestbook", || {
         (url.get("/demo/guestbook").status == 200).then_some(())
