@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::{cargo, host, pip, root, run};
 
-/// What `cargo xtask test` is asked for.
+/// Runs `cargo xtask test` with these arguments.
 pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
     match args {
         ["--long", passed_on @ ..] => all(passed_on, NIGHT),
@@ -41,8 +41,8 @@ const NIGHT: &[(&str, &str)] = &[
     ("TEST_CHAOS_SECONDS", "600"),
 ];
 
-/// All tests. What they need of the host is installed while they are built. Those that fail do not
-/// keep others from running.
+/// Runs all tests. The programs that they need are installed during the build. A suite that fails
+/// does not keep the others from running.
 pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
     let own = passed_on.iter().position(|argument| *argument == "--");
     let tests = |build_only: &[&str], passed_on: &[&str]| {
@@ -78,7 +78,7 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), S
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
 }
 
-/// Each commit plays other seeds. The number is its own, so that who tries it again finds the same.
+/// Each commit plays seeds of its own. The same commit plays the same seeds again.
 fn first_seed() -> u32 {
     let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root()).output();
     let commit = output.map(|output| output.stdout).unwrap_or_default();

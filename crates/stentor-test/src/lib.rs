@@ -1,7 +1,7 @@
 //! What the tests of several crates share.
 //!
-//! A test must not ask the code that it judges what is right. So the readings of the formats here
-//! are written anew from their description, in the plainest way, and use nothing of the product.
+//! A test must not ask the code that it judges what is right. The decoders here follow the
+//! documentation in the plainest way, and call no decoder of the product.
 
 #![forbid(unsafe_code)]
 

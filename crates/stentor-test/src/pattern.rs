@@ -1,4 +1,4 @@
-//! What patterns mean, by `docs/streams.md`: `*` is one segment, `**` at the end is one or more,
+//! Matches patterns as the documentation says: `*` is one segment, `**` at the end is one or more,
 //! and any other segment is itself. A topic is the pattern that means itself alone.
 
 /// Whether a pattern means a topic.

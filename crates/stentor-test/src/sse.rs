@@ -1,6 +1,6 @@
 //! Reads Server-Sent Events (WHATWG HTML, section 9.2.6) as strictly as a server should write them.
 
-/// What a stream consists of.
+/// A part of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
     /// An event with data.
@@ -14,7 +14,7 @@ pub enum Item {
     },
     /// An id without an event: from here a reader resumes that was sent nothing.
     Id(String),
-    /// So many milliseconds to wait before connecting again.
+    /// A client waits so many milliseconds before it connects again.
     Retry(u64),
     /// A sign of life.
     Comment,

@@ -100,7 +100,7 @@ fn a_new_key_is_good_when_its_document_was_fetched_and_an_old_one_is_gone() {
     assert_eq!(thread.states()[0].keys, Some(1));
 }
 
-/// Whoever sends tokens of unknown keys has a document fetched once in a while, not each time.
+/// Tokens of unknown keys cause a fetch once per `gap`, not one each.
 #[test]
 fn unknown_keys_have_a_document_fetched_once_in_a_while() {
     let signer = Signer::new(Algorithm::Es256);
