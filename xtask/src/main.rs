@@ -12,6 +12,7 @@ mod dist;
 mod host;
 mod lines;
 mod mutants;
+mod runner;
 mod tests;
 
 use std::env;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use crate::{cargo, host, pip, root, run};
+use crate::{cargo, host, pip, root, run, runner};
 
 /// Runs `cargo xtask test` with these arguments.
 pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
@@ -43,38 +43,37 @@ const NIGHT: &[(&str, &str)] = &[
 
 /// Runs all tests. The programs that they need are installed during the build. A suite that fails
 /// does not keep the others from running.
-pub(crate) fn all(passed_on: &[&str], settings: &[(&str, &str)]) -> Result<(), String> {
+pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Result<(), String> {
     let own = passed_on.iter().position(|argument| *argument == "--");
-    let tests = |build_only: &[&str], passed_on: &[&str]| {
-        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-        command.args(TARGETS).args(build_only).args(passed_on);
-        command
-    };
-    let mut build = tests(&["--no-run"], &passed_on[..own.unwrap_or(passed_on.len())]);
-    let (built, beside) = thread::scope(|scope| {
-        let beside = scope.spawn(|| {
+    let (to_cargo, to_tests) = passed_on.split_at(own.unwrap_or(passed_on.len()));
+    let mut build = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    build.args(TARGETS).args(to_cargo);
+    let seed = first_seed();
+    println!("the simulations begin with seed {seed}, by the commit, unless another is set");
+    let mut settings: Vec<(&str, String)> =
+        settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    settings.insert(0, ("STENTOR_FIRST_SEED", seed.to_string()));
+    let results = thread::scope(|scope| {
+        let tools = scope.spawn(|| {
             let has_all = host::prepare(TOOLS) && clients();
             if !has_all {
                 println!("some tests will be skipped: their programs are missing");
             }
-            (has_all, browser_client())
+            has_all
         });
-        (run(&mut build), beside.join().expect("nothing panics there"))
+        let mut others = Vec::new();
+        let of_rust = runner::run(&mut build, to_tests.get(1..).unwrap_or_default(), || {
+            if tools.join().expect("nothing panics there") {
+                // Then no test may skip for want of a program.
+                settings.push(("TEST_TOOLS", "required".to_owned()));
+            }
+            others.extend([scope.spawn(browser_client), scope.spawn(oracle_of_bench)]);
+            settings
+        });
+        let others = others.into_iter().map(|other| other.join().expect("nothing panics there"));
+        others.chain([of_rust]).collect::<Vec<_>>()
     });
-    let (has_all, of_browser) = beside;
-    let of_bench = oracle_of_bench();
-    let mut command = tests(&[], passed_on);
-    let seed = first_seed();
-    println!("the simulations begin with seed {seed}, by the commit, unless another is set");
-    command.env("STENTOR_FIRST_SEED", seed.to_string());
-    command.envs(settings.iter().copied());
-    if has_all {
-        // Then no test may skip for want of a program.
-        command.env("TEST_TOOLS", "required");
-    }
-    let of_rust = built.and_then(|()| run(&mut command));
-    let failed: Vec<String> =
-        [of_browser, of_bench, of_rust].into_iter().filter_map(Result::err).collect();
+    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
 }
 
