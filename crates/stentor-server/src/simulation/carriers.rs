@@ -5,15 +5,13 @@ use super::{PUBLIC, Parts, SMALL, World, kind, patient};
 use stentor_hub::ContentType;
 use stentor_io::Faults;
 
-/// A world over each layer that carries streams, with the windows of streams and sockets small.
+/// Worlds over the layer that carries streams, with the windows of streams and sockets small.
 fn worlds(test: impl Fn(&mut World)) {
-    for layers in [Layers::Multiplexed, Layers::Both] {
-        for seed in 0..20 {
-            let faults = Faults { window_bytes: 2_000, refuse_percent: 20, ..kind() };
-            let mut settings = patient();
-            settings.streams.stall_timeout_ms = super::PATIENCE_MS;
-            test(&mut World::of(Parts::over(layers), seed, faults, settings));
-        }
+    for seed in 0..20 {
+        let faults = Faults { window_bytes: 2_000, refuse_percent: 20, ..kind() };
+        let mut settings = patient();
+        settings.streams.stall_timeout_ms = super::PATIENCE_MS;
+        test(&mut World::of(Parts::over(Layers::Multiplexed), seed, faults, settings));
     }
 }
 
@@ -169,7 +167,7 @@ fn a_stop_ends_the_streams_and_opens_no_more() {
 fn what_a_layer_holds_of_a_record_waits_for_its_reader_as_a_backlog_does() {
     for seed in 0..20 {
         let faults = Faults { window_bytes: 13, ..kind() };
-        let mut world = World::of(Parts::over(Layers::Masked), seed, faults, patient());
+        let mut world = World::of(Parts::over(Layers::Tls), seed, faults, patient());
         let [asker, reader] = [(); 2].map(|()| world.sim.connect(PUBLIC));
         world.settle();
         world.sim.write(asker, b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -202,7 +200,7 @@ fn what_a_layer_holds_of_a_record_waits_for_its_reader_as_a_backlog_does() {
 
 #[test]
 fn an_end_behind_what_is_not_read_is_heard_through_every_layer() {
-    for layers in [Layers::Masked, Layers::Multiplexed, Layers::Both] {
+    for layers in [Layers::Tls, Layers::Multiplexed] {
         let mut world = World::of(Parts::over(layers), 1, kind(), patient());
         let client = world.sim.connect(PUBLIC);
         let poll = b"GET /-/events?topic=/quiet&wait=50 HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -8,9 +8,8 @@
 //! - when all clients have gone, the server holds no connection and counts none;
 //! - nothing hangs: as long as an answer is due, something can happen.
 //!
-//! What there is between the network and the server the seed says as well: nothing, a layer that
-//! seals bytes into records, one that carries several streams in a socket, or both (`net.rs`).
-//! `STENTOR_CARRIER` names one for all.
+//! The seed also chooses the layer between the network and the server: none, TLS, or one that
+//! carries several streams in a socket (`net.rs`). `STENTOR_CARRIER` names one for all.
 //!
 //! Meanwhile debug builds check the records of the worker after every event, its sums after every
 //! turn, and the hub now and then.

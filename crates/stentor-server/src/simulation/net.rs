@@ -2,13 +2,12 @@
 //! server.
 //!
 //! A layer is a backend around a backend and a handler around a handler, so the worker learns
-//! nothing of it: `crate::secured` is TLS, whose clients are rustls here (`net/tls.rs`);
-//! `net/masked.rs` is unkinder than that, and `net/multiplexed.rs` stands for HTTP/2. Which of them
-//! are there a test says, or its seed, or `STENTOR_CARRIER=plain`, `=masked`, `=multiplexed`,
-//! `=both` or `=tls`. The clients' ends of the layers are here and in `net/streams.rs`. They hold
-//! the server's to what it owes them: a last record before the end, no more bytes than the window.
+//! nothing of it: `crate::secured` is TLS, whose clients are rustls here (`net/tls.rs`), and
+//! `net/multiplexed.rs` stands for HTTP/2. A test, its seed, or `STENTOR_CARRIER=plain`,
+//! `=multiplexed` or `=tls` chooses one. The clients' ends of the layers check what the server owes
+//! them: a last record before the end (`net/tls.rs`), no more bytes than the window
+//! (`net/streams.rs`).
 
-mod masked;
 mod multiplexed;
 mod streams;
 #[cfg(test)]
@@ -19,7 +18,6 @@ use crate::certificates::Acceptors;
 use crate::panics::may_panic;
 use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
-use masked::{Masked, Masking, Opener, Record, Sealer, Sessions};
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::io::IoSlice;
 use std::net::IpAddr;
@@ -38,10 +36,7 @@ pub(crate) struct Client(usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layers {
     Plain,
-    Masked,
     Multiplexed,
-    /// Streams over masked sockets.
-    Both,
     /// TLS.
     #[cfg(test)]
     Tls,
@@ -49,9 +44,7 @@ pub(crate) enum Layers {
 
 const LAYERS: &[(Layers, &str)] = &[
     (Layers::Plain, "plain"),
-    (Layers::Masked, "masked"),
     (Layers::Multiplexed, "multiplexed"),
-    (Layers::Both, "both"),
     #[cfg(test)]
     (Layers::Tls, "tls"),
 ];
@@ -73,7 +66,6 @@ impl Layers {
 /// The network.
 pub(crate) struct Net {
     wire: Wire,
-    sessions: Option<Sessions>,
     secured: Option<crate::secured::Sessions>,
     carriers: Option<Carriers>,
     streams: Option<Streams>,
@@ -81,8 +73,7 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn new(seed: u64, faults: Faults, layers: Layers) -> Net {
-        let is_masked = matches!(layers, Layers::Masked | Layers::Both);
-        let is_multiplexed = matches!(layers, Layers::Multiplexed | Layers::Both);
+        let is_multiplexed = layers == Layers::Multiplexed;
         let window_bytes = faults.window_bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
         // A few bytes a turn would take for ever behind heads of records and frames.
         let is_secured = is_tls(layers);
@@ -95,9 +86,8 @@ impl Net {
         let mut sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
         sim.on_send(may_panic);
         Net {
-            wire: Wire { sim, is_masked, ends: ends(layers, seed), sockets: Vec::new() },
+            wire: Wire { sim, ends: ends(layers, seed), sockets: Vec::new() },
             secured: is_secured.then(secured_sessions),
-            sessions: is_masked.then(|| Sessions::new(seed)),
             carriers: is_multiplexed.then(|| Carriers::new(seed, window_bytes)),
             streams: is_multiplexed.then(|| Streams::new(seed, window_bytes)),
         }
@@ -106,45 +96,30 @@ impl Net {
     /// One turn of the network and of the layers. Returns false when nothing can happen but the
     /// passing of time.
     pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
-        let Net { wire: Wire { sim, .. }, sessions, carriers, .. } = self;
-        if let Some(secured) = &mut self.secured {
-            let due_ms = secured.next_deadline_ms();
-            let waits = due_ms.is_some_and(|due_ms| due_ms <= sim.now_ms());
-            let busy = sim.turn(&mut Securing { sessions: secured, handler: worker });
-            secured.serve(sim, worker);
-            self.pump();
-            return busy || waits;
-        }
-        let has_work = |sessions: &Sessions| sessions.has_work();
-        let waits = sessions.as_ref().is_some_and(has_work)
-            || carriers.as_ref().is_some_and(Carriers::has_work);
-        let busy = match (sessions, carriers) {
-            (None, None) => sim.turn(worker),
-            (Some(sessions), None) => {
-                let busy = sim.turn(&mut Masking { sessions, handler: worker });
-                sessions.serve(sim, worker);
-                busy
+        let Net { wire: Wire { sim, .. }, secured, carriers, .. } = self;
+        let (busy, waits) = match (secured, carriers) {
+            (Some(secured), _) => {
+                let due_ms = secured.next_deadline_ms();
+                let waits = due_ms.is_some_and(|due_ms| due_ms <= sim.now_ms());
+                let busy = sim.turn(&mut Securing { sessions: secured, handler: worker });
+                secured.serve(sim, worker);
+                (busy, waits)
             }
             (None, Some(carriers)) => {
+                let waits = carriers.has_work();
                 let busy = sim.turn(&mut Multiplexing { carriers, handler: worker });
                 carriers.serve(sim, worker);
-                busy
+                (busy, waits)
             }
-            (Some(sessions), Some(carriers)) => {
-                let mut handler = Multiplexing { carriers, handler: worker };
-                let busy = sim.turn(&mut Masking { sessions, handler: &mut handler });
-                sessions.serve(sim, &mut handler);
-                carriers.serve(&mut Masked { io: sim, sessions }, worker);
-                busy
-            }
+            (None, None) => (sim.turn(worker), false),
         };
         self.pump();
         busy || waits
     }
 
-    /// Whether the worker may panic: stand-ins for a layer do not recover.
+    /// Whether the worker may panic: the stand-in for a layer does not recover.
     pub(crate) fn may_recover(&self) -> bool {
-        self.sessions.is_none() && self.carriers.is_none()
+        self.carriers.is_none()
     }
 
     /// Does what `server/life.rs` does after a panic of the worker. The connection that caused it
@@ -336,7 +311,7 @@ impl Net {
 
     /// Whether something is between the network and the server.
     pub(crate) fn has_layers(&self) -> bool {
-        self.sessions.is_some() || self.carriers.is_some() || self.secured.is_some()
+        self.carriers.is_some() || self.secured.is_some()
     }
 
     /// Whether the network has something to bring to the server from the socket that a client is
@@ -358,17 +333,11 @@ impl Net {
 
     /// The backend that the worker has.
     fn with<R>(&mut self, act: impl FnOnce(&mut dyn Backend) -> R) -> R {
-        let Net { wire: Wire { sim: io, .. }, sessions, secured, carriers, .. } = self;
-        if let Some(sessions) = secured {
-            return act(&mut Secured { io, sessions });
-        }
-        match (sessions, carriers) {
-            (None, None) => act(io),
-            (Some(sessions), None) => act(&mut Masked { io, sessions }),
+        let Net { wire: Wire { sim: io, .. }, secured, carriers, .. } = self;
+        match (secured, carriers) {
+            (Some(sessions), _) => act(&mut Secured { io, sessions }),
             (None, Some(carriers)) => act(&mut Multiplexed { io, carriers }),
-            (Some(sessions), Some(carriers)) => {
-                act(&mut Multiplexed { io: &mut Masked { io, sessions }, carriers })
-            }
+            (None, None) => act(io),
         }
     }
 }
@@ -419,12 +388,9 @@ impl Backend for Net {
     }
 
     fn unacknowledged(&self, peer: Peer) -> u32 {
-        if let Some(secured) = &self.secured {
-            return secured.unacknowledged(&self.wire.sim, peer);
-        }
-        match (&self.carriers, &self.sessions) {
-            (Some(carriers), _) => carriers.unacknowledged(peer),
-            (None, Some(sessions)) => sessions.unacknowledged(&self.wire.sim, peer),
+        match (&self.secured, &self.carriers) {
+            (Some(secured), _) => secured.unacknowledged(&self.wire.sim, peer),
+            (None, Some(carriers)) => carriers.unacknowledged(peer),
             (None, None) => self.wire.sim.unacknowledged(peer),
         }
     }
@@ -535,10 +501,9 @@ fn secured_sessions() -> crate::secured::Sessions {
     crate::secured::Sessions::new(Arc::new(acceptors), Arc::default())
 }
 
-/// Sockets, masked or not, as clients see them.
+/// Sockets as clients see them.
 struct Wire {
     sim: Sim,
-    is_masked: bool,
     ends: Option<Ends>,
     sockets: Vec<Socket>,
 }
@@ -546,10 +511,6 @@ struct Wire {
 /// A client's end of a socket.
 struct Socket {
     client: stentor_io::Client,
-    sealer: Sealer,
-    opener: Opener,
-    /// The last record has come.
-    has_ended: bool,
     end: Option<Box<dyn End>>,
     /// What its end has heard and the client has not read.
     content: Vec<u8>,
@@ -564,9 +525,7 @@ impl Wire {
         let role = if end.is_some() { role | LAYERED } else { role };
         let client = self.sim.connect_from(role, address);
         self.sim.write(client, header);
-        let (sealer, opener) = (Sealer::default(), Opener::default());
-        let (content, finishes, has_ended) = (Vec::new(), false, false);
-        self.sockets.push(Socket { client, sealer, opener, has_ended, end, content, finishes });
+        self.sockets.push(Socket { client, end, content: Vec::new(), finishes: false });
         let socket = self.sockets.len() - 1;
         self.with_end(socket, |end, _, out| end.begin(out));
         socket
@@ -609,16 +568,7 @@ impl Wire {
         if self.with_end(socket, |end, _, out| end.write(bytes, out)).is_some() {
             return;
         }
-        let Socket { client, sealer, .. } = &mut self.sockets[socket];
-        if !self.is_masked {
-            return self.sim.write(*client, bytes);
-        }
-        if sealer.has_ended() {
-            return;
-        }
-        let mut records = Vec::new();
-        sealer.data(&mut records, bytes);
-        self.sim.write(*client, &records);
+        self.sim.write(self.sockets[socket].client, bytes);
     }
 
     fn finish(&mut self, socket: usize) {
@@ -629,13 +579,7 @@ impl Wire {
             }
             return;
         }
-        let Socket { client, sealer, .. } = &mut self.sockets[socket];
-        if self.is_masked {
-            let mut record = Vec::new();
-            sealer.end(&mut record);
-            self.sim.write(*client, &record);
-        }
-        self.sim.finish_client(*client);
+        self.sim.finish_client(self.sockets[socket].client);
     }
 
     fn reset(&mut self, socket: usize) {
@@ -643,28 +587,11 @@ impl Wire {
     }
 
     fn read(&mut self, socket: usize) -> Vec<u8> {
-        let Socket { client, opener, has_ended, end, content, .. } = &mut self.sockets[socket];
-        if let Some(end) = end {
-            let is_over = self.sim.ended(*client) && !self.sim.was_reset(*client);
-            assert!(!is_over || end.has_ended(), "the end came without a last record");
-            return std::mem::take(content);
-        }
-        let mut bytes = self.sim.read(*client);
-        if !self.is_masked {
-            return bytes;
-        }
-        opener.push(&mut bytes);
-        let mut content = Vec::new();
-        while let Some(record) = opener.next() {
-            assert!(!*has_ended, "a record behind the last one");
-            match record {
-                Record::Data(part) => content.extend(part),
-                Record::End => *has_ended = true,
-            }
-        }
+        let Socket { client, end, content, .. } = &mut self.sockets[socket];
+        let Some(end) = end else { return self.sim.read(*client) };
         let is_over = self.sim.ended(*client) && !self.sim.was_reset(*client);
-        assert!(!is_over || *has_ended, "the end came without a last record");
-        content
+        assert!(!is_over || end.has_ended(), "the end came without a last record");
+        std::mem::take(content)
     }
 
     fn ended(&self, socket: usize) -> bool {
@@ -679,35 +606,6 @@ impl Wire {
         self.sim.was_cut(self.sockets[socket].client)
     }
 }
-
-/// What a layer makes of a file: bytes that are read and sent as others are.
-fn send_file_as_bytes<B: Backend>(
-    io: &mut B,
-    peer: Peer,
-    before: &[IoSlice<'_>],
-    file: &File,
-    offset: u64,
-    length: usize,
-) -> Result<Sent, FileSendError> {
-    let before_bytes: usize = before.iter().map(|part| part.len()).sum();
-    let mut sent = io.send(peer, before)?;
-    let mut piece = [0; PIECE_BYTES];
-    while !sent.full && sent.bytes < before_bytes + length {
-        let at = sent.bytes - before_bytes;
-        let wanted = PIECE_BYTES.min(length - at);
-        match file.read_at(&mut piece[..wanted], offset + at as u64) {
-            Ok(0) | Err(_) => return Err(FileSendError::Truncated),
-            Ok(read) => {
-                let more = io.send(peer, &[IoSlice::new(&piece[..read])])?;
-                sent = Sent { bytes: sent.bytes + more.bytes, full: more.full };
-            }
-        }
-    }
-    Ok(sent)
-}
-
-/// So much of a file is read at once.
-const PIECE_BYTES: usize = 3_000;
 
 /// The window of a stream is the socket's, but within these: it takes a turn of the network for
 /// each.

@@ -252,7 +252,7 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         offset: u64,
         length: usize,
     ) -> Result<Sent, FileSendError> {
-        super::send_file_as_bytes(self, peer, before, file, offset, length)
+        send_file_as_bytes(self, peer, before, file, offset, length)
     }
 
     fn unacknowledged(&self, peer: Peer) -> u32 {
@@ -559,6 +559,32 @@ where
     }
 }
 
+/// A layer sends a file as bytes that it reads, as it sends all others.
+fn send_file_as_bytes<B: Backend>(
+    io: &mut B,
+    peer: Peer,
+    before: &[IoSlice<'_>],
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> Result<Sent, FileSendError> {
+    let before_bytes: usize = before.iter().map(|part| part.len()).sum();
+    let mut sent = io.send(peer, before)?;
+    let mut piece = [0; PIECE_BYTES];
+    while !sent.full && sent.bytes < before_bytes + length {
+        let at = sent.bytes - before_bytes;
+        let wanted = PIECE_BYTES.min(length - at);
+        match file.read_at(&mut piece[..wanted], offset + at as u64) {
+            Ok(0) | Err(_) => return Err(FileSendError::Truncated),
+            Ok(read) => {
+                let more = io.send(peer, &[IoSlice::new(&piece[..read])])?;
+                sent = Sent { bytes: sent.bytes + more.bytes, full: more.full };
+            }
+        }
+    }
+    Ok(sent)
+}
+
 fn peer_of(slot: u32) -> Peer {
     Peer::from_index(STREAMS_FROM + slot)
 }
@@ -575,3 +601,6 @@ const FRAME_HEAD_BYTES: usize = 7;
 
 /// So much of control frames may wait before nothing more is read.
 const UNSENT_BYTES_MAX: usize = 64 * 1024;
+
+/// The bytes of a file that one read takes.
+const PIECE_BYTES: usize = 3_000;
