@@ -56,9 +56,10 @@ Usage:
                                  the tests of a crate: hub, server, …
   cargo xtask test e2e [CHAPTER] [ARGUMENTS]
                                  the end-to-end tests, or those of a chapter
-  cargo xtask sim NAME [--seed N | --seeds N]
+  cargo xtask sim NAME [--seed N [--trace] | --seeds N]
                                  a simulation, with a seed or with many: access, cluster, crashes,
-                                 hostile, places, requests, snapshots, store, streams
+                                 hostile, places, requests, snapshots, store, streams; --trace
+                                 prints what clients do and read
   cargo xtask ci                 all that must hold before a change goes in, tests last
   cargo xtask dist [--check] [--reproduce] [amd64|arm64]
                                  what is shipped, into target/dist/packages/; --check tries it

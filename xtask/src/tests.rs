@@ -102,8 +102,11 @@ pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
     match args {
         [] => {}
         ["--seed", seed] => _ = command.env("STENTOR_SEED", seed),
+        ["--seed", seed, "--trace"] => {
+            command.env("STENTOR_SEED", seed).env("STENTOR_TRACE", "1");
+        }
         ["--seeds", seeds] => _ = command.env("STENTOR_SEEDS", seeds),
-        _ => return Err("a simulation takes --seed N or --seeds N".to_owned()),
+        _ => return Err("a simulation takes --seed N [--trace] or --seeds N".to_owned()),
     }
     run(&mut command)
 }

@@ -3,8 +3,9 @@
 //! One entry after the other makes the same hub again, so all that readers can see of a message is
 //! here, and nothing that follows from the entries before: a Cache-Control that the rule gave, what
 //! was compressed here. Each entry has one spelling. Whatever else is refused, for what is read is
-//! a file or comes from another machine; no length is believed before its bytes are there. That is
-//! why postcard does not write entries: it accepts several spellings of a number.
+//! a file or comes from another machine; no length is believed before its bytes are there. Nodes
+//! must agree on each byte, so postcard does not write entries: it accepts several spellings of a
+//! number.
 //!
 //! | part | form |
 //! |---|---|
@@ -19,8 +20,6 @@
 //!
 //! A varint has seven bits in each byte, the lowest first, and a high bit that says "and more".
 //! Texts and data have their length before them, as a varint.
-//!
-//! The crate postcard accepts several spellings of a number, and nodes must agree on each byte.
 
 use stentor_wire::target::TopicName;
 

@@ -8,5 +8,6 @@
 pub mod pattern;
 pub mod seeds;
 pub mod sse;
+pub mod trace;
 
 pub use stentor_io::Rng;

@@ -15,6 +15,7 @@ use crate::worker::Worker;
 use std::sync::Arc;
 use stentor_hub::ContentType;
 use stentor_io::{Backend, Faults, File, Rng};
+use stentor_test::trace;
 
 /// When workers are handed over in a run.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ impl World {
         if !self.sim.hand_over() {
             return false;
         }
+        trace::act(self.sim.now_ms(), format_args!("worker {index} is handed over"));
         let followers = self.worker.followers();
         let replays_waiting = self.worker.replays_waiting();
         let (before, routes) = (self.totals(), self.routes());

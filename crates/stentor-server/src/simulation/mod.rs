@@ -96,7 +96,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
-use stentor_io::{Faults, Rng};
+use stentor_io::{Backend, Faults, Rng};
+use stentor_test::trace;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 
@@ -277,6 +278,7 @@ impl World {
     pub(crate) fn publish_draft(&self, topic: &str, draft: Draft) -> Published {
         let op = Op::Put(TopicName::parse(topic).unwrap(), draft);
         let entry = self.shared.hub.admit(op, Precondition::None, NOW_S).unwrap();
+        trace::act(self.sim.now_ms(), format_args!("{topic} is published"));
         match self.shared.apply(entry, Place::Next).unwrap() {
             Applied::Put(published) => published,
             other => panic!("{other:?}"),

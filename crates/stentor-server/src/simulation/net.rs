@@ -19,6 +19,7 @@ use crate::panics::may_panic;
 use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
+use std::fmt;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use stentor_io::{
     AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, PROXIED, Peer,
     Retransmission, Role, Sent, Sim, TurnAway,
 };
+use stentor_test::trace::{self, Excerpt};
 use streams::Streams;
 
 /// A client's end of a connection, or of a stream.
@@ -156,10 +158,12 @@ impl Net {
     /// A client connects to the listener of `role`, or opens a stream on a socket there is.
     pub(crate) fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
         self.pump();
-        Client(match &mut self.streams {
+        let client = Client(match &mut self.streams {
             None => self.wire.connect(role, address, b""),
             Some(streams) => streams.connect(&mut self.wire, role, address),
-        })
+        });
+        self.trace(client, format_args!("connects"));
+        client
     }
 
     /// A proxy connects to a listener for proxies and says this before the client's first byte.
@@ -205,6 +209,7 @@ impl Net {
     }
 
     pub(crate) fn write(&mut self, client: Client, bytes: &[u8]) {
+        self.trace(client, format_args!("writes {}", Excerpt(bytes)));
         match &mut self.streams {
             None => self.wire.write(client.0, bytes),
             Some(streams) => streams.write(&mut self.wire, client.0, bytes),
@@ -212,6 +217,7 @@ impl Net {
     }
 
     pub(crate) fn finish_client(&mut self, client: Client) {
+        self.trace(client, format_args!("ends what it writes"));
         match &mut self.streams {
             None => self.wire.finish(client.0),
             Some(streams) => streams.finish(&mut self.wire, client.0),
@@ -219,6 +225,7 @@ impl Net {
     }
 
     pub(crate) fn reset_client(&mut self, client: Client) {
+        self.trace(client, format_args!("resets its connection"));
         match &mut self.streams {
             None => self.wire.reset(client.0),
             Some(streams) => streams.reset(&mut self.wire, client.0),
@@ -244,10 +251,14 @@ impl Net {
 
     pub(crate) fn read(&mut self, client: Client) -> Vec<u8> {
         self.pump();
-        match &mut self.streams {
+        let bytes = match &mut self.streams {
             None => self.wire.read(client.0),
             Some(streams) => streams.read(client.0),
+        };
+        if !bytes.is_empty() {
+            self.trace(client, format_args!("reads {}", Excerpt(&bytes)));
         }
+        bytes
     }
 
     pub(crate) fn ended(&mut self, client: Client) -> bool {
@@ -305,7 +316,12 @@ impl Net {
         (0..calls).for_each(|_| self.wire.sim.work());
     }
 
+    fn trace(&self, client: Client, what: fmt::Arguments<'_>) {
+        trace::act(self.now_ms(), format_args!("client {} {what}", client.0));
+    }
+
     pub(crate) fn sleep(&mut self, ms: u64) {
+        trace::act(self.now_ms(), format_args!("{ms} ms go by"));
         self.wire.sim.sleep(ms);
     }
 
