@@ -1,6 +1,7 @@
 //! What the server says when it refuses something, and what the documentation says that it says.
 //!
-//! `docs/http/errors.md` lists each sentence in a column headed "message". Here these are compared
+//! `docs/http/errors.md` lists each sentence in a column headed "message", and `docs/access.md` what
+//! is said of tokens. Here these are compared
 //! with the string literals of the crates that answer, in both directions: a sentence that is
 //! changed in one place only is found. A literal is taken for a message if it reads like a sentence
 //! of several words. Those that are none, or that nobody is answered, are named at the bottom.
@@ -24,7 +25,7 @@ fn every_refusal_is_documented() {
             missing.push(format!("{path}: {text}"));
         }
     }
-    expect_none("not in docs/http/errors.md", missing);
+    expect_none("not in docs/http/errors.md or docs/access.md", missing);
     let unused = unused.into_iter().map(str::to_owned).collect();
     expect_none("named here as not answered, and not in the source", unused);
 }
@@ -35,29 +36,38 @@ fn every_documented_refusal_is_in_the_source() {
     let absent = documented()
         .into_iter()
         .filter(|message| !literals.iter().any(|literal| is_whole(&literal.text, message)));
-    expect_none("in docs/http/errors.md and not in the source", absent.collect());
+    expect_none("in the documentation and not in the source", absent.collect());
 }
 
-/// The code spans in the columns headed "message".
+/// The code spans in the columns headed "message", and what clients read of tokens.
 fn documented() -> Vec<String> {
+    let of_errors = column("docs/http/errors.md", "message");
+    let spans = of_errors.iter().filter(|cell| cell.starts_with('`')).map(|cell| {
+        let quotes = cell.len() - cell.trim_start_matches('`').len();
+        let text = cell[quotes..].strip_suffix(&cell[..quotes]);
+        text.unwrap_or_else(|| panic!("not one code span: {cell}")).to_owned()
+    });
+    let of_tokens = column("docs/access.md", "what the client reads");
+    let sentences = of_tokens.into_iter().filter(|cell| is_sentence(cell));
+    let found: Vec<String> = spans.chain(sentences).collect();
+    assert!(found.len() > 100, "only {} messages are documented", found.len());
+    found
+}
+
+/// The cells of a page that stand in columns with this head.
+fn column(path: &str, head: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut column = None;
-    let page = read("docs/http/errors.md");
-    for line in page.lines() {
+    for line in read(path).lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         if !line.starts_with('|') {
             column = None;
         } else if column.is_none() {
-            column = cells.iter().position(|cell| *cell == "message");
-        } else if let Some(cell) = column.map(|column| cells[column])
-            && cell.starts_with('`')
-        {
-            let quotes = cell.len() - cell.trim_start_matches('`').len();
-            let text = cell[quotes..].strip_suffix(&cell[..quotes]);
-            found.push(text.unwrap_or_else(|| panic!("not one code span: {cell}")).to_owned());
+            column = cells.iter().position(|cell| *cell == head);
+        } else if let Some(cell) = column.map(|column| cells[column]) {
+            found.push(cell.to_owned());
         }
     }
-    assert!(found.len() > 100, "only {} messages in docs/http/errors.md", found.len());
     found
 }
 
@@ -180,8 +190,12 @@ fn messages_are_compared() {
 }
 
 /// The crates whose texts may be part of an answer.
-const CRATES: &[&str] =
-    &["crates/stentor-wire/src/", "crates/stentor-hub/src/", "crates/stentor-server/src/"];
+const CRATES: &[&str] = &[
+    "crates/stentor-access/src/refused.rs",
+    "crates/stentor-wire/src/",
+    "crates/stentor-hub/src/",
+    "crates/stentor-server/src/",
+];
 
 /// Tests; what a client says of a server's answer; and what is told of metrics.
 const OTHER_FILES: &[&str] = &[
