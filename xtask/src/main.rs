@@ -50,8 +50,9 @@ fn main() -> ExitCode {
 const USAGE: &str = "\
 Usage:
   cargo xtask test [--long] [ARGUMENTS]
-                                 all tests; arguments go to cargo test. --long takes the night:
-                                 ten times the seeds, more kills, more minutes of chaos
+                                 all tests; arguments go to cargo test, those behind -- to each
+                                 program of tests. --long takes the night: ten times the seeds,
+                                 more kills, more minutes of chaos
   cargo xtask test CRATE [ARGUMENTS]
                                  the tests of a crate: hub, server, …
   cargo xtask test e2e [CHAPTER] [ARGUMENTS]
