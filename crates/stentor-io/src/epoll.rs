@@ -508,11 +508,6 @@ impl Epoll {
         self.owned.len()
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_open(&self, socket: Peer) -> bool {
-        self.owned.get(socket).is_some()
-    }
-
     fn has_room(&self) -> bool {
         self.owned.len() < self.connections_max
     }

@@ -50,6 +50,8 @@ struct Pipe {
     /// The server has been told so while it did not read.
     finish_told: bool,
     reset: bool,
+    /// The server dropped the request for the connection.
+    dropped: bool,
     /// It was the server that reset it.
     cut: bool,
     /// The client does not read: its window stays full.
@@ -78,6 +80,11 @@ impl Pipe {
         }
     }
 
+    /// Whether the connection has begun and is not accepted yet.
+    fn waits(&self) -> bool {
+        !self.accepted && !self.reset && !self.dropped
+    }
+
     /// Whether the server has seen all that the client has sent, if it looks before it reads.
     fn shows_all(&self) -> bool {
         self.peeked.is_none_or(|peeked| peeked == self.upstream.len())
@@ -98,7 +105,7 @@ pub struct Sim {
     pipes: Vec<Pipe>,
     /// Which pipe a socket number means, densely numbered as the kernel does.
     sockets: Vec<Option<usize>>,
-    refusing: bool,
+    refusing: Option<TurnAway>,
     queue: AcceptQueue,
     resting: &'static [Role],
     connections_max: usize,
@@ -120,7 +127,7 @@ impl Sim {
             turn_us: 0,
             pipes: Vec::new(),
             sockets: Vec::new(),
-            refusing: false,
+            refusing: None,
             queue: AcceptQueue::default(),
             resting: &[],
             connections_max: usize::MAX,
@@ -153,7 +160,9 @@ impl Sim {
 
     /// A client connects to the listener of `role`.
     pub fn connect_from(&mut self, role: Role, address: Option<IpAddr>) -> Client {
-        self.pipes.push(Pipe { role, address, reset: self.refusing, ..Pipe::default() });
+        let reset = self.refusing == Some(TurnAway::Refuse);
+        let dropped = self.refusing == Some(TurnAway::Drop);
+        self.pipes.push(Pipe { role, address, reset, dropped, ..Pipe::default() });
         Client(self.pipes.len() - 1)
     }
 
@@ -258,7 +267,7 @@ impl Sim {
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told && pipe.shows_all();
         if !pipe.accepted {
             let may_come = self.has_room() || !self.ceiling_told;
-            return !pipe.reset && may_come && !self.resting.contains(&listener_of(pipe.role));
+            return pipe.waits() && may_come && !self.resting.contains(&listener_of(pipe.role));
         }
         !pipe.closed
             && (readable || shows_more || writable || broken || finished && !pipe.end_delivered)
@@ -529,16 +538,16 @@ impl Backend for Sim {
         self.close(socket);
     }
 
-    fn refuse_new(&mut self, _: TurnAway) {
-        self.refusing = true;
+    fn refuse_new(&mut self, how: TurnAway) {
+        self.refusing = Some(how);
     }
 
     fn has_begun_connections(&mut self) -> bool {
-        self.pipes.iter().any(|pipe| !pipe.accepted && !pipe.reset)
+        self.pipes.iter().any(Pipe::waits)
     }
 
     fn close_listeners(&mut self) {
-        self.refusing = true;
+        self.refusing = Some(TurnAway::Refuse);
     }
 
     fn rest(&mut self, roles: &'static [Role]) {
@@ -546,10 +555,10 @@ impl Backend for Sim {
     }
 
     fn accept_queue(&self) -> AcceptQueue {
-        if self.has_room() {
+        if self.has_room() && self.resting.is_empty() {
             return self.queue;
         }
-        let waiting = self.pipes.iter().filter(|pipe| !pipe.accepted && !pipe.reset).count();
+        let waiting = self.pipes.iter().filter(|pipe| pipe.waits()).count();
         AcceptQueue { waiting: waiting as u32, ..self.queue }
     }
 }
