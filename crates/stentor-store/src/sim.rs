@@ -233,12 +233,12 @@ impl Disk for SimDisk {
         if fails {
             return Err(failed("create", name));
         }
-        if state.used_bytes().saturating_add(bytes) > state.capacity {
+        if state.used_bytes().saturating_add(bytes) > state.capacity.min(DISK_BYTES) {
             return Err(full("make room for", name));
         }
         let inode = state.inodes.len();
-        let kernel = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        state.inodes.push(Inode { kernel, ..Inode::default() });
+        let kernel = vec![0; bytes as usize];
+        state.inodes.push(Inode { kernel, unix_s: NOW_S, ..Inode::default() });
         state.change(false, vec![(name.to_owned(), Some(inode))]);
         Ok(SimFile { inode, name: name.to_owned() })
     }
@@ -266,13 +266,18 @@ impl Disk for SimDisk {
     fn write_at(&self, file: &SimFile, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let (mut state, fails) = self.call(|faults| faults.write_percent)?;
         let taken = if fails { state.rng.below(bytes.len() + 1) } else { bytes.len() };
+        let outcome = if fails { Err(failed("write to", &file.name)) } else { Ok(()) };
+        if taken == 0 {
+            return outcome;
+        }
         let begin = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = begin.saturating_add(taken);
         let grows = end.saturating_sub(state.inodes[file.inode].kernel.len()) as u64;
         if grows > 0 && state.used_bytes().saturating_add(grows) > state.capacity {
             return Err(full("write to", &file.name));
         }
-        let Inode { kernel, pending, .. } = &mut state.inodes[file.inode];
+        let Inode { kernel, pending, unix_s, .. } = &mut state.inodes[file.inode];
+        *unix_s = NOW_S;
         if kernel.len() < end {
             kernel.resize(end, 0);
         }
@@ -282,7 +287,7 @@ impl Disk for SimDisk {
             let sector_end = (begin + SECTOR_BYTES).min(kernel.len());
             pending.push((sector, kernel[begin..sector_end].to_vec()));
         }
-        if fails { Err(failed("write to", &file.name)) } else { Ok(()) }
+        outcome
     }
 
     fn shorten(&self, file: &SimFile, bytes: u64) -> Result<(), DiskError> {
@@ -291,8 +296,8 @@ impl Disk for SimDisk {
             return Err(failed("shorten", &file.name));
         }
         let Inode { kernel, pending, .. } = &mut state.inodes[file.inode];
-        let bytes = usize::try_from(bytes).map_or(kernel.len(), |bytes| bytes.min(kernel.len()));
-        kernel.truncate(bytes);
+        let bytes = bytes as usize;
+        kernel.resize(bytes, 0);
         pending.retain_mut(|(sector, written)| {
             written.truncate(bytes.saturating_sub(*sector * SECTOR_BYTES));
             !written.is_empty()
@@ -392,3 +397,7 @@ fn full(tried: &'static str, name: &str) -> DiskError {
 /// What a disk writes whole or not at all. Real ones have at least eight times as much, and stores
 /// that are not simulated longer frames.
 const SECTOR_BYTES: usize = 64;
+/// No disk is larger.
+const DISK_BYTES: u64 = 1 << 32;
+/// When all writes are: in the middle of 2026.
+const NOW_S: u64 = 1_782_000_000;

@@ -3,6 +3,7 @@
 mod contract;
 mod crashes;
 mod damage;
+mod disks;
 mod failures;
 mod life;
 mod oracle;

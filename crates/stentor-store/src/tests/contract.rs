@@ -1,5 +1,6 @@
 //! What a store says and does, one thing at a time.
 
+use super::disks::on_host;
 use super::life::{EPOCH, sample};
 use super::oracle::read;
 use crate::head::{LOST_MAX, add_lost};
@@ -8,7 +9,7 @@ use crate::{
     SnapshotDecoder, SnapshotEncoder, Store, backup, import, open_replaced, repair, replace,
 };
 use std::ops::RangeInclusive;
-use stentor_io::{Disk, DiskError, DiskErrorKind, HostDisk};
+use stentor_io::{Disk, DiskError, DiskErrorKind};
 
 pub(super) const SETTINGS: Settings =
     Settings { segment_bytes: 1_000, buffer_bytes: 300, log_bytes_min: 3_000, reserve: 50 };
@@ -709,20 +710,15 @@ fn the_format_is_as_documented() {
 
 #[test]
 fn a_store_is_kept_in_a_real_directory() {
-    let path = std::env::temp_dir().join(format!("stentor-store-{}", std::process::id()));
-    let disk = HostDisk::open(&path, None).unwrap();
-    let mut store = begin(&disk);
-    for seq in 1..=45 {
-        push(&mut store, seq).unwrap();
-        store.sync().unwrap();
-        if seq == 20 {
-            let snapshot = store.begin_snapshot().unwrap().end().unwrap();
-            store.adopt(snapshot).unwrap();
-        }
-    }
-    store.close().unwrap();
-    let (recovered, entries) = recovered(&disk);
-    assert_eq!(numbers(&entries), (21..=45).collect::<Vec<_>>());
-    assert_eq!((recovered.last, recovered.was_closed), (45, true));
-    std::fs::remove_dir_all(path).unwrap();
+    on_host("whole", |disk| {
+        let mut store = begin(&disk);
+        sync_each(&mut store, 1..=20);
+        let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+        store.adopt(snapshot).unwrap();
+        sync_each(&mut store, 21..=45);
+        store.close().unwrap();
+        let (recovered, entries) = recovered(&disk);
+        assert_eq!(numbers(&entries), (21..=45).collect::<Vec<_>>());
+        assert_eq!((recovered.last, recovered.was_closed), (45, true));
+    });
 }
