@@ -4,18 +4,20 @@
  * order, unless a gap was told.
  *
  * A run is named by its seed: SEED=7 node --test test/delivery.test.js repeats one. What depends
- * on the network's own timing is not repeated exactly.
+ * on the network's own timing is not repeated exactly. TEST_BINARY names a real server for it.
  */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { connect } from '../stentor.js'
-import { closing, serve, sleep, until } from './support.js'
+import { RealServer } from './real.js'
+import { closing, ending, serve, setPace, sleep, until } from './support.js'
 
 const TOPICS = ['/q/a', '/q/b', '/q/c', '/s/a', '/s/b']
 const PATTERNS = [...TOPICS, '/q/*', '/s/**', '/**', '/*/a']
-const STEPS = 400
-const SEEDS = process.env.SEED ? [Number(process.env.SEED)] : [1, 2, 3]
+const BINARY = process.env.TEST_BINARY
+const STEPS = BINARY ? 100 : 400
+const SEEDS = process.env.SEED ? [Number(process.env.SEED)] : BINARY ? [1] : [1, 2, 3]
 
 /** Mulberry32: small, and good enough to choose what goes wrong. */
 function random(seed) {
@@ -58,28 +60,30 @@ class Reader {
 for (const kept of [1000, 4]) {
   for (const transport of ['auto', 'sse', 'websocket', 'poll']) {
     for (const seed of SEEDS) {
-      test(`${transport}, ${kept} kept, seed ${seed}`, () => run(transport, kept, seed))
+      const skip = BINARY && transport === 'websocket' && !globalThis.WebSocket
+      test(`${transport}, ${kept} kept, seed ${seed}`, { skip }, () => run(transport, kept, seed))
     }
   }
 }
 
 async function run(transport, kept, seed) {
   const choose = random(seed)
-  const server = await serve()
+  if (BINARY) setPace(10)
+  const server = await (BINARY ? ending(new RealServer(BINARY, '/**', kept)) : serve())
   server.kept = kept
   const live = closing(connect(server.url, { transport }))
   const newest = new Map()
   const publish = (topic) => {
     newest.set(topic, (newest.get(topic) ?? 0) + 1)
-    server.publish(topic, newest.get(topic))
+    return server.publish(topic, newest.get(topic))
   }
   // A topic without a value gives no cursor: what is missed before the first one is not missed.
-  TOPICS.forEach(publish)
+  for (const topic of TOPICS) await publish(topic)
   const readers = [new Reader(live, '/q/a')]
   const ended = []
   for (let step = 0; step < STEPS; step++) {
     const fate = choose(100)
-    if (fate < 70) publish(TOPICS[choose(TOPICS.length)])
+    if (fate < 70) await publish(TOPICS[choose(TOPICS.length)])
     else if (fate < 80) readers.push(new Reader(live, PATTERNS[choose(PATTERNS.length)]))
     else if (fate < 88 && readers.length > 1) {
       const [reader] = readers.splice(choose(readers.length), 1)

@@ -62,6 +62,11 @@ export class Server {
     for (const stream of [...this.streams]) stream.expire()
   }
 
+  /** How many requests there were. */
+  asked() {
+    return this.requests.length
+  }
+
   /** Resets every stream. */
   cut() {
     for (const stream of [...this.streams]) stream.end()

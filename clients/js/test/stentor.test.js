@@ -6,27 +6,8 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { connect, watch } from '../stentor.js'
+import { cases, keep, open, TRANSPORTS } from './cases.js'
 import { closing, quiet, serve, sleep, until, waits } from './support.js'
-
-const TRANSPORTS = ['sse', 'websocket', 'poll']
-
-/** A connection that is closed at the end, whatever becomes of the test. */
-const open = (server, options) => closing(connect(server.url, options))
-
-/** Watches, and keeps what comes. */
-function keep(live, topic, handlers = {}) {
-  const kept = { values: [], messages: [], gaps: [], deleted: [], states: [] }
-  kept.stop = live.watch(topic, (value, message) => {
-    kept.values.push(value)
-    kept.messages.push(message)
-  }, {
-    onGap: (gap) => kept.gaps.push(gap),
-    onDelete: (deletion) => kept.deleted.push(deletion),
-    onState: (state) => kept.states.push(state),
-    ...handlers,
-  })
-  return kept
-}
 
 /** A test for each transport. */
 function each(name, body) {
@@ -38,45 +19,14 @@ function each(name, body) {
   }
 }
 
+for (const { name, body } of cases) each(name, body)
+
 test('the module is under 5 KB compressed, as it is read', () => {
   const source = readFileSync(new URL('../stentor.js', import.meta.url))
   const bytes = gzipSync(source, { level: 9 }).length
   assert.ok(bytes < 5120, `${bytes} bytes`)
   assert.doesNotMatch(source.toString(), /^import|require\(/m, 'no dependencies')
   assert.ok(source.toString().split('\n').every((line) => line.length <= 100))
-})
-
-each('the current value comes first, then every message in order', async (server, live) => {
-  server.publish('/a', 1)
-  server.publish('/a', 2)
-  const a = keep(live, '/a')
-  await until(() => a.values.length === 1)
-  for (let n = 3; n <= 20; n++) server.publish('/a', n)
-  await until(() => a.values.at(-1) === 20)
-  assert.deepEqual(a.values, Array.from({ length: 19 }, (_, i) => i + 2))
-  assert.deepEqual(a.messages[0], {
-    topic: '/a', id: '5f3a09c1-2', type: 'application/json', data: 2,
-  })
-  assert.equal(a.states[0].state, 'connecting')
-  assert.equal(a.states.at(-1).state, 'open')
-})
-
-each('values are JSON, strings and bytes', async (server, live) => {
-  const table = [
-    [{ a: [null, 1.5] }, 'application/json', { a: [null, 1.5] }],
-    [null, 'text/json; charset=utf-8', null],
-    [false, 'application/vnd.x+json', false],
-    [{ base64: 'AA==' }, 'application/json', { base64: 'AA==' }],
-    ['zwei\nZeilen, 雪 🎉', 'text/plain', 'zwei\nZeilen, 雪 🎉'],
-    ['', 'text/plain', ''],
-    [{ base64: 'AP8Q' }, 'application/octet-stream', Uint8Array.of(0, 255, 16)],
-    [{ base64: '' }, 'application/jsonp', Uint8Array.of()],
-  ]
-  const all = keep(live, '/t/*')
-  await until(() => all.states.at(-1)?.state === 'open')
-  table.forEach(([data, type], i) => server.publish(`/t/${i}`, data, { type }))
-  await until(() => all.values.length === table.length)
-  assert.deepEqual(all.values, table.map(([, , value]) => value))
 })
 
 each('a publisher may call events as it likes', async (server, live) => {
@@ -88,19 +38,6 @@ each('a publisher may call events as it likes', async (server, live) => {
   await until(() => a.values.length === events.length + 1)
   assert.deepEqual(a.messages.map(({ event }) => event), [undefined, ...events])
   assert.deepEqual([a.gaps, a.deleted], [[], []])
-})
-
-each('patterns are matched as the server does', async (server, live) => {
-  const patterns = ['/q/a', '/q/*', '/q/**', '/**', '/*/a', '/q/a*', '/*/*/c/**']
-  const topics = ['/q', '/q/a', '/q/ab', '/q/a/b', '/x/a', '/1/2/c', '/1/2/c/d/e', '/q/a*']
-  const kept = patterns.map((pattern) => keep(live, pattern))
-  topics.forEach((topic) => server.publish(topic, topic))
-  await until(() => kept[3].values.length === topics.length)
-  await quiet()
-  assert.deepEqual(kept.map(({ values }) => [...values].sort()), [
-    ['/q/a'], ['/q/a', '/q/a*', '/q/ab'], ['/q/a', '/q/a*', '/q/a/b', '/q/ab'],
-    [...topics].sort(), ['/q/a', '/x/a'], ['/q/a*'], ['/1/2/c/d/e'],
-  ])
 })
 
 each('many watches are one connection', async (server, live) => {
@@ -132,88 +69,6 @@ each('a late watch has the last known values at once', async (server, live) => {
   assert.ok(first.states.at(-1).transport === 'poll' || server.requests.length === asked)
 })
 
-each('a watch within a callback hears the message once', async (server, live) => {
-  let inner
-  keep(live, '/a')
-  live.watch('/a', () => { inner ??= keep(live, '/a') })
-  server.publish('/a', 1)
-  await until(() => inner?.values.length)
-  await quiet()
-  assert.deepEqual(inner.values, [1])
-})
-
-each('a new topic brings its older value, and costs the others nothing', async (server, live) => {
-  server.publish('/old', 'old')
-  const a = keep(live, '/a')
-  await until(() => server.streams.size)
-  server.publish('/a', 1)
-  await until(() => a.values.length === 1)
-  // While the new list is on its way the old topic goes on.
-  const old = keep(live, '/old')
-  const none = keep(live, '/none')
-  for (let n = 2; n < 30; n++) {
-    server.publish('/a', n)
-    await sleep(1)
-  }
-  await until(() => a.values.at(-1) === 29 && old.values.length)
-  assert.deepEqual(a.values, Array.from({ length: 29 }, (_, i) => i + 1))
-  server.publish('/none', 'first')
-  await until(() => none.values.length)
-  assert.deepEqual([old.values, none.values], [['old'], ['first']])
-  assert.deepEqual([a.gaps, old.gaps, none.gaps], [[], [], []])
-})
-
-each('after a broken line it goes on where it was', async (server, live) => {
-  server.publish('/quiet', 0)
-  const a = keep(live, '/a')
-  const q = keep(live, '/quiet')
-  await until(() => q.values.length)
-  for (let n = 1; n <= 10; n++) {
-    server.publish('/a', n)
-    if (n % 3 === 0) server.cut()
-    await sleep(n % 3 === 0 ? 5 : 1)
-  }
-  await until(() => a.values.at(-1) === 10)
-  assert.deepEqual(a.values, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-  assert.deepEqual([q.values, a.gaps], [[0], []])
-  assert.equal(a.states.at(-1).state, 'open')
-})
-
-each('what fell out of history is a gap', async (server, live) => {
-  server.kept = 3
-  const a = keep(live, '/a')
-  await until(() => server.streams.size)
-  const since = server.publish('/a', 1)
-  await until(() => a.values.length === 1)
-  server.fault = () => 'refuse'
-  server.cut()
-  for (let n = 2; n <= 9; n++) server.publish('/a', n)
-  await until(() => a.states.at(-1).state === 'waiting')
-  server.fault = () => undefined
-  await until(() => a.values.at(-1) === 9)
-  assert.deepEqual(a.values, [1, 7, 8, 9])
-  assert.deepEqual(a.gaps, [{ reason: 'history', since }])
-})
-
-each('a server that began anew is a gap, and its small numbers count', async (server, live) => {
-  const a = keep(live, '/a')
-  await until(() => server.streams.size)
-  for (let n = 1; n <= 5; n++) server.publish('/a', n)
-  await until(() => a.values.at(-1) === 5)
-  server.restart('0000beef')
-  server.publish('/a', 'anew')
-  await until(() => a.values.at(-1) === 'anew')
-  server.publish('/a', 'next')
-  await until(() => a.values.at(-1) === 'next')
-  assert.deepEqual(a.gaps, [{ reason: 'epoch', since: '5f3a09c1-5' }])
-  server.cut()
-  await sleep(50)
-  server.publish('/a', 'last')
-  await until(() => a.values.at(-1) === 'last')
-  assert.deepEqual(a.values.slice(-3), ['anew', 'next', 'last'])
-  assert.equal(a.gaps.length, 1, 'the cursor is of the new epoch')
-})
-
 each('ids that went back are a gap, and not silence', async (server, live) => {
   const a = keep(live, '/a')
   await until(() => server.streams.size)
@@ -243,36 +98,6 @@ each('after a gap for memory no value is repeated', async (server, live) => {
   assert.deepEqual(all.gaps.map(({ reason }) => reason), ['memory'])
 })
 
-for (const transport of TRANSPORTS) {
-  test(`a cursor of the caller's is honoured, a bad one is a gap (${transport})`, async () => {
-    const server = await serve()
-    for (let n = 1; n <= 4; n++) server.publish('/a', n)
-    const good = keep(open(server, { transport, since: server.id(2) }), '/a')
-    const bad = keep(open(server, { transport, since: 'nonsense' }), '/a')
-    const empty = keep(open(server, { transport, since: 'nonsense' }), '/empty')
-    await until(() => good.values.length === 2 && bad.values.length === 1 && empty.gaps.length)
-    const asked = server.requests.length
-    await quiet()
-    assert.deepEqual([good.values, bad.values], [[3, 4], [4]])
-    assert.deepEqual([good.gaps, bad.gaps], [[], [{ reason: 'malformed' }]])
-    assert.ok(server.requests.length - asked < 5, 'it does not ask again and again')
-  })
-}
-
-each('deletions are told; what follows is a value again', async (server, live) => {
-  const a = keep(live, '/*')
-  await until(() => server.streams.size)
-  server.publish('/a', 1)
-  await until(() => a.values.length)
-  const id = server.delete('/a')
-  await until(() => a.deleted.length)
-  assert.deepEqual(a.deleted, [{ topic: '/a', id }])
-  const late = keep(live, '/*')
-  server.publish('/a', 2)
-  await until(() => a.values.length === 2)
-  assert.deepEqual(late.values, [2], 'a deleted value is not known any more')
-})
-
 each('what comes again is not told again, deleted or not', async (server, live, transport) => {
   if (transport === 'poll') return
   const q = keep(live, '/q/*')
@@ -286,29 +111,6 @@ each('what comes again is not told again, deleted or not', async (server, live, 
   await until(() => q.values.at(-1) === 6)
   await quiet()
   assert.deepEqual([q.values, q.deleted.length], [[1, 5, 6], 1])
-})
-
-each('a line that breaks before the first message loses none', async (server, live, transport) => {
-  server.publish('/other', 0)
-  const a = keep(live, '/a')
-  await until(() => a.states.at(-1)?.state === 'open')
-  await quiet()
-  server.fault = () => 'refuse'
-  server.cut()
-  for (let n = 1; n <= 3; n++) server.publish('/a', n)
-  await until(() => a.states.at(-1).state === 'waiting')
-  server.fault = () => undefined
-  await until(() => a.values.at(-1) === 3)
-  assert.deepEqual([a.values, a.gaps], [[1, 2, 3], []], transport)
-})
-
-each('a gap with nothing behind it is told once', async (server, _, transport) => {
-  const a = keep(open(server, { transport, since: '0badcafe-7' }), '/a')
-  await until(() => a.gaps.length)
-  await quiet()
-  server.cut()
-  await quiet()
-  assert.equal(a.gaps.length, 1)
 })
 
 test('WebSocket: a cursor does not go back', async () => {
@@ -375,34 +177,6 @@ each('a stopped watch hears nothing; the last one ends the connection', async (s
   live.close()
   await until(() => !server.streams.size)
   assert.equal(again.states.at(-1).state, 'closed')
-})
-
-each('a topic that is stopped and watched again has its value again', async (server, live) => {
-  const other = keep(live, '/other')
-  const a = keep(live, '/a')
-  server.publish('/a', 1)
-  server.publish('/other', 1)
-  await until(() => a.values.length && other.values.length)
-  a.stop()
-  const again = keep(live, '/a')
-  await until(() => again.values.length)
-  await quiet()
-  assert.deepEqual([again.values, other.values], [[1], [1]])
-})
-
-each('earliest begins with all there is, once', async (server, live, transport) => {
-  for (let n = 1; n <= 3; n++) server.publish('/a', n)
-  const all = open(server, { transport, since: 'earliest' })
-  const a = keep(all, '/a')
-  const later = keep(all, '/later')
-  await until(() => a.values.length === 3)
-  server.cut()
-  server.publish('/a', 4)
-  server.publish('/later', 5)
-  await until(() => a.values.length === 4 && later.values.length)
-  await quiet()
-  assert.deepEqual([a.values, later.values], [[1, 2, 3, 4], [5]])
-  assert.deepEqual([a.gaps, later.gaps], [[], []])
 })
 
 each('mode and since are asked for', async (server, live, transport) => {

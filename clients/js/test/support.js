@@ -8,7 +8,7 @@
 import { afterEach } from 'node:test'
 import { Server } from './server.js'
 
-const FASTER = 100
+let faster = 100
 const PATIENCE_MS = 10_000
 const real = globalThis.setTimeout
 
@@ -16,8 +16,11 @@ const real = globalThis.setTimeout
 export const waits = []
 globalThis.setTimeout = (f, ms = 0, ...rest) => {
   waits.push(ms)
-  return real(f, ms / FASTER, ...rest)
+  return real(f, ms / faster, ...rest)
 }
+
+/** For a server that has waits of its own, which do not run faster. */
+export const setPace = (n) => { faster = n }
 
 export const sleep = (ms) => new Promise((resolve) => real(resolve, ms))
 
@@ -41,10 +44,15 @@ afterEach(async () => {
 
 /** A server that ends with the test, and is the one WebSockets reach. */
 export async function serve() {
-  const server = await new Server().start()
-  cleanups.push(() => server.stop())
+  const server = await ending(new Server())
   globalThis.WebSocket = server.webSocket()
   return server
+}
+
+/** Starts a server that ends with the test. */
+export async function ending(server) {
+  cleanups.push(() => server.stop())
+  return server.start()
 }
 
 /** Ends a connection with the test, even one that failed. */

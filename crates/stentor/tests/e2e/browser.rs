@@ -1,7 +1,8 @@
 //! Streams in a real browser: its own `EventSource` and `WebSocket`, which nobody here has written.
 
-use crate::support::{Browser, Server, TempDir, Url, eventually};
+use crate::support::{Browser, Server, TempDir, Url, eventually, tool};
 use serde_json::Value;
+use std::process::Command;
 
 /// Publishes an empty page and opens it; what it hears is kept in `heard`.
 fn visit(browser: &mut Browser, server: &Server) {
@@ -237,4 +238,27 @@ fn pages_of_other_origins_read_only_where_they_may() {
             assert_eq!(server.figure("counters/readers_websocket"), 0);
         }
     }
+}
+
+/// The client of `clients/js`, whose own tests run against a stand-in for the server.
+#[test]
+fn browser_client_holds_with_the_real_server() {
+    let Some(node) = tool("node") else { return };
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/js");
+    // Node has WebSocket without a flag since 22, with one since 20.10, and not at all before.
+    let flag = "--experimental-websocket";
+    let takes_flag = Command::new(&node).args([flag, "--eval", ""]).output().unwrap();
+    let mut command = Command::new(&node);
+    match takes_flag.status.success() {
+        true => _ = command.arg(flag),
+        false => eprintln!("skipped: this Node has no WebSocket"),
+    }
+    command.args(["--test", "test/real.test.js", "test/delivery.test.js"]).current_dir(sources);
+    command.env("TEST_BINARY", env!("CARGO_BIN_EXE_stentor"));
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+    // A file without any tests passes, too.
+    let passed = told.lines().find_map(|line| line.split_once(" pass ")?.1.parse().ok());
+    assert!(passed.is_some_and(|count: u32| count >= 30), "{told}");
 }
