@@ -108,6 +108,11 @@ impl Tombstones {
         self.by_name.get(topic).map(Event::seq)
     }
 
+    /// When a topic was deleted, if that is remembered.
+    pub(crate) fn deleted_at(&self, topic: &str) -> Option<u64> {
+        self.by_name.get(topic).map(|deletion| deletion.message.published_at())
+    }
+
     /// Sets what [`Tombstones::marks`] returned.
     pub(crate) fn set_marks(&mut self, floor: u64, undone: u64) {
         (self.floor, self.undone) = (floor, undone);

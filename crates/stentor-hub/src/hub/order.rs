@@ -19,7 +19,7 @@ use crate::entry::{Applied, Entry, Op, Place, Precondition, Published, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::interleave;
-use crate::lock::lock;
+use crate::lock::{lock, read};
 use crate::message::{Draft, Message, PublishedAt};
 use crate::rules::{Rule, Rules, Terms};
 use crate::topic::{ByName, Evicted, Topic, stored_bytes_of};
@@ -181,7 +181,11 @@ impl Hub {
         }
 
         let (terms, outdated) = sequence.terms_of(name, known);
-        let at = before.as_ref().map(|before| before.published_at());
+        let at = match &before {
+            Some(before) => Some(before.published_at()),
+            // A client may have the value that was deleted, and ask by its date.
+            None => read(&self.tombstones).deleted_at(name.as_str()),
+        };
         let at = sequence.published_at(at, unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));
         let stored = self.stored_of(&sequence);

@@ -55,6 +55,24 @@ fn threads_may_share_it() {
 }
 
 #[test]
+fn a_date_does_not_tell_a_value_from_one_that_was_deleted() {
+    let hub = hub();
+    let put = |unix_s| {
+        let put = hub.publish(name("/a"), Draft::new(*b"x"), Precondition::None, unix_s);
+        let message = put.unwrap().message;
+        (message.published_at(), hub.dates_tell(&message))
+    };
+    let delete = |unix_s| drop(hub.delete(name("/a"), Precondition::None, unix_s).unwrap());
+    assert_eq!(put(1000), (1000, true));
+    delete(1000);
+    assert_eq!(put(1000), (1000, false), "in the same second");
+    delete(1000);
+    assert_eq!(put(900), (1000, false), "after the clock was set back");
+    delete(1001);
+    assert_eq!(put(1002), (1002, true));
+}
+
+#[test]
 fn one_order_over_all_topics() {
     let hub = hub();
     assert!(hub.value("/a").is_none());
