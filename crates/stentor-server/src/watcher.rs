@@ -83,7 +83,8 @@ impl FileWatcher {
         let now = states_of(self.files().map(Path::to_owned));
         let is_settled = now == self.seen;
         self.seen.clone_from(&now);
-        let is_due = self.failed_unix_s.is_some_and(|at| now_unix_s >= at + RETRY_S);
+        // A clock that was ahead may have been set back since.
+        let is_due = self.failed_unix_s.is_some_and(|at| now_unix_s.abs_diff(at) >= RETRY_S);
         if !is_settled || now == self.tried && !is_due {
             return None;
         }

@@ -375,6 +375,8 @@ fn what_becomes_good_by_itself_is_taken() {
     look(&mut looker, NOW + RETRY_S - 1);
     assert_eq!(names(&acceptors), ["a.example"]);
     assert_eq!(looker.watcher.failed_unix_s(), Some(NOW), "it is not read at every look");
+    look(&mut looker, NOW - DAY_S);
+    assert_eq!(looker.watcher.failed_unix_s(), Some(NOW - DAY_S), "the clock was set back");
     look(&mut looker, NOW + DAY_S);
     assert_eq!(names(&acceptors), ["b.example"]);
 }
