@@ -1,6 +1,7 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
+use super::clock::ClockJumps;
 use super::handover::HandOvers;
 use super::{
     CONTROL, FILES, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient,
@@ -51,7 +52,7 @@ fn run(seed: u64) {
             Scripted::new(world.sim.connect_from(role, address), script)
         })
         .collect();
-    let mut hand_overs = HandOvers::new(seed);
+    let (mut hand_overs, mut clock) = (HandOvers::new(seed), ClockJumps::new(seed));
     let mut idle_turns = 0;
     let panics = seed % 4 == 3 && may_panic_at_all();
     world.panic_at_random(panics);
@@ -66,6 +67,7 @@ fn run(seed: u64) {
             world.loader.as_mut().unwrap().step();
         }
         hand_overs.play(&mut world);
+        clock.play(&mut world);
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
