@@ -15,7 +15,7 @@ use super::clock::ClockJumps;
 use super::codec::{PING, put_frame, put_text, take_answer};
 use super::handover::HandOvers;
 use super::net::Client;
-use super::seeds::faults;
+use super::seeds::{faults, kernel_faults};
 use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
@@ -23,7 +23,7 @@ use crate::mailbox::Order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Pattern};
-use stentor_io::{Backend, Faults, Rng};
+use stentor_io::{Backend, Faults, KernelFaults, Rng};
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
@@ -202,6 +202,7 @@ struct Stage {
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
     stage.world.panic_at_random(stage.panics);
+    stage.world.set_kernel_faults(kernel_faults(seed));
     for _ in 0..40 + stage.rng.below(300) {
         stage.act();
         if stage.clock.play(&mut stage.world) {
@@ -210,6 +211,7 @@ pub(super) fn run(seed: u64) {
         stage.turn();
     }
     stage.world.panic_at_random(false);
+    stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
     // A token whose time is over since the clock jumped ends its stream at the next sign of life.
     stage.sleep(patient().streams.heartbeat_ms.max(patient().streams.ping_ms));

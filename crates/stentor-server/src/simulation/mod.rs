@@ -98,6 +98,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
+#[cfg(test)]
+use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
@@ -129,6 +131,8 @@ pub(crate) struct World {
     /// The percentage of turns in which a worker may panic, and how often one did.
     panics_percent: Option<u8>,
     pub(crate) panics: usize,
+    /// The percentage of turns in which a worker is not woken though it has mail.
+    late_percent: u8,
 }
 
 /// What a world is made of.
@@ -250,7 +254,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None, panics: 0,
+            panics_percent: None, panics: 0, late_percent: 0,
         };
         if world.shared.store.is_some() {
             return world;
@@ -336,6 +340,13 @@ impl World {
         self.panics_percent = panics.then_some(PANICS_PERCENT);
     }
 
+    /// From now on the kernel is as unkind as this to all workers.
+    #[cfg(test)]
+    pub(crate) fn set_kernel_faults(&mut self, faults: KernelFaults) {
+        self.late_percent = faults.late_percent;
+        self.at_all(|world| world.sim.set_kernel_faults(faults));
+    }
+
     fn turn_of_one(&mut self) -> bool {
         let Some(panics_percent) = self.panics_percent.filter(|_| self.sim.may_recover()) else {
             return self.turn_without_panics();
@@ -351,6 +362,7 @@ impl World {
             }
             self.panics += 1;
             self.sim.recover(&mut self.worker);
+            self.mailbox.waker().take();
             self.worker.read_mailbox(&mut self.sim);
             true
         })
@@ -358,10 +370,14 @@ impl World {
 
     fn turn_without_panics(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
-        self.worker.read_mailbox(&mut self.sim);
+        let is_late = self.chance.percent(self.late_percent);
+        let is_woken = !is_late && self.mailbox.waker().take();
+        if is_woken {
+            self.worker.read_mailbox(&mut self.sim);
+        }
         let passes = self.worker.next_deadline_ms() == Some(0);
         self.worker.after_turn(&mut self.sim);
-        busy || passes
+        busy || passes || is_late || is_woken
     }
 
     /// Turns until nothing happens any more, which must be after so many turns at the latest.

@@ -10,7 +10,7 @@ use super::{
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use stentor_io::{Faults, Rng};
+use stentor_io::{Faults, KernelFaults, Rng};
 use stentor_test::seeds;
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -26,6 +26,16 @@ pub(super) fn faults(rng: &mut Rng) -> Faults {
         delay_ms_max: 20,
         window_bytes: [13, 700, 9_000, 1 << 20][rng.below(4)],
     }
+}
+
+/// A kernel that is unkind to the server, in a third of the seeds.
+pub(super) fn kernel_faults(seed: u64) -> KernelFaults {
+    let mut rng = Rng::new(seed ^ 0x0001_00f5);
+    if rng.below(3) > 0 {
+        return KernelFaults::default();
+    }
+    let mut percent = || [0, 5, 30][rng.below(3)];
+    KernelFaults { accept_percent: percent(), late_percent: percent(), spurious_percent: percent() }
 }
 
 /// One seed of requests.
@@ -56,6 +66,7 @@ fn run(seed: u64) {
     let mut idle_turns = 0;
     let panics = seed % 4 == 3 && may_panic_at_all();
     world.panic_at_random(panics);
+    world.set_kernel_faults(kernel_faults(seed));
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
             client.play(&mut world.sim, &mut rng);
@@ -72,6 +83,7 @@ fn run(seed: u64) {
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
     world.panic_at_random(false);
+    world.set_kernel_faults(KernelFaults::default());
     for client in &clients {
         client.check(seed, are_cut || panics);
         world.sim.stall(client.connection(), false);
