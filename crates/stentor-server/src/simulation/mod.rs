@@ -323,13 +323,27 @@ impl World {
         if self.chance.percent(5) {
             self.shared.hub.check();
         }
+        let commits = self.commit_some();
         let workers = self.workers();
         let first = self.chance.below(workers);
-        let commits = match &self.late {
-            Some(late) => late.step(&self.shared, &mut self.chance),
-            None => false,
-        };
         commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
+    }
+
+    /// One turn of the loop of each worker.
+    #[cfg(test)]
+    pub(crate) fn turn_of_each(&mut self) {
+        self.commit_some();
+        let workers = self.workers();
+        let first = self.chance.below(workers);
+        for n in 0..workers {
+            self.at((first + n) % workers, World::turn_of_one);
+        }
+    }
+
+    /// Perhaps commits some of the changes that wait for it. Returns whether any did.
+    fn commit_some(&mut self) -> bool {
+        let World { late, shared, chance, .. } = self;
+        late.as_ref().is_some_and(|late| late.step(shared, chance))
     }
 
     /// From now on workers panic now and then, or do not any more. They never do with
