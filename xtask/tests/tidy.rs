@@ -191,23 +191,33 @@ fn every_invariant_names_checks_that_exist() {
     let (_, table) = map.split_once("| invariant | check |").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let code: String = rust().iter().map(|file| blank(&file.text).code).collect();
-    let is_path = |name: &str| name.contains('/');
-    let exists = |name: &str| match is_path(name) {
-        true => ["", "crates/", "crates/stentor-server/src/"]
-            .iter()
-            .any(|before| root().join(format!("{before}{name}")).exists()),
-        false => code.contains(&format!("fn {name}(")) || name == "allocations",
+    let tests = names_of_tests(&code);
+    // A path is there; a function is in the file that is named behind it, or is a test.
+    let file = |name: &str| {
+        let places = ["", "crates/", "crates/stentor-server/src/"];
+        places.iter().map(|before| root().join(format!("{before}{name}"))).find(|it| it.exists())
+    };
+    let exists = |name: &str, behind: &str| match behind.strip_prefix(" in `") {
+        _ if name.contains('/') => file(name).is_some(),
+        Some(place) => file(place.split('`').next().unwrap_or_default()).is_some_and(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            ["fn", "def"].iter().any(|word| text.contains(&format!("{word} {name}(")))
+        }),
+        None => tests.contains(&name),
     };
     let (mut rows, mut broken) = (0, Vec::new());
     for row in table.lines().skip(2) {
         let (_, checks) = row.trim_end_matches('|').rsplit_once("| ").unwrap();
-        let names: Vec<&str> = checks.split('`').skip(1).step_by(2).collect();
+        let quotes: Vec<usize> = checks.match_indices('`').map(|(at, _)| at).collect();
+        let names =
+            quotes.chunks_exact(2).map(|at| checks[at[0] + 1..].split_at(at[1] - at[0] - 1));
+        let names: Vec<_> = names.map(|(name, behind)| (name, &behind[1..])).collect();
         rows += 1;
         if names.is_empty() {
             broken.push(format!("no check: {row}"));
         }
-        let absent = names.iter().filter(|name| !exists(name));
-        broken.extend(absent.map(|name| format!("{name} does not exist: {row}")));
+        let absent = names.iter().filter(|(name, behind)| !exists(name, behind));
+        broken.extend(absent.map(|(name, _)| format!("{name} is no check: {row}")));
     }
     assert!(rows > 30, "only {rows} invariants");
     assert!(map.lines().count() <= 250, "the map is too long to be one");
@@ -250,6 +260,16 @@ fn every_fuzz_target_has_its_function() {
     }
     assert!(!targets.is_empty());
     expect_none("fuzzing", broken);
+}
+
+/// The names of all functions with `#[test]` before them.
+fn names_of_tests(code: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (_, after) in code.match_indices("#[test]").map(|(at, _)| code.split_at(at)) {
+        let name = after.split_once("fn ").and_then(|(_, rest)| words(rest).next());
+        found.extend(name);
+    }
+    found
 }
 
 fn words(line: &str) -> impl Iterator<Item = &str> {

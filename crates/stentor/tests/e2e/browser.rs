@@ -1,6 +1,6 @@
 //! Streams in a real browser: its own `EventSource` and `WebSocket`, which nobody here has written.
 
-use crate::support::{Browser, Server, TempDir, Url, eventually, tool};
+use crate::support::{Browser, Server, TempDir, eventually, tool};
 use serde_json::Value;
 use std::process::Command;
 
@@ -50,7 +50,7 @@ fn is(heard: &Value, kind: &str, data: &str) -> bool {
 fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     let Some(mut browser) = Browser::start() else { return };
     let settings = "[streams]\nretry = '50ms'\ndrain_spread = '0s'\n";
-    let mut server = Server::configured(settings);
+    let mut server = Server::lasting(settings);
     server.publish("/a", "one");
     visit(&mut browser, &server);
     browser.run(&source("/a"));
@@ -70,9 +70,9 @@ fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     // The server goes; another one comes in its place, which knows nothing of these ids.
     server.child.signal("TERM");
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
-    let address: Url = server.public;
+    let addresses = server.addresses();
     drop(server);
-    let server = Server::again_at(address, settings);
+    let server = Server::at(addresses, settings);
     let resumed = eventually("the browser comes back and is told", || {
         let all = browser.run("return heard").as_array().unwrap().clone();
         all.iter().any(|told| told[0] == "gap").then_some(all)
@@ -96,7 +96,7 @@ fn an_event_source_hears_everything_once_over_kills_of_a_server_with_a_store() {
     let dir = TempDir::new();
     let data = dir.path().join("data");
     let settings = format!("[streams]\nretry = '50ms'\n[store]\npath = {data:?}\n");
-    let mut server = Server::configured(&settings);
+    let mut server = Server::lasting(&settings);
     server.publish("/a", "0");
     visit(&mut browser, &server);
     browser.run(&source("/a"));
@@ -106,9 +106,9 @@ fn an_event_source_hears_everything_once_over_kills_of_a_server_with_a_store() {
         ids.push(server.publish("/a", &format!("{life} before")));
         server.child.signal("KILL");
         server.child.wait();
-        let address: Url = server.public;
+        let addresses = server.addresses();
         drop(server);
-        server = Server::again_at(address, &settings);
+        server = Server::at(addresses, &settings);
         ids.push(server.publish("/a", &format!("{life} after")));
         let last = ids.last().unwrap().clone();
         eventually("the stream goes on", || {

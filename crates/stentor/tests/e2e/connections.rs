@@ -159,9 +159,7 @@ fn a_head_has_the_fields_of_a_get_and_no_body() {
             let get = client.get(target);
             let head = client.ask("HEAD", target, "", b"");
             assert_eq!(get.status, head.status);
-            for name in ["content-type", "content-length", "etag", "last-modified", "vary"] {
-                assert_eq!(get.field(name), head.field(name), "{target}: {name}");
-            }
+            assert_eq!(get.fields(), head.fields(), "{target}");
         }
         let tag = client.get("/a").tag();
         let fields = format!("If-None-Match: {tag}\r\n");

@@ -193,7 +193,7 @@ fn nothing_is_lost_repeated_or_out_of_order() {
     let topics = ["/long/a", "/short/a", "/last/a"];
     let gaps: Vec<AtomicU64> = topics.iter().map(|_| AtomicU64::new(0)).collect();
     let (public, control) = (server.public, server.control);
-    let ways: Vec<Way> = Way::STREAMS.into_iter().chain([Way::Polls]).collect();
+    let ways = Way::all();
     let logs = Mutex::new(Vec::new());
     let lasts: Vec<u64> = thread::scope(|scope| {
         let acknowledged = &acknowledged;

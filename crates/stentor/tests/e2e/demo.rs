@@ -1,6 +1,8 @@
 //! The demo in a real browser: real prices appear, and change.
 
-use crate::support::{Browser, Child, Client, TempDir, Url, eventually, stentor, tool};
+use crate::support::{
+    Browser, Child, Client, TempDir, Url, eventually, free_address, stentor, tool,
+};
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -171,7 +173,7 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
     let dir = TempDir::new();
     let data = dir.path().join("data");
     let flags = ["--data", data.to_str().unwrap(), "--speed", "40"];
-    let (mut child, url, page) = demo(&flags);
+    let (mut child, url, page) = demo_at(&free_address().to_string(), &flags);
     browser.open(&format!("http://{}/demo/", url.0));
     // Before, the form would be sent by the browser itself.
     eventually("the page is live", || (text(&mut browser, "state") == "Live").then_some(()));

@@ -102,7 +102,7 @@ fn a_token_publishes_from_another_host() {
     }
     let toml = format!("log.access = 'stdout'\n{}", writer_below_in());
     let prelude = format!("exec {} \"$0\" \"$@\";", here.entrance());
-    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, &toml);
+    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, &toml, &["--workers", "1"]);
     let url = format!("http://{}", server.public.0);
     let publish = |program: &str, token: &str| -> Output {
         let mut command = there.command(program);
@@ -159,7 +159,7 @@ fn a_stream_goes_on_soon_after_its_network_is_back() {
         return;
     }
     let prelude = format!("exec {} \"$0\" \"$@\";", here.entrance());
-    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, "");
+    let server = Server::listening_at(&format!("{SERVER}:0"), &prelude, "", &["--workers", "1"]);
     let publish = |value: &str| {
         let mut put = here.command("curl");
         put.args([

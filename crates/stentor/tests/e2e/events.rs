@@ -2,8 +2,9 @@
 
 use crate::support::{BINARY, EventStream, Response, Server, TEXT, UPGRADE, WebSocket};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
+use stentor_test::pattern::covers;
 
 const PROTOCOL: &str = "Sec-WebSocket-Protocol: stentor.v1\r\n";
 
@@ -421,64 +422,77 @@ fn thousands_of_topics_under_one_pattern() {
     }
 }
 
-/// Subscribing, unsubscribing, publishing and deleting in the same instants: what is heard of a
-/// topic is in order, and in the end everything is.
+/// Subscribes and unsubscribes until `/end` has come. A topic that stays subscribed misses nothing;
+/// one that is subscribed to again begins with its value, and nothing older.
+fn change_until_the_end(mut socket: WebSocket, place: usize) {
+    let mut patterns = BTreeSet::from(["/end"]);
+    say(&mut socket, &json!({"subscribe": ["/end"]}));
+    // What came last of each topic, and its id; nothing of one that was deleted.
+    let mut last: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
+    let mut in_sequence = 0;
+    for round in place.. {
+        // What is unsubscribed from is what was subscribed to before the last.
+        let (is_subscribed, step) = (round % 2 == 0, round / 2 + 2 * (round % 2));
+        let topics = [["/p/a", "/p/*"], ["/p/b", "/p/b"], ["/p/**", "/p/a"]][step % 3];
+        let before = patterns.clone();
+        let command = if is_subscribed { "subscribe" } else { "unsubscribe" };
+        patterns.retain(|pattern| !topics.contains(pattern));
+        patterns.extend(topics.iter().filter(|_| is_subscribed));
+        let stays = |topic: &str| before.intersection(&patterns).any(|all| covers(all, topic));
+        let left = last.iter_mut().filter(|(topic, _)| !stays(topic));
+        left.for_each(|(_, (_, number))| *number = None);
+        say(&mut socket, &json!({command: topics}));
+        // An error tells that it was obeyed; meanwhile there may be messages.
+        say(&mut socket, &json!({}));
+        loop {
+            let told = next(&mut socket);
+            if told["error"].is_string() {
+                break;
+            }
+            let is_deleted = told["delete"].is_object();
+            let told = if is_deleted { &told["delete"] } else { &told };
+            let topic = told["topic"].as_str().unwrap_or_else(|| panic!("{told}"));
+            let (_, seq) = told["id"].as_str().unwrap().split_once('-').unwrap();
+            let seq: u64 = seq.parse().unwrap();
+            if topic == "/end" {
+                assert!(in_sequence > 20, "{in_sequence} messages were compared");
+                return;
+            }
+            let number = told["data"].as_str().map(|data| data.parse().unwrap());
+            let heard = last.insert(topic.to_owned(), (seq, number));
+            let Some((before_seq, before_number)) = heard else { continue };
+            assert!(seq >= before_seq, "{told} after {before_seq}");
+            if let (true, Some(old), Some(new)) =
+                (stays(topic) && seq > before_seq, before_number, number)
+            {
+                assert_eq!(new, old + 1, "{told}");
+                in_sequence += 1;
+            }
+        }
+    }
+}
+
 #[test]
 fn subscriptions_that_change_amid_publishes_and_deletions() {
-    let server = Server::start();
-    let (control, count) = (server.control, 400);
+    let toml = "[[topics]]\nmatch = '/**'\nhistory = 1000\n";
+    let server = Server::configured(toml);
+    let (control, count) = (server.control, 400_u64);
     thread::scope(|scope| {
-        let publisher = scope.spawn(move || {
+        scope.spawn(move || {
             for i in 0..count {
-                control
-                    .put("/p/a", "text/plain", i.to_string().as_bytes())
-                    .expect_one_of(&[200, 201]);
-                control
-                    .put("/p/b", "text/plain", i.to_string().as_bytes())
-                    .expect_one_of(&[200, 201]);
+                for topic in ["/p/a", "/p/b"] {
+                    let answer = control.put(topic, "text/plain", i.to_string().as_bytes());
+                    answer.expect_one_of(&[200, 201]);
+                }
                 if i % 10 == 9 {
                     control.ask("DELETE", "/p/b", "", b"").expect(204);
                 }
             }
             control.put("/end", "text/plain", b"end").expect(201);
         });
-        let readers: Vec<_> = (0..4)
-            .map(|i| {
-                let mut socket = speaker(&server);
-                scope.spawn(move || {
-                    say(&mut socket, &json!({"subscribe": ["/end"]}));
-                    let mut last: BTreeMap<String, u64> = BTreeMap::new();
-                    for round in 0.. {
-                        let command =
-                            if (round + i) % 2 == 0 { "subscribe" } else { "unsubscribe" };
-                        let topics = [["/p/a", "/p/*"], ["/p/b", "/p/b"], ["/p/**", "/p/a"]];
-                        say(&mut socket, &json!({command: topics[(round / 2) % 3]}));
-                        // A pong tells that it was obeyed; meanwhile there may be messages.
-                        say(&mut socket, &json!({}));
-                        loop {
-                            let told = next(&mut socket);
-                            if told["error"].is_string() {
-                                break;
-                            }
-                            let deleted = told["delete"].is_object();
-                            let told = if deleted { &told["delete"] } else { &told };
-                            let topic = told["topic"].as_str().unwrap().to_owned();
-                            let (_, seq) = told["id"].as_str().unwrap().split_once('-').unwrap();
-                            let seq = seq.parse().unwrap();
-                            if topic == "/end" {
-                                return;
-                            }
-                            // Who subscribes again is told the value again, and nothing older.
-                            let before = last.insert(topic, seq).unwrap_or(0);
-                            assert!(seq >= before, "{told} after {before}");
-                        }
-                    }
-                })
-            })
-            .collect();
-        publisher.join().unwrap();
-        for reader in readers {
-            reader.join().unwrap();
+        for place in 0..4 {
+            let socket = speaker(&server);
+            scope.spawn(move || change_until_the_end(socket, place));
         }
     });
     server.settled("readers_websocket", 0);

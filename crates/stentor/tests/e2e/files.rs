@@ -97,7 +97,7 @@ fn those_beyond_the_ceiling_cost_nothing() {
     thread::sleep(Duration::from_millis(500));
     assert_eq!(pauses(&mut control), pauses_before, "nothing has become free");
     let used = cpu_ms(server.child.id()) - cpu_before;
-    assert!(used <= begin.elapsed().as_millis() as u64 / 5, "{used} ms of processor");
+    assert!(used <= begin.elapsed().as_millis() as u64 / 20, "{used} ms of processor");
 }
 
 #[test]

@@ -28,12 +28,6 @@ fn caught_up(server: &Server, id: &str) {
     });
 }
 
-/// A leader that has ended, again at its address.
-fn again(control: Url, toml: &str) -> Server {
-    let at = control.0.to_string();
-    Server::with("", toml, &["--workers", "2", "--control", &at])
-}
-
 fn seq(id: &str) -> u64 {
     id.split_once('-').unwrap().1.parse().unwrap()
 }
@@ -139,7 +133,7 @@ fn nothing_is_published_at_a_follower() {
 
 #[test]
 fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
-    let leader = Server::start();
+    let leader = Server::lasting("");
     let old = leader.publish("/a", "old");
     leader.publish("/b", "only there");
     let follower =
@@ -148,7 +142,7 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     let mut all = EventStream::open(follower.public, "/-/events?topic=/**&since=earliest", "");
     all.event();
     all.event();
-    let control = leader.control;
+    let addresses = leader.addresses();
     drop(leader);
     eventually("it says since when", || {
         let value = follower.public.get("/a").expect(200);
@@ -163,7 +157,7 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
         (asked.status == 503 && says).then_some(())
     });
     // It comes back, and knows nothing of before.
-    let leader = again(control, "");
+    let leader = Server::at(addresses, "");
     let new = leader.publish("/a", "new");
     let gap = Heard::Gap { reason: "epoch".into(), since: old.clone() };
     // It had seen all there was, of whatever topic.
@@ -211,7 +205,7 @@ fn another_leader_is_followed_when_one_is_gone() {
 fn a_leader_that_restarts_with_its_store_is_gone_on_with() {
     let data = TempDir::new();
     let toml = format!("[store]\npath = '{}'", data.path().display());
-    let mut leader = Server::configured(&toml);
+    let mut leader = Server::lasting(&toml);
     let first = leader.publish("/a", "0");
     let follower = following(&[leader.control], "");
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &first);
@@ -219,7 +213,7 @@ fn a_leader_that_restarts_with_its_store_is_gone_on_with() {
     assert_eq!(reader.data(), "1");
     leader.child.signal("TERM");
     leader.child.wait();
-    let leader_again = again(leader.control, &toml);
+    let leader_again = Server::at(leader.addresses(), &toml);
     let next = leader_again.publish("/a", "2");
     let heard = reader.hear();
     assert_eq!(heard, Heard::Message { id: next.clone(), topic: String::new(), data: "2".into() });
@@ -246,7 +240,7 @@ fn some_topics_may_be_followed() {
 
 #[test]
 fn an_upgrade_of_a_follower_drops_nobody() {
-    let leader = Server::start();
+    let leader = Server::lasting("");
     let first = leader.publish("/a", "0");
     let url = format!("http://{}", leader.control.0);
     let mut follower = Server::of_copy(&format!("[follow]\nleader = '{url}'"));
@@ -259,10 +253,10 @@ fn an_upgrade_of_a_follower_drops_nobody() {
         let expected = Heard::Message { id, topic: String::new(), data: round.to_string() };
         assert_eq!(heard, expected);
     }
-    let control = leader.control;
+    let addresses = leader.addresses();
     drop(leader);
     // Another life, whose numbers begin elsewhere inside.
-    let leader = again(control, "");
+    let leader = Server::at(addresses, "");
     let id = leader.publish("/a", "anew");
     assert!(matches!(reader.hear(), Heard::Gap { .. }));
     assert_eq!(

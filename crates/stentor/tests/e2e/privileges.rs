@@ -3,7 +3,8 @@
 //! Only root can become somebody else. Run as another user, most of these tests say so and do no
 //! more.
 
-use crate::support::{Child, Client, Server, TempDir, Url, eventually, run, stentor, tool};
+use crate::cluster::Broker;
+use crate::support::{Child, Client, Server, Signer, TempDir, Url, eventually, run, stentor, tool};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -74,33 +75,52 @@ pub(crate) fn low_port() -> Url {
     }
 }
 
+fn user_id() -> u32 {
+    id("-u", Some(USER))
+}
+
+/// Sees that a server has these threads, and that all are unprivileged.
+#[track_caller]
+fn has_threads(server: &Server, expected: &[&str]) {
+    let mut names = Vec::new();
+    eventually("all threads have begun", || {
+        names = expect_unprivileged(server.child.id(), USER);
+        // A thread takes its name a moment after it has begun.
+        let unnamed = names.iter().filter(|name| *name == "stentor").count();
+        (unnamed == 1 && names.len() >= expected.len()).then_some(())
+    });
+    assert_eq!(names, expected);
+}
+
 #[test]
 fn every_thread_is_the_user_and_has_no_privilege() {
     if !is_root("becoming another user") {
         return;
     }
-    let site = TempDir::new();
-    fs::write(site.path().join("a.txt"), "a file").unwrap();
-    let toml = format!("user = '{USER}'\n[[static]]\nroot = '{}'\n", site.path().to_str().unwrap());
-    let mut server = Server::again_at(low_port(), &toml);
-    let expected = [
-        "compressor",
-        "control",
-        "file-loader",
-        "history",
-        "log",
-        "memory",
-        "stentor",
-        "worker-0",
-        "worker-1",
-    ];
-    // A thread takes its name a moment after it has begun.
-    eventually("all threads have their names", || {
-        (expect_unprivileged(server.child.id(), USER) == expected).then_some(())
-    });
+    let (dir, signer) = (TempDir::new(), Signer::new());
+    fs::write(dir.path().join("a.txt"), "a file").unwrap();
+    let (certificate, key) = signer.sign("localhost", 4000);
+    for path in [dir.path(), signer.dir(), &key] {
+        chown(path, Some(user_id()), None).unwrap();
+    }
+    let toml = format!(
+        "user = '{USER}'\ntls_cert = '{}'\ntls_key = '{}'\n[store]\npath = '{dir}/data'\n\
+         [log]\naccess = '{dir}/access.log'\n[jwt]\njwks_url = 'http://127.0.0.1:1/keys'\n\
+         [[static]]\nroot = '{dir}'\n",
+        certificate.display(),
+        key.display(),
+        dir = dir.path().display(),
+    );
+    let flags = ["--workers", "2", "--listen", "tls:127.0.0.1:0"];
+    let mut server = Server::listening_at(&low_port().0.to_string(), "", &toml, &flags);
+    let (loading, others) = (["compressor", "control", "file-loader"], ["keys", "log", "memory"]);
+    let first = ["access-log", "certificates"];
+    let last = ["stentor", "store", "worker-0", "worker-1"];
+    let expected = [&first[..], &loading, &["history", "jwks-0"], &others, &last].concat();
+    has_threads(&server, &expected);
     assert!(!server.child.err().contains("running as root"), "{}", server.child.err());
     let of_user = fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap();
-    assert_eq!(of_user.uid(), id("-u", Some(USER)), "its files can be counted");
+    assert_eq!(of_user.uid(), user_id(), "its files can be counted");
     // And it is of use: the low port, values, files, the reading of the configuration.
     server.control.put("/a", "text/plain", b"hello").expect(201);
     assert_eq!(server.public.get("/a").text(), "hello");
@@ -112,6 +132,23 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     server.child.logged("INFO reloaded");
     server.child.signal("TERM");
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+}
+
+#[test]
+fn threads_of_followers_and_nodes_have_no_privilege() {
+    if !is_root("becoming another user") {
+        return;
+    }
+    let leader = Server::start();
+    let follow = format!("http://{}", leader.control.0);
+    let flags = ["--workers", "1", "--user", USER];
+    let follower = Server::with("", "", &[&flags[..], &["--follow", &follow]].concat());
+    let expected = ["compressor", "control", "follow", "history", "log", "memory", "stentor"];
+    has_threads(&follower, &[&expected[..], &["worker-0"]].concat());
+    let Some(broker) = Broker::start() else { return };
+    let node = Server::with("", &broker.toml(""), &flags);
+    let begun = ["cluster", "cluster-read", "compressor", "control", "history", "log", "memory"];
+    has_threads(&node, &[&begun[..], &["stentor", "worker-0"]].concat());
 }
 
 #[test]
@@ -176,9 +213,9 @@ fn a_socket_file_is_its_users() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains(&address) && refused.err.contains("writable"), "{}", refused.err);
     assert!(!path.exists());
-    chown(dir.path(), Some(id("-u", Some(USER))), None).unwrap();
+    chown(dir.path(), Some(user_id()), None).unwrap();
     let mut server = Server::with("", "", &flags);
-    assert_eq!(fs::metadata(&path).unwrap().uid(), id("-u", Some(USER)));
+    assert_eq!(fs::metadata(&path).unwrap().uid(), user_id());
     Client::connect_unix(&path).get("/-/healthz").expect(200);
     server.child.signal("TERM");
     assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());

@@ -67,7 +67,7 @@ fn the_access_log_names_the_client_behind_a_proxy() {
 #[test]
 fn two_addresses_that_hold_all_places_shut_nobody_out() {
     let toml = "trusted_proxies = '127.0.0.1'\n[limits]\nconnections_max = 400\n";
-    let server = Server::listening_at("proxy:127.0.0.1:0", "", toml);
+    let server = Server::listening_at("proxy:127.0.0.1:0", "", toml, &["--workers", "1"]);
     server.publish("/a", "1");
     let mut hoarded: Vec<Client> = Vec::new();
     for n in 0..400 {

@@ -248,11 +248,11 @@ fn the_header_wins_over_the_query_and_an_empty_cursor_is_none() {
 #[test]
 fn after_a_restart_readers_are_told_that_it_is_another_life() {
     for way in Way::STREAMS {
-        let server = Server::start();
+        let server = Server::lasting("");
         let id = server.publish("/a", "before");
-        let address = server.public;
+        let addresses = server.addresses();
         drop(server);
-        let server = Server::again_at(address, "");
+        let server = Server::at(addresses, "");
         let mut reader = Reader::open(way, server.public, "/a", "", &id);
         assert_eq!(reader.hear(), gap("epoch", &id), "{way:?}");
         server.publish("/a", "after");

@@ -255,7 +255,8 @@ fn many_starts_leave_no_more_than_the_disk_is_to_hold() {
         }
         let files = fs::read_dir(&data).unwrap();
         let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
-        assert!(bytes <= 3 << 29, "{bytes} bytes after {round} starts");
+        // Two files of 64 MiB as a rule, and a third while one is written anew.
+        assert!(bytes <= 4 << 26, "{bytes} bytes after {round} starts");
     }
     assert_eq!(start(&data).public.get("/a").text(), "39");
 }

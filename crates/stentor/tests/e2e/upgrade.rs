@@ -5,12 +5,12 @@ mod failures;
 use crate::access;
 use crate::privileges::{expect_unprivileged, is_root, low_port};
 use crate::support::{
-    Client, EventStream, Heard, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually,
-    figure, masked, noise, run, tool,
+    Client, EventStream, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually, figure,
+    masked, noise, run, tool,
 };
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-const WAYS: [Way; 6] =
-    [Way::Events, Way::ManyEvents, Way::WebSocket, Way::Deflated, Way::Subscribed, Way::Polls];
-
 #[test]
 fn whatever_is_open_goes_over_and_nobody_notices() {
     let mut server = Server::configured("topics = [{ match = '/**', history = 100 }]\n");
     server.publish("/a", "0");
     server.publish("/gone", "x");
     server.control.ask("DELETE", "/gone", "", b"").expect(204);
-    let mut readers: Vec<Reader> =
-        WAYS.map(|way| Reader::open(way, server.public, "/a", "", "")).into();
-    for reader in &mut readers {
-        assert_eq!(reader.hear().data(), "0");
-    }
+    let mut readers = Reader::of_all_ways(server.public, "/a", "0");
     let mut idle = server.reader();
     assert_eq!(idle.get("/a").expect(200).text(), "0");
     let mut half_head = server.reader();
@@ -202,8 +195,8 @@ fn downloads_under_way_go_on_whatever_becomes_of_their_files() {
 fn publish_through_upgrades(toml: &str) -> Server {
     const COUNT: u32 = 3_000;
     let mut server = Server::configured(toml);
-    let mut readers: Vec<Reader> =
-        WAYS.map(|way| Reader::open(way, server.public, "/n", "", "")).into();
+    server.publish("/n", "first");
+    let mut readers = Reader::of_all_ways(server.public, "/n", "first");
     let mut client = Client::connect(server.control.0);
     let mut sender = client.sender();
     let publisher = thread::spawn(move || {
@@ -231,16 +224,7 @@ fn publish_through_upgrades(toml: &str) -> Server {
     }
     publisher.join().unwrap();
     answers.join().unwrap();
-    for reader in &mut readers {
-        for n in 0..COUNT {
-            match (reader.way, reader.hear()) {
-                // It takes what is newest, and says so.
-                (Way::Polls, Heard::Message { data, .. }) if data == "2999" => break,
-                (Way::Polls, _) => {}
-                (_, heard) => assert_eq!(heard.data(), n.to_string(), "{:?}", reader.way),
-            }
-        }
-    }
+    readers.iter_mut().for_each(|reader| reader.hear_numbers(COUNT));
     server
 }
 
@@ -261,7 +245,7 @@ fn a_store_goes_over_with_what_waits_for_it() {
     server.publish("/m", "kept");
     // What was counted goes on.
     let status = server.control.get("/-/status").expect(200).json();
-    assert_eq!(figure(&status, "store/entries"), 3_001);
+    assert_eq!(figure(&status, "store/entries"), 3_002);
     assert!(figure(&status, "store/bytes_written") > 3_000 * 30, "{status:#}");
     assert!(figure(&status, "store/syncs") > 30, "{status:#}");
     server.child.signal("KILL");
@@ -288,19 +272,26 @@ fn replace_by(program: &Path, text: &str) {
 /// Has an upgrade fail for a reason, and sees that nothing is lost by it.
 #[track_caller]
 fn fails_for(reason: &str, server: &mut Server, reader: &mut Reader) {
+    let line = fails(server, reader);
+    assert!(line.contains(reason), "{line}");
+}
+
+/// Has an upgrade fail, and returns what is said of it.
+#[track_caller]
+fn fails(server: &mut Server, reader: &mut Reader) -> String {
     let (id, tries) = (server.child.id(), server.child.err().matches("not upgraded").count());
     server.child.signal("USR2");
-    let line = eventually(&format!("it is not upgraded: {reason}"), || {
+    let line = eventually("it is not upgraded", || {
         let log = server.child.err();
         let line = log.lines().filter(|line| line.contains("not upgraded")).nth(tries)?;
         Some(line.to_owned())
     });
-    assert!(line.contains(reason), "{line}");
     let value = format!("try {tries}");
     server.publish("/a", &value);
     assert_eq!(reader.hear().data(), value);
     assert_eq!(server.reader().get("/a").expect(200).text(), value);
     assert_eq!((server.child.id(), server.child.is_running()), (id, true));
+    line
 }
 
 #[test]
@@ -535,7 +526,7 @@ fn process_1_of_a_container_ends_as_the_server_does() {
 /// The supervisor then starts another server, which needs the ports and the store.
 #[test]
 fn a_server_ends_with_the_first_process_that_waits_for_it() {
-    let mut server = Server::start();
+    let mut server = Server::lasting("");
     let (first, address) = (server.child.id(), server.public);
     for _ in 0..2 {
         server.child.upgrade();
@@ -546,7 +537,7 @@ fn a_server_ends_with_the_first_process_that_waits_for_it() {
     server.child.logged("waits for its end");
     send("KILL", first);
     assert_eq!(server.child.wait(), None, "it was killed");
-    drop(Server::again_at(address, ""));
+    assert!(TcpListener::bind(address.0).is_ok(), "the port is still taken");
 }
 
 /// As systemd does with `KillMode=control-group`.

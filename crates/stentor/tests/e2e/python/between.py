@@ -15,6 +15,7 @@ not always.
     fall-silent   the next process is killed, and who started it only hears that nothing more comes
     forms=A,B     of `hello`: the one that hands over says that it knows the forms A to B
     version=N     of `w-packed`: workers are packed in the version N of their format
+    list          of `hello`: what is said is named when it is said first
 """
 
 import ctypes
@@ -45,6 +46,7 @@ def end_with_parent():
 class Between:
     def __init__(self, step, deed, command):
         self.step, self.deed = step, deed
+        self.said = set()
         self.first = os.getppid()
         # The process that takes over, once it has said which: a child of the one started here.
         self.server = None
@@ -85,9 +87,12 @@ class Between:
             sink.shutdown(socket.SHUT_WR)
             return
         name = names[message[0]] if message[0] < len(names) else ""
+        if self.deed == "list" and name not in self.said:
+            self.said.add(name)
+            print(f"between: said {name or message[0]}", file=sys.stderr, flush=True)
         if name == "ready":
             (self.server,) = struct.unpack_from("<I", message, 3)
-        if name == self.step or name == "w-end" and self.step in OPTIONAL:
+        if self.deed != "list" and name in [self.step, self.step in OPTIONAL and "w-end"]:
             message = self.act(message)
         if name == "ready":
             message = message[:1] + self.listen(message[1:])

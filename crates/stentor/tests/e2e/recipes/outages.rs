@@ -43,7 +43,7 @@ fn pages_behind_a_proxy_are_live_again_after_every_outage() {
     let dir = TempDir::new();
     let rules = "[[topics]]\nmatch = '/**'\nhistory = 10000\n".to_owned();
     let stored = format!("{rules}[store]\npath = {:?}\n", dir.path().join("data"));
-    let server = Server::configured(&stored);
+    let server = Server::lasting(&stored);
     let kinds = [Kind::Nginx, Kind::HaProxy];
     let proxies = kinds.map(|kind| Proxy::start(kind, server.public));
     let [Some(nginx), Some(haproxy)] = &proxies else { return };
@@ -98,8 +98,7 @@ impl Run {
         self.server.child.signal(signal);
         self.server.child.wait();
         thread::sleep(away);
-        let address: Url = self.server.public;
-        self.server = Server::again_at(address, settings);
+        self.server = Server::at(self.server.addresses(), settings);
         let back_ms = now_ms();
         self.publisher.go_on_at(self.server.control);
         eventually("all pages are live again", || {

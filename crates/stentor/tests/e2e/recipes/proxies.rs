@@ -22,7 +22,7 @@ const EVENTS: &str = "Accept: text/event-stream";
 /// `None` where curl or the proxy is missing.
 fn start(kind: Kind) -> Option<(Server, Proxy)> {
     tool("curl")?;
-    let server = Server::configured(&settings());
+    let server = Server::lasting(&settings());
     let proxy = Proxy::start(kind, server.public)?;
     Some((server, proxy))
 }
@@ -147,7 +147,7 @@ fn an_event_source_is_told_to_come_back_while_the_server_is_away() {
             printed(&mut stream, &format!("data: {signal}\n\n"));
             server.child.signal(signal);
             server.child.wait();
-            let address: Url = server.public;
+            let addresses = server.addresses();
             drop(server);
             assert_ne!(stream.said().code, None, "the stream ends with the server");
             let away = proxy.curl("/a", &["-i", "-H", EVENTS]);
@@ -157,7 +157,7 @@ fn an_event_source_is_told_to_come_back_while_the_server_is_away() {
             let refused = proxy.curl("/a", &[]);
             assert!(refused.contains("2 503 text/"), "{kind:?}: {refused}");
             assert!(!refused.contains("text/event-stream"), "{kind:?}: {refused}");
-            server = Server::again_at(address, &settings());
+            server = Server::at(addresses, &settings());
             server.publish("/a", "back");
             assert_eq!(proxy.curl("/a", &[]), "back2 200 text/plain\n");
         }

@@ -33,6 +33,11 @@ impl Way {
         Way::ManyPolls,
     ];
 
+    /// All of them.
+    pub(crate) fn all() -> Vec<Way> {
+        Way::STREAMS.into_iter().chain([Way::Polls]).collect()
+    }
+
     /// Whether its messages bring their ids.
     pub(crate) fn has_ids(self) -> bool {
         !matches!(self, Way::WebSocket | Way::Deflated)
@@ -110,6 +115,17 @@ impl Reader {
         Reader { way, cursor: String::new(), inner, heard: VecDeque::new() }
     }
 
+    /// One for each way to read a topic, which have heard its value.
+    #[track_caller]
+    pub(crate) fn of_all_ways(url: Url, topic: &str, value: &str) -> Vec<Reader> {
+        let open = |way| {
+            let mut reader = Reader::open(way, url, topic, "", "");
+            assert_eq!(reader.data(), value, "{way:?}");
+            reader
+        };
+        Way::all().into_iter().map(open).collect()
+    }
+
     /// What comes next.
     #[track_caller]
     pub(crate) fn hear(&mut self) -> Heard {
@@ -176,6 +192,19 @@ impl Reader {
     #[track_caller]
     pub(crate) fn data(&mut self) -> String {
         self.hear().data()
+    }
+
+    /// Sees that all numbers beneath `count` come, once and in order.
+    #[track_caller]
+    pub(crate) fn hear_numbers(&mut self, count: u32) {
+        let mut next = 0;
+        while next < count {
+            let number: u32 = self.data().parse().unwrap();
+            // A poll skips what was overtaken.
+            let is_next = number == next || self.way == Way::Polls && number > next;
+            assert!(is_next, "{number} instead of {next}: {:?}", self.way);
+            next = number + 1;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The binary as a child process that ends with its handle.
 
-use super::{Client, PATIENCE, Url, eventually};
+use super::{Client, PATIENCE, Url, eventually, free_address};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -30,6 +30,9 @@ fn without_settings(command: &mut Command) {
     command.env("STENTOR_CONTROL_HOSTS", "a,b,h,here,test");
     command.stdin(Stdio::null());
 }
+
+/// A port that the kernel chooses.
+const ANY: &str = "127.0.0.1:0";
 
 /// Listeners that speak TLS. An address is written once, with `tls:` or without.
 const TLS: [&str; 6] =
@@ -251,17 +254,28 @@ impl Server {
     /// With a configuration file and flags. `prelude` is shell that runs first, such as
     /// `ulimit -n 64;`.
     pub(crate) fn with(prelude: &str, toml: &str, flags: &[&str]) -> Server {
-        Server::listening("127.0.0.1:0", prelude, toml, flags, Stdio::null())
+        Server::listening_at(ANY, prelude, toml, flags)
     }
 
-    /// With a configuration file, where another server was that has ended.
-    pub(crate) fn again_at(address: Url, toml: &str) -> Server {
-        Server::listening(&address.0.to_string(), "", toml, &["--workers", "2"], Stdio::null())
+    /// At ports of which the kernel gives nobody one, so that another can be there after it.
+    pub(crate) fn lasting(toml: &str) -> Server {
+        Server::at([(); 2].map(|()| Url(free_address())), toml)
     }
 
-    /// With a configuration file and a public listener at this address.
-    pub(crate) fn listening_at(address: &str, prelude: &str, toml: &str) -> Server {
-        Server::listening(address, prelude, toml, &["--workers", "1"], Stdio::null())
+    /// With its public and its control listener at these addresses: see [`Server::addresses`].
+    pub(crate) fn at(addresses: [Url; 2], toml: &str) -> Server {
+        let addresses = addresses.map(|Url(address)| address.to_string());
+        let flags = ["--workers", "2"];
+        Server::listening(addresses.each_ref().map(|at| &**at), "", toml, &flags, Stdio::null())
+    }
+
+    pub(crate) fn addresses(&self) -> [Url; 2] {
+        [self.public, self.control]
+    }
+
+    /// With a public listener at this address.
+    pub(crate) fn listening_at(address: &str, prelude: &str, toml: &str, flags: &[&str]) -> Server {
+        Server::listening([address, ANY], prelude, toml, flags, Stdio::null())
     }
 
     /// With a public listener that it is given, as systemd gives it.
@@ -269,7 +283,7 @@ impl Server {
         let address = listener.local_addr().unwrap().to_string();
         let prelude = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1;";
         let stdin = OwnedFd::from(listener.try_clone().unwrap()).into();
-        Server::listening(&address, prelude, toml, &["--workers", "2"], stdin)
+        Server::listening([&address, ANY], prelude, toml, &["--workers", "2"], stdin)
     }
 
     /// Of a program that is a copy in the server's directory, which may be replaced.
@@ -279,7 +293,7 @@ impl Server {
 
     /// Likewise, behind some shell.
     pub(crate) fn of_copy_behind(prelude: &str, toml: &str) -> Server {
-        Server::of_copy_at("127.0.0.1:0", prelude, toml)
+        Server::of_copy_at(ANY, prelude, toml)
     }
 
     /// Likewise, with a public listener at this address.
@@ -289,7 +303,7 @@ impl Server {
 
     /// Beside its listeners in the clear it has those of [`TLS`].
     pub(crate) fn beside_tls(toml: &str) -> Server {
-        Server::listening("127.0.0.2:0", "", toml, &TLS, Stdio::null())
+        Server::listening_at("127.0.0.2:0", "", toml, &TLS)
     }
 
     /// Likewise, of a copy.
@@ -301,17 +315,23 @@ impl Server {
         let copies = "cp \"$0\" \"$(dirname \"$3\")/stentor\"; \
                       copy=\"$(dirname \"$3\")/stentor\"; exec \"$copy\" \"$@\"; ";
         let prelude = format!("{prelude} {copies}");
-        Server::listening(address, &prelude, toml, flags, Stdio::null())
+        Server::listening_at(address, &prelude, toml, flags)
     }
 
-    fn listening(address: &str, prelude: &str, toml: &str, flags: &[&str], stdin: Stdio) -> Server {
+    fn listening(
+        [public, control]: [&str; 2],
+        prelude: &str,
+        toml: &str,
+        flags: &[&str],
+        stdin: Stdio,
+    ) -> Server {
         let dir = TempDir::new();
         let file = dir.path().join("stentor.toml");
         fs::write(&file, toml).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{prelude} exec \"$0\" \"$@\"")]);
         command.arg(env!("CARGO_BIN_EXE_stentor")).args(["serve", "-c"]).arg(&file);
-        command.args(["--listen", address, "--control", "127.0.0.1:0"]).args(flags);
+        command.args(["--listen", public, "--control", control]).args(flags);
         without_settings(&mut command);
         let mut child = Child::spawn(command.stdin(stdin));
         let address = |text: String| -> Url { Url(text.parse().expect("an address is logged")) };
