@@ -162,8 +162,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_become_a_user_starts_others_without_privileges() {
-        if !geteuid().is_root() {
-            eprintln!("skipped: becoming another user takes root");
+        if !stentor_test::is_root("becoming another user") {
             return;
         }
         let user = User::named("nobody").unwrap().expect("every host has one");

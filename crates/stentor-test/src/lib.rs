@@ -7,7 +7,9 @@
 
 pub mod pattern;
 pub mod seeds;
+mod skip;
 pub mod sse;
 pub mod trace;
 
+pub use skip::{is_root, missing, skip};
 pub use stentor_io::Rng;

@@ -1,11 +1,10 @@
 //! The access log: what is in it, and what becomes of it when it is renamed, or cannot be written.
 
-use crate::support::{Server, TempDir, eventually};
+use crate::support::{Child, Server, TempDir, eventually, is_root, serve};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 /// A server that logs to a file of its own directory, which is in `dir`.
 fn logging(dir: &TempDir, rest: &str) -> Server {
@@ -103,8 +102,7 @@ fn a_file_that_was_renamed_is_opened_again_and_nothing_is_lost_at_the_end() {
     for _ in 0..100 {
         server.public.get("/end").refused(404);
     }
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().filter(|line| line.contains("/end ")).count(), 100);
 }
@@ -137,8 +135,7 @@ fn a_pipe_that_nobody_reads_any_more_ends_nothing() {
     });
     server.public.get("/none").refused(404);
     assert!(server.figure("counters/access_log_dropped") > 0);
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
 }
 
 #[test]
@@ -148,26 +145,22 @@ fn one_of_so_many_is_logged_and_nothing_by_default() {
     for _ in 0..1_000 {
         client.get("/none").refused(404);
     }
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     let count = server.child.out().lines().count();
     // By chance, once in a million million.
     assert!((30..200).contains(&count), "{count}");
     let mut server = Server::start();
     server.public.get("/none").refused(404);
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     assert_eq!(server.child.out(), "");
 }
 
 #[test]
 fn where_it_cannot_be_written_the_server_does_not_start() {
     let refused = |flags: &[&str], target: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stentor"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
-        let output = command.args(flags).env("STENTOR_LOG_ACCESS", target).output().unwrap();
-        assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let said = Child::spawn(serve(flags).env("STENTOR_LOG_ACCESS", target)).said();
+        assert_ne!(said.code, Some(0));
+        said.err
     };
     let said = refused(&[], "/nowhere/access.log");
     assert!(
@@ -175,7 +168,7 @@ fn where_it_cannot_be_written_the_server_does_not_start() {
         "{said}"
     );
     assert!(refused(&[], "acess.log").contains("is no place for an access log"));
-    if stentor_is_root() {
+    if is_root("becoming another user") {
         let dir = TempDir::new();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let file = dir.path().join("access.log");
@@ -188,8 +181,7 @@ fn where_it_cannot_be_written_the_server_does_not_start() {
 /// As the user that the server has become.
 #[test]
 fn a_user_without_privileges_opens_it_and_opens_it_again() {
-    if !stentor_is_root() {
-        eprintln!("skipped: becoming another user takes root");
+    if !is_root("becoming another user") {
         return;
     }
     let dir = TempDir::new();
@@ -202,9 +194,4 @@ fn a_user_without_privileges_opens_it_and_opens_it_again() {
     server.child.logged("INFO access log opened again: ");
     server.public.get("/none").refused(404);
     lines(&file, 1);
-}
-
-fn stentor_is_root() -> bool {
-    let output = Command::new("id").arg("-u").output().unwrap();
-    output.stdout == b"0\n"
 }

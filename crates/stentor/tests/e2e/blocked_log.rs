@@ -138,8 +138,7 @@ fn the_log_says_how_many_lines_it_lacks_and_loses_none_at_the_end() {
     let metrics = piped.server.control.get("/-/metrics").expect(200);
     assert!(metrics.text().contains(&format!("\nstentor_log_dropped_total {count}\n")));
     piped.server.public.get("/last").refused(404);
-    piped.server.child.signal("TERM");
-    assert_eq!(piped.server.child.wait(), Some(0));
+    piped.server.child.stop();
     let log = piped.server.child.err();
     assert!(log.contains("request=\"GET /last HTTP/1.1\"") && log.ends_with(" INFO stopped\n"));
     let torn = |line: &&str| !(line.starts_with("20") || line.starts_with("127.0.0.1 - - ["));

@@ -50,7 +50,7 @@ fn is(heard: &Value, kind: &str, data: &str) -> bool {
 fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     let Some(mut browser) = Browser::start() else { return };
     let settings = "[streams]\nretry = '50ms'\ndrain_spread = '0s'\n";
-    let mut server = Server::lasting(settings);
+    let server = Server::lasting(settings);
     server.publish("/a", "one");
     visit(&mut browser, &server);
     browser.run(&source("/a"));
@@ -68,10 +68,7 @@ fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     assert!(all[5][0] == "delete", "{all:?}");
     assert!(is(&all[6], "message", "") && all[6][2] == *last, "{all:?}");
     // The server goes; another one comes in its place, which knows nothing of these ids.
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
-    let addresses = server.addresses();
-    drop(server);
+    let addresses = server.stop();
     let server = Server::at(addresses, settings);
     let resumed = eventually("the browser comes back and is told", || {
         let all = browser.run("return heard").as_array().unwrap().clone();
@@ -104,10 +101,7 @@ fn an_event_source_hears_everything_once_over_kills_of_a_server_with_a_store() {
     let mut ids = Vec::new();
     for life in 0..3 {
         ids.push(server.publish("/a", &format!("{life} before")));
-        server.child.signal("KILL");
-        server.child.wait();
-        let addresses = server.addresses();
-        drop(server);
+        let addresses = server.kill();
         server = Server::at(addresses, &settings);
         ids.push(server.publish("/a", &format!("{life} after")));
         let last = ids.last().unwrap().clone();

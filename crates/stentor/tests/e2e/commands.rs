@@ -1,6 +1,8 @@
 //! The commands: what they print, and the codes they end with.
 
-use crate::support::{Child, Said, Server, TempDir, curl, eventually, free_address, run, stentor};
+use crate::support::{
+    Child, Said, Server, TempDir, curl, eventually, free_address, run, serve, stentor,
+};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -154,10 +156,9 @@ fn the_environment_is_checked_as_the_file_is() {
         ("STENTOR_WORKRES", "2", "STENTOR_WORKERS"),
         ("STENTOR_LIMITS_HEAD_TIMEOUT", "soon", "STENTOR_LIMITS_HEAD_TIMEOUT"),
     ] {
-        let mut command = stentor(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
-        let mut serve = Child::spawn(command.env(name, value));
-        assert_eq!(serve.wait(), Some(2), "{name}");
-        assert!(serve.err().contains(told), "{}", serve.err());
+        let said = Child::spawn(serve(&[]).env(name, value)).said();
+        assert_eq!(said.code, Some(2), "{name}");
+        assert!(said.err.contains(told), "{}", said.err);
     }
 }
 
@@ -362,7 +363,7 @@ fn commands_speak_to_a_socket_file() {
     server.child.signal("TERM");
     let mut follower = follower;
     follower.logged("waiting for the server");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
     let said = run(&["status", "--server", &address]);
     assert_eq!(said.code, Some(1));
     assert!(said.err.contains(&format!("no answer from {address}: ")), "{}", said.err);

@@ -1,6 +1,6 @@
 //! Connections: kept, closed, pipelined; versions and methods.
 
-use crate::support::{Client, Ending, EventStream, Server, WebSocket};
+use crate::support::{Client, Ending, EventStream, Server, TcpRow, WebSocket, tcp_table};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -81,18 +81,13 @@ fn connect(server: &Server) -> (Client, u16) {
 
 /// How many connections from these ports to the server the kernel remembers (`TIME_WAIT`).
 fn remembered(server: &Server, ports: &[u16]) -> usize {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
-    let port = |address: &str| {
-        let hex = address.rsplit(':').next().unwrap();
-        u16::from_str_radix(hex, 16).unwrap()
-    };
     let to = server.public.0.port();
     let is_one = |a: u16, b: u16| a == to && ports.contains(&b);
-    rows.filter(|row| row[3] == "06")
-        .map(|row| (port(row[1]), port(row[2])))
-        .filter(|&(a, b)| is_one(a, b) || is_one(b, a))
-        .count()
+    let is_remembered = |row: &TcpRow| {
+        let (a, b) = (row.local_port, row.remote_port);
+        row.state == 6 && (is_one(a, b) || is_one(b, a))
+    };
+    tcp_table().into_iter().filter(is_remembered).count()
 }
 
 #[test]

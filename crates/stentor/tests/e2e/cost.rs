@@ -1,6 +1,6 @@
 //! What is sent, by what it is: as it is counted, as it is foretold, and what can be left out.
 
-use crate::support::{Response, Server, eventually, run};
+use crate::support::{Response, Server, UPGRADE, eventually, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,9 +76,7 @@ fn heads_are_counted_by_field_as_they_were_sent() {
     client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
     add(&mut expected, &client.bodyless_response());
     add(&mut expected, &client.open("/a", "Accept: text/event-stream\r\n"));
-    let key = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-               Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    let switched = server.reader().open("/a", key).expect(101);
+    let switched = server.reader().open("/a", UPGRADE).expect(101);
     for line in switched.lines().filter(|line| line.starts_with("Sec-") || line.starts_with("Upg"))
     {
         *expected.entry("other".to_owned()).or_default() += line.len() as u64;

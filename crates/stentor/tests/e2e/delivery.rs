@@ -6,7 +6,7 @@
 //! acknowledged: the numbers of a topic follow one another, or there was a gap event; ids grow; and
 //! each message has the id its publisher was told.
 
-use crate::support::{Client, Heard, Reader, Server, Url, Way};
+use crate::support::{Client, Heard, Reader, Server, Url, Way, seq};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,6 @@ const SETTINGS: &str = "[[topics]]\nmatch = '/long/*'\nhistory = 100000\nhistory
 
 /// The ids that publishers were told, by topic and number.
 type Acknowledged = Mutex<HashMap<(String, u64), u64>>;
-
-fn seq(id: &str) -> u64 {
-    id.split_once('-').unwrap().1.parse().unwrap()
-}
 
 /// Publishes numbers to a topic until the time is over; the last message says so.
 fn publish(control: Url, topic: &str, acknowledged: &Acknowledged) -> u64 {

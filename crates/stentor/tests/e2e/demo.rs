@@ -49,7 +49,7 @@ fn the_demo_replays_prices() {
     child.signal("USR1");
     child.signal("USR2");
     child.signal("INT");
-    assert_eq!(child.wait(), Some(0), "{}", child.err());
+    child.stopped();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "its page goes with it");
 }
 
@@ -67,8 +67,7 @@ fn the_demo_goes_on_where_it_was() {
     eventually("some days have gone", || {
         quote(url).filter(|(_, date)| date.as_str() > "2012-06-01")
     });
-    child.signal("KILL");
-    child.wait();
+    child.kill();
     let (_child, url, _page) = demo(&[&flags[..], &["0.01"]].concat());
     let (tag, date) = eventually("a quote is there", || quote(url));
     assert!(date.as_str() > "2012-06-01", "{tag}: {date}");
@@ -184,8 +183,7 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
     for life in 1..4 {
         let enough = messages(&mut browser) + 20;
         eventually("the page hears quotes", || (messages(&mut browser) > enough).then_some(()));
-        child.signal("KILL");
-        child.wait();
+        child.kill();
         eventually("the page says that the server is away", || {
             (text(&mut browser, "state") == "Reconnecting").then_some(())
         });

@@ -1,7 +1,7 @@
 //! The end of streams when the server stops: each with a word, and not all at once, so that a
 //! restart is no storm.
 
-use crate::support::{Client, Ending, EventStream, Server, WebSocket};
+use crate::support::{Client, Ending, EventStream, PATIENCE, Server, WebSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,8 @@ fn every_kind_of_stream_is_told() {
     for socket in [&mut socket, &mut subscriber, &mut echo] {
         assert_eq!(socket.closed(), Some(1012));
     }
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    drop((sse, many, socket, subscriber, echo, by_tag, by_cursor, array));
+    server.child.stopped();
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn streams_end_spread_over_a_time() {
     assert!(ends[59] - ends[0] > Duration::from_millis(800), "{:?}", ends[59] - ends[0]);
     let first_half = ends[30] - ends[0];
     assert!(first_half > Duration::from_millis(200), "{first_half:?}");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stopped();
 }
 
 #[test]
@@ -91,7 +92,8 @@ fn what_is_published_while_streams_wait_for_their_end_is_still_delivered() {
     let delivered: Vec<String> = delivered.map(|event| event.data).collect();
     assert!(readers > Some(0) && delivered.iter().all(|data| data == "hello"));
     assert_eq!(Some(delivered.len() as u64), readers, "as many as the answer counts");
-    assert_eq!(server.child.wait(), Some(0));
+    drop((streams, publisher));
+    server.child.stopped();
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn a_reader_that_does_not_read_does_not_hold_up_the_stop() {
     let mut half = WebSocket::open(server.control, "/-/echo", "");
     half.client.send([0x82, 0xff]);
     server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped_within(PATIENCE);
     drop((deaf, silent));
 }
 
@@ -126,5 +128,6 @@ fn streams_that_begin_during_the_stop_end_too() {
     half.send("\r\n");
     half.bodyless_response().expect(200);
     while half.take().is_ok() {}
-    assert_eq!(server.child.wait(), Some(0));
+    drop(half);
+    server.child.stopped();
 }

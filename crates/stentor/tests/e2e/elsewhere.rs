@@ -6,7 +6,7 @@
 //! however a test ends.
 
 use crate::access::writer_below_in;
-use crate::support::{Child, Server, eventually, tool};
+use crate::support::{Child, Server, eventually, skip, tool};
 use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ impl Namespace {
         let may = Command::new(&unshare).args(["--net", "true"]).output().unwrap();
         if !may.status.success() {
             let why = String::from_utf8_lossy(&may.stderr);
-            eprintln!("skipped: no network namespace can be made, which takes root: {why}");
+            skip(&format!("no network namespace can be made, which takes root: {why}"));
             return None;
         }
         let mut holder = Command::new(unshare);

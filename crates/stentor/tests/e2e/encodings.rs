@@ -1,6 +1,6 @@
 //! Content codings: made off the workers, once, and chosen as the client prefers.
 
-use crate::support::{Response, Server, curl, eventually, gunzip, noise};
+use crate::support::{Response, Server, curl, eventually, gunzip, noise, skip};
 use flate2::Compression;
 use flate2::read::GzEncoder;
 use std::io::Read;
@@ -212,7 +212,7 @@ fn curl_understands_every_form() {
         let Some(output) = curl(&["--compressed", "-H", &accept, "-D", "-", &url]) else { return };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() && text.contains("Content-Encoding") {
-            eprintln!("skipped: this curl was built without {coding}");
+            skip(&format!("this curl was built without {coding}"));
             continue;
         }
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");

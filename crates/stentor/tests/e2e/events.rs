@@ -427,11 +427,11 @@ fn thousands_of_topics_under_one_pattern() {
 fn change_until_the_end(mut socket: WebSocket, place: usize) {
     let mut patterns = BTreeSet::from(["/end"]);
     say(&mut socket, &json!({"subscribe": ["/end"]}));
-    // What came last of each topic, and its id; nothing of one that was deleted.
+    // The last id of each topic, and its last number unless a message may be missing after it.
     let mut last: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
     let mut in_sequence = 0;
     for round in place.. {
-        // What is unsubscribed from is what was subscribed to before the last.
+        // It unsubscribes from the topics that it subscribed to before the last ones.
         let (is_subscribed, step) = (round % 2 == 0, round / 2 + 2 * (round % 2));
         let topics = [["/p/a", "/p/*"], ["/p/b", "/p/b"], ["/p/**", "/p/a"]][step % 3];
         let before = patterns.clone();

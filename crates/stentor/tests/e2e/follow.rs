@@ -1,7 +1,7 @@
 //! Servers that follow others: what is published at the leader is read at any of them, under the
 //! same ids, and readers go from one to another with the cursor they have.
 
-use crate::support::{EventStream, Heard, Reader, Server, TempDir, Url, Way, eventually, run};
+use crate::support::{EventStream, Heard, Reader, Server, TempDir, Url, Way, eventually, run, seq};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,12 +12,8 @@ fn following(leaders: &[Url], toml: &str) -> Server {
     let mut flags = vec!["--workers", "2"];
     urls.iter().for_each(|url| flags.extend(["--follow", url]));
     let server = Server::with("", toml, &flags);
-    is_ready(&server);
+    server.await_ready();
     server
-}
-
-fn is_ready(server: &Server) {
-    eventually("it is ready", || (server.control.get("/-/readyz").status == 200).then_some(()));
 }
 
 /// Waits until a server has what another one has.
@@ -26,10 +22,6 @@ fn caught_up(server: &Server, id: &str) {
         let status = server.control.get("/-/status").expect(200).json();
         (status["follow"]["position"] == *id).then_some(())
     });
-}
-
-fn seq(id: &str) -> u64 {
-    id.split_once('-').unwrap().1.parse().unwrap()
 }
 
 #[test]
@@ -142,8 +134,7 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     let mut all = EventStream::open(follower.public, "/-/events?topic=/**&since=earliest", "");
     all.event();
     all.event();
-    let addresses = leader.addresses();
-    drop(leader);
+    let addresses = leader.kill();
     eventually("it says since when", || {
         let value = follower.public.get("/a").expect(200);
         assert_eq!(value.body, b"old");
@@ -167,7 +158,7 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     assert_eq!(heard, Heard::Message { id: new.clone(), topic: String::new(), data: "new".into() });
     assert_eq!(all.event().name.as_deref(), Some("gap"));
     assert!(all.event().data.contains("\"new\""));
-    is_ready(&follower);
+    follower.await_ready();
     let value = follower.public.get("/a").expect(200);
     assert_eq!(value.field("etag"), Some(&*format!("\"{new}\"")));
     follower.public.get("/b").expect(404);
@@ -205,15 +196,13 @@ fn another_leader_is_followed_when_one_is_gone() {
 fn a_leader_that_restarts_with_its_store_is_gone_on_with() {
     let data = TempDir::new();
     let toml = format!("[store]\npath = '{}'", data.path().display());
-    let mut leader = Server::lasting(&toml);
+    let leader = Server::lasting(&toml);
     let first = leader.publish("/a", "0");
     let follower = following(&[leader.control], "");
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &first);
     leader.publish("/a", "1");
     assert_eq!(reader.data(), "1");
-    leader.child.signal("TERM");
-    leader.child.wait();
-    let leader_again = Server::at(leader.addresses(), &toml);
+    let leader_again = Server::at(leader.stop(), &toml);
     let next = leader_again.publish("/a", "2");
     let heard = reader.hear();
     assert_eq!(heard, Heard::Message { id: next.clone(), topic: String::new(), data: "2".into() });
@@ -244,7 +233,7 @@ fn an_upgrade_of_a_follower_drops_nobody() {
     let first = leader.publish("/a", "0");
     let url = format!("http://{}", leader.control.0);
     let mut follower = Server::of_copy(&format!("[follow]\nleader = '{url}'"));
-    is_ready(&follower);
+    follower.await_ready();
     let mut reader = Reader::open(Way::Events, follower.public, "/a", "", &first);
     for round in 0..2 {
         follower.child.upgrade();
@@ -253,8 +242,7 @@ fn an_upgrade_of_a_follower_drops_nobody() {
         let expected = Heard::Message { id, topic: String::new(), data: round.to_string() };
         assert_eq!(heard, expected);
     }
-    let addresses = leader.addresses();
-    drop(leader);
+    let addresses = leader.kill();
     // Another life, whose numbers begin elsewhere inside.
     let leader = Server::at(addresses, "");
     let id = leader.publish("/a", "anew");

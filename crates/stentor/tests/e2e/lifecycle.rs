@@ -35,7 +35,7 @@ fn a_stop_answers_what_was_asked() {
         assert_eq!(asking.ending(), Ending::Closed);
         // A server that has ended a connection waits two seconds for its client to do so.
         drop((idle, uploading, asking));
-        assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+        server.child.stopped();
         assert!(TcpStream::connect(server.public.0).is_err());
     }
 }
@@ -67,7 +67,7 @@ fn a_stop_ends_a_pipeline_between_two_answers_and_says_so() {
     // Either all were answered, or a client knows what to ask again.
     assert!(told || answered == 200, "{answered}");
     drop(client);
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stopped();
 }
 
 #[test]
@@ -84,8 +84,7 @@ fn a_stop_does_not_wait_for_ever() {
         busy.then_some(())
     });
     let begin = Instant::now();
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     assert!(begin.elapsed() >= Duration::from_millis(900), "it waited");
     assert!(begin.elapsed() < PATIENCE / 2, "it did not wait for the clients");
 }
@@ -123,10 +122,10 @@ fn signals_that_others_send_do_not_kill() {
     half.send("lo");
     half.response().expect(201);
     drop(half);
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
 }
 
-/// What became of a request on a new connection.
+/// The outcome of a request on a new connection.
 #[derive(PartialEq, Eq, Debug)]
 enum Visit {
     Answered,
@@ -160,7 +159,7 @@ fn visit(address: SocketAddr) -> Visit {
 
 #[test]
 fn no_connection_in_the_queue_is_lost() {
-    // A round in which a visitor was late says nothing: only a machine that stands still has more.
+    // A round in which a client was late does not count. Only an overloaded machine has many.
     let judged = (0..15).filter(|&round| is_none_lost(round)).take(5).count();
     assert!(judged > 0, "in every round a visitor was late");
 }
@@ -184,12 +183,11 @@ fn is_none_lost(round: u32) -> bool {
             (is_enough || visitors.iter().any(|visitor| visitor.is_finished())).then_some(())
         });
         is_told.store(true, Ordering::Relaxed);
-        server.child.signal("TERM");
-        assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+        server.child.stop();
         visitors.map(|visitor| visitor.join().unwrap()).into()
     });
     for (end, is_told) in &ends {
-        // Until the server is told to stop, all are let in and answered.
+        // The server accepts and answers all connections until it is told to stop.
         assert!(*is_told && matches!(end, Visit::Refused | Visit::Late), "{round}: {end:?}");
     }
     ends.iter().all(|(end, _)| *end == Visit::Refused)
@@ -215,7 +213,7 @@ fn a_burst_of_connections_before_the_signal_is_answered() {
             assert_eq!(response.expect(200).text(), "hello");
         }
         drop(clients);
-        assert_eq!(server.child.wait(), Some(0));
+        server.child.stopped();
     }
 }
 
@@ -358,8 +356,7 @@ fn a_reload_by_command_says_what_came_of_it() {
     let nobody = reload(&["--process", &std::process::id().to_string()]);
     assert!(nobody.0 == Some(1) && nobody.1.contains("it was sent nothing"), "{nobody:?}");
     assert_eq!(reload(&["--process", "0"]).0, Some(2));
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
 }
 
 /// Without a store, an access log or a socket file the server writes nothing.

@@ -1,6 +1,6 @@
 //! The log: what is in it at which level, and in which form.
 
-use crate::support::{Child, Server, TempDir, eventually, stentor, tool};
+use crate::support::{Child, Server, TempDir, eventually, serve, tool};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +27,7 @@ fn publishes_and_refusals_are_visible_at_debug_and_reads_are_not() {
     let before = server.child.err();
     server.public.get("/a").expect(200);
     server.control.get("/a").expect(200);
-    // What a read had logged would stand before this.
+    // A line of the reads would come before the line of this refusal.
     server.public.get("/last").refused(404);
     server.child.logged("GET /last ");
     assert_eq!(server.child.err().lines().count(), before.lines().count() + 1);
@@ -54,11 +54,9 @@ fn the_level_counts_at_once_and_the_form_from_the_next_start() {
 
 #[test]
 fn a_line_of_json_for_each_event() {
-    let mut command = stentor(["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]);
-    let mut child = Child::spawn(command.env("STENTOR_LOG_FORMAT", "json"));
+    let mut child = Child::spawn(serve(&[]).env("STENTOR_LOG_FORMAT", "json"));
     child.logged("ready: ");
-    child.signal("TERM");
-    assert_eq!(child.wait(), Some(0), "{}", child.err());
+    child.stop();
     let lines: Vec<Value> = child
         .err()
         .lines()
@@ -84,8 +82,7 @@ fn in_the_journal_lines_have_a_priority_and_no_time() {
         fs::write(stream, "").unwrap();
         let file = fs::File::create(&journal).unwrap();
         let named = fs::metadata(stream).unwrap();
-        let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-        let mut command = stentor([&["serve", "--expect", "100000000"][..], &ports].concat());
+        let mut command = serve(&["--expect", "100000000"]);
         command.env("STENTOR_LOG_FORMAT", format).env("STENTOR_LOG_ACCESS", "/nowhere/a.log");
         command.env("JOURNAL_STREAM", format!("{}:{}", named.dev(), named.ino()));
         assert_eq!(command.stderr(file).status().unwrap().code(), Some(1));

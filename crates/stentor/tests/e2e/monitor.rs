@@ -1,6 +1,6 @@
 //! The monitor listener: how the server is, and nothing else.
 
-use crate::support::{Client, Server, Url, run};
+use crate::support::{Client, Server, UPGRADE, Url, run};
 
 /// A server with a monitor listener, and its address.
 fn monitored(toml: &str) -> (Server, Url) {
@@ -35,9 +35,7 @@ fn it_grants_nothing_else() {
     for page in pages {
         assert!(monitor.get(page).refused(404).text().contains("/-/healthz"));
     }
-    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-    for fields in [upgrade, "Accept: text/event-stream\r\n"] {
+    for fields in [UPGRADE, "Accept: text/event-stream\r\n"] {
         for page in ["/a", "/-/events?topic=/a", "/-/echo"] {
             monitor.ask("GET", page, fields, b"").refused(404);
         }

@@ -5,7 +5,7 @@
 //! begins with `stentor`, and `xtask` follows the links.
 
 use crate::support::pages::{Fragment, fragments, root};
-use crate::support::{Server, TempDir, built, run, tool};
+use crate::support::{Server, TempDir, built, run, skip, tool};
 use rcgen::generate_simple_self_signed;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn every_script_is_read_by_its_language() {
         let all = fragments(&[language]);
         assert!(!all.is_empty(), "no fragment is in {language}");
         let Some(program) = program else {
-            eprintln!("skipped: nothing here reads {language}");
+            skip(&format!("nothing here reads {language}"));
             continue;
         };
         println!("{} fragments of {language}", all.len());

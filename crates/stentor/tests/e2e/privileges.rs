@@ -4,7 +4,10 @@
 //! more.
 
 use crate::cluster::Broker;
-use crate::support::{Child, Client, Server, Signer, TempDir, Url, eventually, run, stentor, tool};
+use crate::support::{
+    Child, Client, Server, Signer, TempDir, Url, eventually, is_root, refused_start, run, serve,
+    stentor, tool,
+};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,14 +18,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// A user that every host has, and another one.
 const USER: &str = "nobody";
 const OTHER: &str = "daemon";
-
-pub(crate) fn is_root(test: &str) -> bool {
-    let root = id("-u", None) == 0;
-    if !root {
-        eprintln!("skipped: {test} takes root");
-    }
-    root
-}
 
 /// A number of a user: `-u` its own, `-g` that of its group.
 fn id(which: &str, user: Option<&str>) -> u32 {
@@ -130,8 +125,7 @@ fn every_thread_is_the_user_and_has_no_privilege() {
         .unwrap();
     server.child.signal("HUP");
     server.child.logged("INFO reloaded");
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
 }
 
 #[test]
@@ -209,16 +203,13 @@ fn a_socket_file_is_its_users() {
     let address = format!("unix:{}", path.display());
     let flags = ["--workers", "1", "--user", USER, "--control", &address];
     // Where the user may not write there can be no socket file of its own.
-    let refused = run(&[&["serve", "--listen", "127.0.0.1:0"], &flags[..]].concat());
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains(&address) && refused.err.contains("writable"), "{}", refused.err);
+    refused_start(&flags, &[&address, "writable"]);
     assert!(!path.exists());
     chown(dir.path(), Some(user_id()), None).unwrap();
     let mut server = Server::with("", "", &flags);
     assert_eq!(fs::metadata(&path).unwrap().uid(), user_id());
     Client::connect_unix(&path).get("/-/healthz").expect(200);
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
     assert!(!path.exists(), "it goes with its server");
 }
 
@@ -228,11 +219,7 @@ fn a_user_that_is_of_no_use_is_refused_in_a_sentence() {
         ("stentr-none", "there is no user 'stentr-none' on this host"),
         ("root", "user 'root' is root"),
     ] {
-        let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-        let said = run(&[&["serve", "--user", user], &ports[..]].concat());
-        assert_eq!(said.code, Some(1), "{}", said.err);
-        let last = said.err.lines().last().unwrap_or_default();
-        assert!(last.starts_with("stentor: ") && last.contains(told), "{}", said.err);
+        let said = refused_start(&["--user", user], &[told]);
         assert!(!said.err.contains("listener at"), "{}", said.err);
     }
     assert_eq!(run(&["serve", "--user", "a:b"]).code, Some(2));
@@ -255,12 +242,9 @@ fn what_only_root_may_read_is_told_at_the_start_and_at_a_reload() {
     let root = |path: &Path| format!("[[static]]\nroot = '{}'\n", path.display());
     let toml = dir.path().join("stentor.toml");
     fs::write(&toml, root(&closed)).unwrap();
-    let ports = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-    let flags = ["serve", "--user", USER, "-c", toml.to_str().unwrap()];
-    let said = run(&[&flags[..], &ports[..]].concat());
-    assert_eq!(said.code, Some(1), "{}", said.err);
+    let flags = ["--user", USER, "-c", toml.to_str().unwrap()];
     let told = "runs as user 'nobody', who must be let in";
-    assert!(said.err.contains(told), "{}", said.err);
+    refused_start(&flags, &[told]);
     let mut server = Server::with("", &root(&open), &["--workers", "1", "--user", USER]);
     let config = server.dir.path().join("stentor.toml");
     fs::write(&config, root(&closed)).unwrap();
@@ -272,6 +256,6 @@ fn what_only_root_may_read_is_told_at_the_start_and_at_a_reload() {
     server.child.logged("cannot be read: Permission denied");
     fs::write(&toml, "").unwrap();
     close(&toml);
-    let mut other = Child::spawn(stentor(flags).args(ports));
+    let mut other = Child::spawn(&mut serve(&flags));
     other.logged("so a reload will be refused");
 }

@@ -250,8 +250,7 @@ fn after_a_restart_readers_are_told_that_it_is_another_life() {
     for way in Way::STREAMS {
         let server = Server::lasting("");
         let id = server.publish("/a", "before");
-        let addresses = server.addresses();
-        drop(server);
+        let addresses = server.kill();
         let server = Server::at(addresses, "");
         let mut reader = Reader::open(way, server.public, "/a", "", &id);
         assert_eq!(reader.hear(), gap("epoch", &id), "{way:?}");

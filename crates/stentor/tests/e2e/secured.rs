@@ -312,6 +312,5 @@ fn an_address_begins_to_speak_tls_over_an_upgrade_and_ends_it() {
     hears(&late, "1");
     publish("2");
     [&plain, &secured, &late].into_iter().for_each(|reader| hears(reader, "2"));
-    server.signal("TERM");
-    assert_eq!(server.wait(), Some(0), "{}", server.err());
+    server.stop();
 }

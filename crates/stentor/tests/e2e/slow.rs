@@ -1,7 +1,8 @@
 //! Clients that take their time: each kind of slowness has its deadline, and costs only itself.
 
 use crate::support::{
-    Child, Client, Ending, EventStream, Reader, Server, Site, Way, WebSocket, eventually, python,
+    Child, Client, Ending, EventStream, Reader, Server, Site, TcpRow, Way, WebSocket, eventually,
+    python, tcp_table,
 };
 use std::io::Write;
 use std::process::Stdio;
@@ -253,21 +254,14 @@ fn the_kernel_keeps_little_for_clients_that_do_not_read() {
         })
         .collect();
     server.settled("connections_writing", 40);
-    let queued = queued_bytes(server.public.0.port());
+    let port = server.public.0.port();
+    let is_served = |row: &TcpRow| row.local_port == port && row.state == 1;
+    let queued: Vec<u64> =
+        tcp_table().into_iter().filter(is_served).map(|row| row.unsent_bytes).collect();
     // Clients of other servers may have a port of the same number.
     assert!(queued.len() >= 40, "{}", queued.len());
     // 128 KiB unsent, and what the last send took beyond it.
     let most = queued.into_iter().max();
     assert!(most < Some(400_000), "{most:?} bytes are kept for one client");
     drop(clients);
-}
-
-/// What waits to be sent on each connection of a server's port, as the kernel tells.
-fn queued_bytes(port: u16) -> Vec<u64> {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
-    // Number, local and remote address, state (01 is established), queues to send and received.
-    rows.filter(|row| row[1].ends_with(&format!(":{port:04X}")) && row[3] == "01")
-        .map(|row| u64::from_str_radix(row[4].split(':').next().unwrap(), 16).unwrap())
-        .collect()
 }

@@ -1,6 +1,6 @@
 //! A stop as whoever wants to connect meanwhile sees it, and a restart that nobody notices.
 
-use crate::support::{Client, Server, Url, eventually, run};
+use crate::support::{Client, PATIENCE, Server, Url, eventually, run};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,7 +41,7 @@ fn who_comes_during_a_stop_is_refused_at_once() {
     uploading.send("x");
     uploading.response().expect(201);
     drop((early, uploading));
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn who_comes_during_a_stop_hears_nothing_if_so_configured() {
     uploading.send("x");
     uploading.response().expect(201);
     drop(uploading);
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_stop_is_announced_while_everything_goes_on() {
     assert_eq!(server.control.get("/-/status").expect(200).json()["draining"], true);
     assert_eq!(server.public.get("/a").expect(200).text(), "x");
     server.publish("/a", "y");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped_within(PATIENCE);
 }
 
 /// One request on a new connection: whether it was answered.
@@ -119,8 +119,7 @@ fn a_restart_with_a_listener_of_the_supervisor_loses_no_request() {
                 }
                 return;
             }
-            server.child.signal("TERM");
-            assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+            server.child.stop();
         }
     });
 }

@@ -1,6 +1,6 @@
 //! `limits.stored_bytes_max`: the server evicts history before it refuses a publish, and no value.
 
-use crate::support::{Child, EventStream, Reader, Server, TempDir, Way, eventually, stentor};
+use crate::support::{EventStream, Reader, Server, TempDir, Way, eventually, refused_start};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
@@ -105,27 +105,18 @@ fn a_store_over_the_limit_opens_with_values_or_says_what_it_needs() {
         let topic = format!("/{}", n % 20);
         server.control.put(&topic, "text/plain", &body).expect_one_of(&[200, 201]);
     }
-    let mut server = server;
-    server.child.signal("TERM");
-    server.child.wait();
+    server.stop();
     let mut server = Server::with("", "[limits]\nstored_bytes_max = '3 MiB'\n", &flags);
     server.child.logged("history was evicted");
     assert!(stored(&server, "evicted_total") > 0);
     for n in 0..20 {
         assert_eq!(server.public.get(&format!("/{n}")).body, body);
     }
-    server.child.signal("TERM");
-    server.child.wait();
+    server.stop();
     let settings = dir.path().join("small.toml");
     std::fs::write(&settings, "[limits]\nstored_bytes_max = '1 MiB'\n").unwrap();
-    let args = ["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--config"];
-    let mut command = stentor(args);
-    command.arg(&settings).args(flags);
-    let said = Child::spawn(&mut command).said();
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    let last = said.err.lines().last().unwrap_or_default();
-    for part in ["does not fit into memory", "so it needs ", "stored_bytes_max is 1 MiB"] {
-        assert!(last.contains(part), "{part}: {last}");
-    }
-    assert!(!last.contains("repair"), "nothing is damaged: {last}");
+    let flags = [&["--config", settings.to_str().unwrap()], &flags[..]].concat();
+    let reasons = ["does not fit into memory", "so it needs ", "stored_bytes_max is 1 MiB"];
+    let said = refused_start(&flags, &reasons);
+    assert!(!said.err.contains("repair"), "nothing is damaged: {}", said.err);
 }

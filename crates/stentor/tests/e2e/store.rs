@@ -4,7 +4,7 @@ mod commands;
 mod crashes;
 
 use crate::support::{
-    EventStream, Heard, Reader, Said, Server, TempDir, Way, eventually, run, tool,
+    EventStream, Heard, Reader, Server, TempDir, Way, eventually, is_root, refused_start, tool,
 };
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -22,42 +22,9 @@ fn start(data: &Path) -> Server {
     Server::with("", "", &["--workers", "1", "--data", data_flag(data)])
 }
 
-fn stop(mut server: Server) {
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
-}
-
-fn kill(mut server: Server) {
-    server.child.signal("KILL");
-    server.child.wait();
-}
-
-/// A start that does not come to anything.
-#[track_caller]
-fn refused(flags: &[&str], reasons: &[&str]) -> Said {
-    let ports = ["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-    let said = run(&[&ports[..], flags].concat());
-    assert_eq!(said.code, Some(1), "{}", said.err);
-    let last = said.err.lines().last().unwrap_or_default();
-    assert!(last.starts_with("stentor: "), "{}", said.err);
-    for reason in reasons {
-        assert!(last.contains(reason), "{reason}: {last}");
-    }
-    said
-}
-
 fn numbered(id: &str) -> (String, u64) {
     let (epoch, seq) = id.split_once('-').unwrap();
     (epoch.to_owned(), seq.parse().unwrap())
-}
-
-fn is_root(test: &str) -> bool {
-    let uid = Command::new("id").arg("-u").output().unwrap();
-    let is_root = uid.stdout.trim_ascii() == b"0";
-    if !is_root {
-        eprintln!("skipped: {test} takes root");
-    }
-    is_root
 }
 
 #[test]
@@ -70,7 +37,7 @@ fn after_a_stop_the_next_number_is_the_next() {
     server.publish("/c", "deleted");
     server.control.ask("DELETE", "/c", "", b"").expect(204);
     let answer = server.public.get("/b");
-    stop(server);
+    server.stop();
     let server = start(&data);
     assert_eq!(server.public.get("/a").text(), "one");
     server.public.get("/c").expect(404);
@@ -91,7 +58,7 @@ fn what_is_kept_nowhere_ends_with_the_process_and_its_number_is_not_used_again()
     let server = Server::with("", toml, &flags);
     server.publish("/a", "kept");
     let last = numbered(&server.publish("/live/a", "gone"));
-    stop(server);
+    server.stop();
     let server = Server::with("", toml, &flags);
     server.public.get("/live/a").expect(404);
     assert_eq!(server.public.get("/a").text(), "kept");
@@ -104,12 +71,12 @@ fn what_was_not_stored_has_no_older_value_whatever_the_settings_say_later() {
     let data = dir.path().join("data");
     let server = start(&data);
     server.publish("/a", "stored");
-    stop(server);
+    server.stop();
     let flags = ["--workers", "1", "--data", data_flag(&data)];
     let server = Server::with("", "[store]\nkeep = 'none'\n", &flags);
     assert_eq!(server.public.get("/a").text(), "stored");
     let seen = server.publish("/a", "not stored");
-    stop(server);
+    server.stop();
     let server = start(&data);
     server.public.get("/a").expect(404);
     let next = server.publish("/a", "stored again");
@@ -122,7 +89,7 @@ fn a_directory_is_one_processs_and_its_users_alone() {
     let data = dir.path().join("data");
     let server = start(&data);
     server.publish("/a", "one");
-    refused(&["--data", data_flag(&data)], &[data_flag(&data), "another process has it"]);
+    refused_start(&["--data", data_flag(&data)], &[data_flag(&data), "another process has it"]);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&data), 0o700);
     let files: Vec<PathBuf> = fs::read_dir(&data).unwrap().map(|f| f.unwrap().path()).collect();
@@ -135,14 +102,14 @@ fn a_directory_is_one_processs_and_its_users_alone() {
 fn a_directory_that_is_of_no_use_is_told_at_the_start() {
     let dir = TempDir::new();
     let missing = dir.path().join("no/such");
-    refused(&["--data", data_flag(&missing)], &[data_flag(&missing), "No such file"]);
+    refused_start(&["--data", data_flag(&missing)], &[data_flag(&missing), "No such file"]);
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    refused(&["--data", data_flag(&file)], &[data_flag(&file), "Not a directory"]);
+    refused_start(&["--data", data_flag(&file)], &[data_flag(&file), "Not a directory"]);
     if is_root("a read-only file system") {
         let mount = Tmpfs::mount("4m");
         mount.remount("ro");
-        refused(&["--data", data_flag(&mount.data())], &["Read-only file system"]);
+        refused_start(&["--data", data_flag(&mount.data())], &["Read-only file system"]);
     }
 }
 
@@ -155,14 +122,14 @@ fn a_user_needs_a_directory_of_its_own() {
     let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
     let flags = ["--workers", "1", "--user", "nobody", "--data", data_flag(&data)];
-    refused(&flags, &[data_flag(&data), "Permission denied", "must belong to user 'nobody'"]);
+    refused_start(&flags, &[data_flag(&data), "Permission denied", "must belong to user 'nobody'"]);
     chown(&data, Some(NOBODY), None).unwrap();
     for round in 0..2 {
         let server = Server::with("", "", &flags);
         let topic = format!("/{round}");
         server.publish(&topic, "kept");
         (0..=round).for_each(|i| assert_eq!(server.public.get(&format!("/{i}")).text(), "kept"));
-        stop(server);
+        server.stop();
     }
 }
 
@@ -190,18 +157,18 @@ fn a_damaged_file_is_told_with_its_place_and_nothing_is_guessed() {
     for text in ["first-value", "second-value", "third-value"] {
         server.publish("/a", text);
     }
-    kill(server);
+    server.kill();
     let log = newest_log(&data);
     let offset = find(&log, b"second-value");
     let file = OpenOptions::new().write(true).open(&log).unwrap();
     file.write_all_at(b"S", offset).unwrap();
     let name = log.file_name().unwrap().to_str().unwrap();
     let reasons = [data_flag(&data), name, "offset", "stentor store repair"];
-    let said = refused(&["--data", data_flag(&data)], &reasons);
+    let said = refused_start(&["--data", data_flag(&data)], &reasons);
     assert!(!said.err.contains("ready: "), "{}", said.err);
     // It changed nothing, so the next one says the same.
     assert_eq!(
-        refused(&["--data", data_flag(&data)], &reasons).err.lines().last(),
+        refused_start(&["--data", data_flag(&data)], &reasons).err.lines().last(),
         said.err.lines().last()
     );
     file.write_all_at(b"s", offset).unwrap();
@@ -217,7 +184,7 @@ fn what_a_crash_left_unfinished_is_cut_off_and_told() {
     let first = server.publish("/a", "answered");
     // After a moment of quiet it is vouched for.
     thread::sleep(Duration::from_millis(500));
-    kill(server);
+    server.kill();
     // The next frame was begun, and is nonsense behind what vouches for the first.
     let log = newest_log(&data);
     let content = fs::read(&log).unwrap();
@@ -232,13 +199,13 @@ fn what_a_crash_left_unfinished_is_cut_off_and_told() {
     let next = server.publish("/a", "next");
     assert_eq!(reader.data(), "next");
     assert_eq!(numbered(&next).0, numbered(&first).0);
-    kill(server);
+    server.kill();
     // A log is as long as it was made, whatever is in it.
     let log = newest_log(&data);
     let file = OpenOptions::new().write(true).open(&log).unwrap();
     file.set_len(fs::metadata(&log).unwrap().len() - 1).unwrap();
     let name = log.file_name().unwrap().to_str().unwrap();
-    refused(&["--data", data_flag(&data)], &[name, "it was cut off"]);
+    refused_start(&["--data", data_flag(&data)], &[name, "it was cut off"]);
 }
 
 #[test]
@@ -249,13 +216,13 @@ fn many_starts_leave_no_more_than_the_disk_is_to_hold() {
         let server = start(&data);
         server.publish("/a", &round.to_string());
         if round % 2 == 0 {
-            kill(server)
+            server.kill();
         } else {
-            stop(server)
+            server.stop();
         }
         let files = fs::read_dir(&data).unwrap();
         let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
-        // Two files of 64 MiB as a rule, and a third while one is written anew.
+        // The store has two files of 64 MiB, and a third while it rewrites one.
         assert!(bytes <= 4 << 26, "{bytes} bytes after {round} starts");
     }
     assert_eq!(start(&data).public.get("/a").text(), "39");
@@ -328,7 +295,7 @@ fn a_full_disk_takes_nothing_until_there_is_room() {
     assert!(numbered(&next).1 > numbered(&kept).1);
     assert_eq!(stream.event().data, "after");
     server.control.get("/-/readyz").expect(200);
-    kill(server);
+    server.kill();
     let server = start(&disk.data());
     let mut reader = Reader::open(Way::Events, server.public, "/kept", "", &kept);
     assert_eq!(reader.data(), "after");
@@ -343,7 +310,7 @@ fn a_store_is_read_on_a_full_disk() {
     let disk = Tmpfs::mount("200m");
     let server = start(&disk.data());
     let first = server.publish("/a", "one");
-    kill(server);
+    server.kill();
     let (other, block) = (disk.0.path().join("other"), vec![1; 1 << 16]);
     let mut file = fs::File::create(&other).unwrap();
     while file.write_all(&block).is_ok() {}
@@ -408,7 +375,7 @@ fn a_disk_that_fails_keeps_what_was_answered_and_is_gone_on_with() {
             (response.status == 200).then_some(())
         });
         server.control.get("/-/readyz").expect(200);
-        kill(server);
+        server.kill();
         server = start(&data);
         assert_eq!(server.public.get("/a").text(), when, "{last}");
     }

@@ -3,10 +3,10 @@
 mod failures;
 
 use crate::access;
-use crate::privileges::{expect_unprivileged, is_root, low_port};
+use crate::privileges::{expect_unprivileged, low_port};
 use crate::support::{
     Client, EventStream, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually, figure,
-    masked, noise, run, tool,
+    is_root, masked, noise, run, skip, tool,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -71,8 +71,7 @@ fn whatever_is_open_goes_over_and_nobody_notices() {
     assert!(server.figure("counters/accepted") >= accepted);
     assert!(server.figure("messages_published") >= 9);
     drop((readers, idle, half_head, half_body, half_bulk, half_frame));
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     assert!(server.child.err().contains("stopped"), "{}", server.child.err());
 }
 
@@ -276,7 +275,7 @@ fn fails_for(reason: &str, server: &mut Server, reader: &mut Reader) {
     assert!(line.contains(reason), "{line}");
 }
 
-/// Has an upgrade fail, and returns what is said of it.
+/// Tries an upgrade that must fail, and returns the line of the log about it.
 #[track_caller]
 fn fails(server: &mut Server, reader: &mut Reader) -> String {
     let (id, tries) = (server.child.id(), server.child.err().matches("not upgraded").count());
@@ -402,7 +401,7 @@ fn a_program_that_hangs_is_given_up_for_a_stop() {
     server.child.logged("is started and takes over");
     server.child.signal("TERM");
     server.child.logged("not upgraded, this process goes on: it was given up");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
 }
 
 #[test]
@@ -458,7 +457,7 @@ fn first_process() -> Option<(Server, u32)> {
     let may = Command::new(unshare).args(alone).arg("true").output().unwrap();
     if !may.status.success() {
         let why = String::from_utf8_lossy(&may.stderr);
-        eprintln!("skipped: processes cannot be numbered anew, which takes root: {why}");
+        skip(&format!("there is no new namespace of processes, which takes root: {why}"));
         return None;
     }
     let prelude = format!("exec unshare {} \"$0\" \"$@\";", alone.join(" "));
@@ -503,7 +502,7 @@ fn process_1_of_a_container_waits_for_the_end_of_those_that_take_over() {
     });
     drop(reader);
     send("TERM", first);
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stopped();
     assert!(server.child.err().contains("stopped"), "{}", server.child.err());
 }
 
@@ -558,7 +557,8 @@ fn a_stop_that_comes_directly_and_by_the_first_process_drains() {
     server.child.logged("stopping");
     half.send("lo");
     half.response().expect(201);
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    drop(half);
+    server.child.stopped();
     assert!(server.child.err().contains("INFO stopped"), "{}", server.child.err());
 }
 
@@ -697,8 +697,7 @@ fn one_upgrade_at_a_time() {
     assert!(said.err.contains("409") && said.code == Some(1), "{said:?}");
     drop(program);
     server.child.logged("is started and takes over");
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
+    server.child.stop();
 }
 
 #[test]

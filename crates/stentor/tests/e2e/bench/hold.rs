@@ -1,7 +1,7 @@
 //! `bench hold`: connections that stay for as long as the server lets them.
 
 use super::{begin, bench, server_with_value, url};
-use crate::support::Server;
+use crate::support::{PATIENCE, Server};
 use std::thread;
 
 const ROLES: [(&str, &str); 4] = [
@@ -28,7 +28,7 @@ fn as_many_as_were_asked_for_are_held_and_a_server_that_stops_drops_them_all() {
                 assert_eq!(run.count("connections/dropped"), 60, "{role}: {run:?}");
                 assert_eq!(run.count("connections/open_at_end"), 0, "{role}");
                 assert_eq!(run.errors().iter().map(|(_, count)| count).sum::<u64>(), 60, "{role}");
-                assert_eq!(server.child.wait(), Some(0), "{role}");
+                server.child.stopped_within(PATIENCE);
             });
         }
     });

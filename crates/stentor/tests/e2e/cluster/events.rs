@@ -1,7 +1,7 @@
 //! Ordinary events of the broker's stream, and two restarts of nodes behind each.
 
-use super::{Broker, ask, has, is_ready, purge_all, seq};
-use crate::support::{Server, TempDir, eventually};
+use super::{Broker, ask, has, purge_all};
+use crate::support::{Server, TempDir, eventually, seq};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -61,11 +61,10 @@ fn delete_message(broker: &Broker, id: &str) {
 
 /// Kills a node, starts it again, and waits until it is ready.
 fn restart(broker: &Broker, node: &mut Server, more: &str) {
-    node.child.signal("KILL");
-    node.child.wait();
+    node.child.kill();
     let begun = Instant::now();
     *node = Server::configured(&broker.toml(more));
-    is_ready(node);
+    node.await_ready();
     let took = begun.elapsed();
     eprintln!("ready after {} ms", took.as_millis());
     assert!(took <= READY_MAX, "{took:?}");
@@ -136,7 +135,7 @@ fn nodes_restart_after_a_purge_of_unread_messages() {
         purge_all(&broker);
         let begun = Instant::now();
         nodes[behind] = Server::configured(&broker.toml(&more));
-        is_ready(&nodes[behind]);
+        nodes[behind].await_ready();
         eprintln!("round {round}: ready after {} ms", begun.elapsed().as_millis());
         assert!(begun.elapsed() <= READY_MAX);
         let are_there = |node: &Server| {

@@ -1,6 +1,6 @@
 //! Nodes that have a directory of their own.
 
-use super::{Broker, has, is_ready, publish, purge};
+use super::{Broker, has, publish, purge};
 use crate::support::{Reader, Server, TempDir, Way, eventually, run as command};
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ struct Kept(TempDir);
 impl Kept {
     fn node(&self, broker: &Broker) -> Server {
         let node = self.begun(broker);
-        is_ready(&node);
+        node.await_ready();
         node
     }
 
@@ -41,11 +41,6 @@ fn is_saved(kept: &Kept, node: &Server) {
     });
 }
 
-fn stop(mut server: Server) {
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0), "{}", server.child.err());
-}
-
 #[test]
 fn what_the_stream_has_not_any_more_is_on_the_nodes_disk() {
     let Some(broker) = Broker::start() else { return };
@@ -55,7 +50,7 @@ fn what_the_stream_has_not_any_more_is_on_the_nodes_disk() {
     node.publish("/c", "c");
     node.control.ask("DELETE", "/c", "", b"").expect(204);
     // It is kept once more when it ends,
-    stop(node);
+    node.stop();
     purge(&broker);
     let mut node = kept.node(&broker);
     for (topic, id) in ["/a", "/b"].iter().zip(&ids) {
@@ -68,8 +63,7 @@ fn what_the_stream_has_not_any_more_is_on_the_nodes_disk() {
     let id = publish(&node, "/a", "again");
     is_saved(&kept, &node);
     let late = publish(&node, "/b", "behind what was kept");
-    node.child.signal("KILL");
-    node.child.wait();
+    node.child.kill();
     let node = kept.node(&broker);
     assert_eq!(has(&node, "/a", &id), b"again");
     assert_eq!(has(&node, "/b", &late), b"behind what was kept");
@@ -82,8 +76,7 @@ fn where_no_broker_is_to_be_had_what_was_kept_is_served() {
     let mut node = kept.node(&broker);
     let first = publish(&node, "/a", "first");
     is_saved(&kept, &node);
-    node.child.signal("KILL");
-    node.child.wait();
+    node.child.kill();
     // A reader has heard elsewhere what this node has not kept.
     let second = publish(&other, "/a", "second");
     broker.kill();
@@ -110,7 +103,7 @@ fn where_no_broker_is_to_be_had_what_was_kept_is_served() {
     let mut ahead = Reader::open(Way::Events, node.public, "/a", "", &second);
     let mut behind = Reader::open(Way::Events, node.public, "/a", "", &first);
     broker.again();
-    is_ready(&node);
+    node.await_ready();
     let third = publish(&node, "/a", "third");
     assert_eq!(third[..8], first[..8], "it is the same life");
     for (reader, expected) in [(&mut ahead, &["third"][..]), (&mut behind, &["second", "third"])] {
@@ -128,7 +121,7 @@ fn what_is_damaged_on_a_nodes_disk_is_had_of_the_stream() {
     let kept = Kept(TempDir::new());
     let node = kept.node(&broker);
     let id = node.publish("/a", "a");
-    stop(node);
+    node.stop();
     let mut bytes = fs::read(kept.file()).unwrap();
     let last = bytes.len() - 10;
     bytes[last] ^= 1;
@@ -145,9 +138,9 @@ fn the_store_of_a_server_that_is_alone_is_not_a_nodes_directory() {
     let dir = TempDir::new();
     let path = format!("[store]\npath = '{}'", dir.path().join("data").display());
     let alone = Server::configured(&path);
-    is_ready(&alone);
+    alone.await_ready();
     alone.publish("/a", "a");
-    stop(alone);
+    alone.stop();
     let settings = dir.path().join("node.toml");
     let text = format!("listen = '127.0.0.1:0'\ncontrol = '127.0.0.1:0'\n{}", broker.toml(&path));
     fs::write(&settings, text).unwrap();

@@ -120,7 +120,7 @@ fn a_broker_that_speaks_tls() {
     let (settings, known) = secured(&signer, "");
     let Some(broker) = Broker::configured(&settings) else { return };
     let nodes = [(); 2].map(|()| Server::configured(&by_tls(&broker, &known)));
-    nodes.iter().for_each(super::is_ready);
+    nodes.iter().for_each(Server::await_ready);
     // Of many records, and of few bytes.
     for size in [1, 100_000, 700_000, 16_384] {
         let data = "x".repeat(size);
@@ -175,7 +175,7 @@ fn a_broker_that_asks_for_a_certificate() {
     let shown =
         format!("{known}\ncert_file = '{}'\nkey_file = '{}'", certificate.display(), key.display());
     let node = Server::configured(&by_tls(&broker, &shown));
-    super::is_ready(&node);
+    node.await_ready();
     node.publish("/a", "by a certificate");
     let why = refused(&by_tls(&broker, &known));
     assert!(why.contains("it lets nobody in who does not show it a certificate"), "{why}");

@@ -98,7 +98,7 @@ impl Run {
         self.server.child.signal(signal);
         self.server.child.wait();
         thread::sleep(away);
-        self.server = Server::at(self.server.addresses(), settings);
+        self.server = Server::at([self.server.public, self.server.control], settings);
         let back_ms = now_ms();
         self.publisher.go_on_at(self.server.control);
         eventually("all pages are live again", || {

@@ -147,7 +147,7 @@ fn an_event_source_is_told_to_come_back_while_the_server_is_away() {
             printed(&mut stream, &format!("data: {signal}\n\n"));
             server.child.signal(signal);
             server.child.wait();
-            let addresses = server.addresses();
+            let addresses = [server.public, server.control];
             drop(server);
             assert_ne!(stream.said().code, None, "the stream ends with the server");
             let away = proxy.curl("/a", &["-i", "-H", EVENTS]);
@@ -236,14 +236,12 @@ fn haproxy_in_front_of_nodes_goes_to_the_one_that_is_left() {
     let read = || Url(readers).get("/a").status;
     eventually("both nodes are read", || (read() == 404).then_some(()));
     eventually("both nodes are read", || (read() == 200).then_some(()));
-    a.child.signal("KILL");
-    a.child.wait();
+    a.child.kill();
     publish(b"to the other");
     eventually("readers go to the node that is left", || {
         (Url(readers).get("/a").text() == "to the other").then_some(())
     });
-    b.child.signal("KILL");
-    b.child.wait();
+    b.child.kill();
     let away = Url(readers).ask("GET", "/a", &format!("{EVENTS}\r\n"), b"").expect(200);
     assert_eq!(away.text(), "retry: 3000\n: Stentor is away.\n");
     Url(readers).get("/a").expect(503);

@@ -5,7 +5,7 @@
 //! that the recipes give, word for word, and sends the signal that the unit would send.
 
 use super::{recipe, with, write_certificate};
-use crate::support::{Server, TempDir, curl, eventually, tool};
+use crate::support::{Server, TempDir, curl, eventually, skip, tool};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -107,7 +107,7 @@ fn where_the_group_is(dir: &Path, program: &Path) -> Option<Command> {
     let may = Command::new("unshare").args(["--mount", "true"]).output().unwrap();
     if !may.status.success() {
         let why = String::from_utf8_lossy(&may.stderr);
-        eprintln!("skipped: no mount namespace can be made, which takes root: {why}");
+        skip(&format!("no mount namespace can be made, which takes root: {why}"));
         return None;
     }
     command.arg(program);

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Client, EventStream, LONG_AGO, NO_CACHE, Reader, Server, Site, TempDir, Way, eventually, kept,
-    noise, run,
+    noise, refused_start,
 };
 use std::fs;
 
@@ -449,11 +449,7 @@ fn a_root_that_cannot_be_served() {
     fs::write(&file, "x").unwrap();
     for root in [dir.path().join("none"), file] {
         let root = root.to_str().unwrap();
-        let listen = ["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"];
-        let said = run(&[&listen[..], &["--root", root]].concat());
-        assert_eq!(said.code, Some(1), "{}{}", said.out, said.err);
-        assert!(said.err.contains(root) && said.err.contains("director"), "{}", said.err);
-        assert!(!said.err.contains("ready"), "{}", said.err);
+        refused_start(&["--root", root], &[root, "director"]);
     }
 }
 

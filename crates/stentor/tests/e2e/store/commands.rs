@@ -1,7 +1,7 @@
 //! `stentor store`: the directory of a store, without its server.
 
 use super::{NOBODY, is_root};
-use crate::support::{Child, Said, Server, TempDir, run, stentor};
+use crate::support::{Child, Said, Server, TempDir, refused_start, stentor};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::chown;
@@ -57,12 +57,6 @@ fn damage(dir: &Path, text: &[u8]) -> PathBuf {
     panic!("nothing in {} has {text:?}", dir.display());
 }
 
-/// Ends a server as a crash does.
-fn kill(mut server: Server) {
-    server.child.signal("KILL");
-    server.child.wait();
-}
-
 #[test]
 fn values_ids_and_deletions_outlive_a_kill() {
     let dir = TempDir::new();
@@ -71,7 +65,7 @@ fn values_ids_and_deletions_outlive_a_kill() {
     let id = server.publish("/a", "1");
     server.publish("/b", "2");
     server.control.ask("DELETE", "/b", "", b"").expect(204);
-    kill(server);
+    server.kill();
     let server = serve(&data);
     let response = server.public.get("/a").expect(200);
     assert_eq!((response.text(), response.tag()), ("1", format!("\"{id}\"")));
@@ -89,13 +83,12 @@ fn a_check_says_what_is_there() {
     server.publish("/b", "2");
     let told = refused("check", &[&data], "");
     assert!(told.contains("is in use") && told.contains("stop its server first"), "{told}");
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     let said = done("check", &[&data], "");
     assert!(said.starts_with("ok\n"), "{said}");
     let figures = ["topics", "last", "closed", "epoch"].map(|name| figure(&said, name));
     assert_eq!(figures, ["2", "2", "yes", id.split_once('-').unwrap().0]);
-    kill(serve(&data));
+    serve(&data).kill();
     assert!(figure(&done("check", &[&data], ""), "closed").starts_with("no"));
     let same = done("repair", &[&data], "");
     assert!(same.starts_with("nothing is damaged"), "{same}");
@@ -123,8 +116,7 @@ fn damage_is_told_with_its_place_and_a_repair_keeps_the_rest() {
     let id = server.publish("/a", "the first");
     server.publish("/b", "the second");
     server.publish("/c", "the third");
-    server.child.signal("TERM");
-    assert_eq!(server.child.wait(), Some(0));
+    server.child.stop();
     let file = damage(&data, b"the second");
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let before = fs::read(&file).unwrap();
@@ -135,12 +127,8 @@ fn damage_is_told_with_its_place_and_a_repair_keeps_the_rest() {
     assert!(said.out.contains("of numbers 2 to 2 all is lost"), "{}", said.out);
     assert!(said.err.contains("stentor store repair "), "{}", said.err);
     let data_flag = data.to_str().unwrap();
-    let serving =
-        run(&["serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--data", data_flag]);
-    assert_eq!(serving.code, Some(1));
-    for part in [&*name, "offset", "stentor store check", "stentor store repair"] {
-        assert!(serving.err.contains(part), "{part}: {}", serving.err);
-    }
+    let reasons = [&*name, "offset", "stentor store check", "stentor store repair"];
+    refused_start(&["--data", data_flag], &reasons);
 
     let said = done("repair", &[&data], "");
     assert!(said.contains("of numbers 2 to 2 all is lost"), "{said}");
@@ -170,7 +158,7 @@ fn a_repair_keeps_what_is_whole_of_a_snapshot() {
             server.public.get(topic).expect(status);
         }
         assert!(server.publish("/d", "next").ends_with("-4"));
-        kill(server);
+        server.kill();
         assert_eq!(figure(&done("check", &[&data], ""), "closed"), "no: a crash, or a kill");
     }
 }
@@ -204,7 +192,7 @@ fn a_backup_is_made_while_messages_are_published() {
     };
     assert_eq!(values(&done("export", &[&last], "")), values(&all));
     assert_eq!(all.lines().count(), 32, "as long as history is");
-    kill(server);
+    server.kill();
     assert_eq!(serve(&last).public.get("/n").expect(200).text(), "399");
 }
 
@@ -284,7 +272,7 @@ fn a_store_that_was_written_without_rules_is_read_by_rules_and_the_other_way_rou
         server.publish("/a", &n.to_string());
     }
     server.publish("/none/b", "x");
-    kill(server);
+    server.kill();
     let rules =
         "[[topics]]\nmatch = '/a'\nhistory = 3\n[[topics]]\nmatch = '/none/*'\nkeep = 'none'\n";
     let server = serve_by(&data, rules);
@@ -293,7 +281,7 @@ fn a_store_that_was_written_without_rules_is_read_by_rules_and_the_other_way_rou
     assert_eq!(server.public.get("/none/b").expect(200).text(), "x");
     let last = server.publish("/a", "6");
     server.publish("/none/b", "y");
-    kill(server);
+    server.kill();
     let server = serve(&data);
     assert_eq!(history(&server, "/a", 3), ["4", "5", "6"]);
     server.public.get("/none/b").expect(404);
@@ -311,7 +299,7 @@ fn readers_of_what_is_stored_resume_without_a_gap_though_a_rule_says_none() {
     let id = server.publish("/quotes/a", "1");
     server.publish("/none/a", "2");
     server.publish("/quotes/b", "2");
-    kill(server);
+    server.kill();
     let server = serve_by(&data, rules);
     let events = |filter: &str| {
         let target = format!("/-/events?topic={filter}");
@@ -344,11 +332,11 @@ fn a_topic_may_have_more_history_than_a_piece_of_a_snapshot() {
     assert_eq!(status["topics"][0]["history"], 68, "{status}");
     assert!(server.public.get("/long").expect(200).text().starts_with("068068"));
     server.publish("/long", "last");
-    kill(server);
+    server.kill();
     let server = serve_by(&data, rules);
     assert_eq!(server.public.get("/long").expect(200).text(), "last");
     // What the rules take away is away.
-    kill(server);
+    server.kill();
     let server = serve(&data);
     let status = server.control.get("/-/topics?prefix=/long").expect(200).json();
     assert_eq!(status["topics"][0]["history"], 2, "a mebibyte: {status}");

@@ -14,7 +14,7 @@
 //! `TEST_KILLS` and `TEST_POWER_CUTS` say how many lives; `bench/crash` sets them.
 
 use super::data_flag;
-use crate::support::{Client, EventStream, Server, TempDir, Url, eventually};
+use crate::support::{Client, EventStream, Server, TempDir, Url, eventually, skip};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ fn what_was_answered_outlives_kills() {
 #[test]
 fn what_was_answered_outlives_power_cuts() {
     let Some(lazyfs) = env::var_os("LAZYFS") else {
-        eprintln!("skipped: LAZYFS names no LazyFS; bench/crash --power builds one");
+        skip("LAZYFS names no LazyFS; bench/crash --power builds one");
         return;
     };
     let lazyfs = LazyFs::mount(Path::new(&lazyfs));
@@ -83,8 +83,7 @@ fn lives_of_a_store(data: &Path, lives: RangeInclusive<u64>, crash: &Crash<'_>) 
         let deleter = thread::spawn(move || come_and_go(url, life, topics));
         // Any moment will do; this one differs from life to life.
         thread::sleep(Duration::from_millis(20 + life * 7919 % 230));
-        server.child.signal("KILL");
-        server.child.wait();
+        server.child.kill();
         if let Crash::Power(lazyfs) = crash {
             lazyfs.lose_what_is_not_synced();
         }

@@ -17,13 +17,16 @@ pub(crate) use browser::Browser;
 pub(crate) use client::{Client, Ending, Response, Url};
 pub(crate) use memory::Needles;
 pub(crate) use reader::{Heard, Reader, Way};
-pub(crate) use server::{Child, Said, Server, TempDir, figure, run, stentor};
+pub(crate) use server::{
+    Child, Said, Server, TempDir, figure, refused_start, run, seq, serve, stentor,
+};
 pub(crate) use signer::Signer;
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
+pub(crate) use stentor_test::{is_root, missing, skip};
 pub(crate) use tools::{
-    between, built, curl, event_readers, gunzip, missing, optional_tool, python, python_of_host,
-    sandbox_without_openat2, tool,
+    TcpRow, between, built, curl, event_readers, gunzip, optional_tool, python, python_of_host,
+    sandbox_without_openat2, tcp_table, tool,
 };
 pub(crate) use websocket::{
     BINARY, CLOSE, DEFLATED, FIN, Frame, Message, PING, PONG, TEXT, UPGRADE, WebSocket, header,

@@ -43,6 +43,7 @@ pub(crate) struct Child {
     process: process::Child,
     /// The process that has taken over from it.
     successor: Option<u32>,
+    has_store: bool,
     out: Arc<Mutex<String>>,
     err: Arc<Mutex<String>>,
     collectors: Vec<JoinHandle<()>>,
@@ -54,6 +55,26 @@ pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+/// The command that starts a server with these flags, at ports that the kernel chooses.
+pub(crate) fn serve(flags: &[&str]) -> Command {
+    let mut command = stentor(["serve", "--listen", ANY, "--control", ANY]);
+    command.args(flags);
+    command
+}
+
+/// A start that does not come to anything: its last line names all the reasons.
+#[track_caller]
+pub(crate) fn refused_start(flags: &[&str], reasons: &[&str]) -> Said {
+    let said = Child::spawn(&mut serve(flags)).said();
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let last = said.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("stentor: ") && !said.err.contains("ready: "), "{}", said.err);
+    for reason in reasons {
+        assert!(last.contains(reason), "{reason}: {last}");
+    }
+    said
 }
 
 /// Runs the command under test to its end.
@@ -72,7 +93,7 @@ impl Child {
         let (out, out_collector) = collect(process.stdout.take().expect("it is piped"));
         let (err, err_collector) = collect(process.stderr.take().expect("it is piped"));
         let collectors = vec![out_collector, err_collector];
-        Child { process, successor: None, out, err, collectors }
+        Child { process, successor: None, has_store: false, out, err, collectors }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -175,6 +196,35 @@ impl Child {
         status.code()
     }
 
+    /// Ends it as a crash does.
+    pub(crate) fn kill(&mut self) {
+        self.signal("KILL");
+        self.wait();
+    }
+
+    /// Has a server stop, and sees that it does so in time.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        self.signal("TERM");
+        self.stopped();
+    }
+
+    /// The server has been told to stop, and exits in time. It would wait two seconds for a client
+    /// that is still connected, so a test drops its clients before.
+    #[track_caller]
+    pub(crate) fn stopped(&mut self) {
+        // A store is written to a disk that may be busy.
+        self.stopped_within(if self.has_store { PATIENCE } else { Duration::from_millis(1_800) });
+    }
+
+    /// Likewise, if the stop takes longer.
+    #[track_caller]
+    pub(crate) fn stopped_within(&mut self, bound: Duration) {
+        let begin = Instant::now();
+        assert_eq!(self.wait(), Some(0), "{}", self.err());
+        assert!(begin.elapsed() < bound, "it took {:?}: {}", begin.elapsed(), self.err());
+    }
+
     /// Waits for its end, and returns all it has said.
     #[track_caller]
     pub(crate) fn said(mut self) -> Said {
@@ -199,6 +249,11 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let (out, err) = (self.out(), self.err());
+            let last = |text: &str| text.lines().rev().take(50).collect::<Vec<_>>().join("\n");
+            eprintln!("process {}, newest first:\n{}\n{}", self.id(), last(&out), last(&err));
+        }
         // It may have ended already.
         if let Some(successor) = self.successor {
             let line = format!("kill -KILL {successor} 2>/dev/null");
@@ -257,20 +312,36 @@ impl Server {
         Server::listening_at(ANY, prelude, toml, flags)
     }
 
-    /// At ports of which the kernel gives nobody one, so that another can be there after it.
+    /// With ports that the kernel gives to no other process, so that a later server can have them.
     pub(crate) fn lasting(toml: &str) -> Server {
         Server::at([(); 2].map(|()| Url(free_address())), toml)
     }
 
-    /// With its public and its control listener at these addresses: see [`Server::addresses`].
+    /// With its public and its control listener at these addresses: see [`Server::stop`].
     pub(crate) fn at(addresses: [Url; 2], toml: &str) -> Server {
         let addresses = addresses.map(|Url(address)| address.to_string());
         let flags = ["--workers", "2"];
         Server::listening(addresses.each_ref().map(|at| &**at), "", toml, &flags, Stdio::null())
     }
 
-    pub(crate) fn addresses(&self) -> [Url; 2] {
+    /// Stops it, and returns where it was.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> [Url; 2] {
+        self.child.stop();
         [self.public, self.control]
+    }
+
+    /// Ends it as a crash does, and returns where it was.
+    #[track_caller]
+    pub(crate) fn kill(mut self) -> [Url; 2] {
+        self.child.kill();
+        [self.public, self.control]
+    }
+
+    /// Waits until it has what its leaders or its stream have.
+    #[track_caller]
+    pub(crate) fn await_ready(&self) {
+        eventually("it is ready", || (self.control.get("/-/readyz").status == 200).then_some(()));
     }
 
     /// With a public listener at this address.
@@ -335,6 +406,7 @@ impl Server {
         without_settings(&mut command);
         let mut child = Child::spawn(command.stdin(stdin));
         let address = |text: String| -> Url { Url(text.parse().expect("an address is logged")) };
+        child.has_store = flags.contains(&"--data") || toml.contains("[store]");
         child.logged("ready: ");
         let public = address(child.logged("public listener at http://"));
         let port = child.logged("control listener at 127.0.0.1:");
@@ -385,6 +457,12 @@ pub(crate) fn figure(status: &serde_json::Value, path: &str) -> u64 {
     status.pointer(&format!("/{path}")).and_then(serde_json::Value::as_u64).unwrap_or_else(|| {
         panic!("there is no {path} in {status:#}");
     })
+}
+
+/// The number of a message, without its epoch.
+#[track_caller]
+pub(crate) fn seq(id: &str) -> u64 {
+    id.rsplit_once('-').and_then(|(_, seq)| seq.parse().ok()).unwrap_or_else(|| panic!("{id}"))
 }
 
 /// A new directory that goes with its handle.

@@ -4,6 +4,7 @@
 //! ask for the same thing in all ways: from memory, read from the disk, and sent by the kernel.
 
 use super::{Server, TempDir, eventually, sandbox_without_openat2, stentor};
+use crate::support::skip;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -110,7 +111,7 @@ impl Site {
         let mut attempt = Command::new("setpriv");
         attempt.args(NOBODY).args(["test", "-x"]).arg(program).stderr(Stdio::null());
         if !attempt.status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: only root can start a server as another user");
+            skip("only root can start a server as another user");
             return None;
         }
         let prelude = format!("exec setpriv {} \"$0\" \"$@\";", NOBODY.join(" "));

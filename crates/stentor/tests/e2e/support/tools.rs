@@ -1,5 +1,6 @@
 //! Programs of the host that some tests use as clients, and what clients do to answers.
 
+use super::missing;
 use flate2::read::GzDecoder;
 use std::env;
 use std::io::Read;
@@ -16,13 +17,6 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
 pub(crate) fn optional_tool(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
-}
-
-/// None, for what is not there: fails where nothing may be missing, and says so elsewhere.
-pub(crate) fn missing<T>(name: &str) -> Option<T> {
-    assert_ne!(env::var("TEST_TOOLS").as_deref(), Ok("required"), "{name} is not installed");
-    eprintln!("skipped: {name} is not installed; `cargo xtask test` installs it on Debian");
-    None
 }
 
 /// A Python program of `python/`, with the packages `websockets` and `wsproto` at hand. They are
@@ -100,6 +94,30 @@ pub(crate) fn curl(args: &[&str]) -> Option<Output> {
     // Neither the user's settings nor a proxy are part of the test.
     command.args(["-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", "30"]);
     Some(command.args(args).output().expect("curl can be started"))
+}
+
+/// A row of the kernel's table of TCP connections of IPv4.
+pub(crate) struct TcpRow {
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    /// 1 is established, and 6 `TIME_WAIT`.
+    pub(crate) state: u8,
+    pub(crate) unsent_bytes: u64,
+}
+
+pub(crate) fn tcp_table() -> Vec<TcpRow> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let row = |line: &str| {
+        let numbers: Vec<u64> = line
+            .split([' ', ':'])
+            .filter(|word| !word.is_empty())
+            .map(|word| u64::from_str_radix(word, 16).unwrap_or(0))
+            .collect();
+        // Number, local and remote address with ports, state, bytes to send and received.
+        let (local_port, remote_port) = (numbers[2] as u16, numbers[4] as u16);
+        TcpRow { local_port, remote_port, state: numbers[5] as u8, unsent_bytes: numbers[6] }
+    };
+    table.lines().skip(1).map(row).collect()
 }
 
 /// What was packed; it must be gzip.
