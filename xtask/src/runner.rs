@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 /// A program of tests, as cargo tells of it.
@@ -39,20 +39,14 @@ impl Program {
         self.name() == "e2e"
     }
 
-    /// Runs it, and says what it printed if all is well. What failed is printed at the end.
-    fn run(&self, args: &[&str], settings: &[(&str, String)]) -> Result<(), (String, Output)> {
+    fn run(&self, args: &[&str], settings: &[(&str, String)]) -> Output {
         let mut command = Command::new(&self.path);
         command.args(args).current_dir(&self.package).stdin(Stdio::null());
         command.envs(settings.iter().map(|(name, value)| (name, value)));
         if self.is_end_to_end() && !args.iter().any(|arg| arg.starts_with("--test-threads")) {
             command.arg(format!("--test-threads={}", WAITING_TESTS_PER_CORE * cores()));
         }
-        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        if !output.status.success() {
-            return Err((self.name(), output));
-        }
-        print(&self.name(), &output);
-        Ok(())
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 }
 
@@ -63,6 +57,42 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// What programs of tests printed that is not shown yet: what failed, and one that did not.
+#[derive(Default)]
+struct Held(Vec<(String, Output)>);
+
+impl Held {
+    /// Shows one that did not fail, if there is another.
+    fn add(&mut self, name: String, output: Output) {
+        let is_good = |(_, output): &(String, Output)| output.status.success();
+        if output.status.success()
+            && let Some(before) = self.0.iter().position(is_good)
+        {
+            print(&self.0.swap_remove(before));
+        }
+        self.0.push((name, output));
+    }
+}
+
+/// How a run of tests ended.
+pub(crate) struct Ended {
+    build: Result<(), String>,
+    held: Held,
+}
+
+impl Ended {
+    /// Prints what is not shown yet. What failed is last.
+    pub(crate) fn report(self) -> Result<(), String> {
+        let Held(mut held) = self.held;
+        held.sort_by_key(|(_, output)| !output.status.success());
+        held.iter().for_each(print);
+        held.retain(|(_, output)| !output.status.success());
+        let failed: Vec<&str> = held.iter().map(|(name, _)| name.as_str()).collect();
+        self.build?;
+        if failed.is_empty() { Ok(()) } else { Err(format!("tests failed: {}", failed.join(", "))) }
+    }
+}
+
 /// Builds with this command of cargo, and runs each program of tests as soon as it is there: the
 /// end-to-end tests beside all others, which run one after the other. `settings` is asked once,
 /// when the first is there. A program that fails does not keep the others from running.
@@ -70,44 +100,37 @@ pub(crate) fn run(
     build: &mut Command,
     args: &[&str],
     settings: impl FnOnce() -> Vec<(&'static str, String)>,
-) -> Result<(), String> {
+) -> Ended {
     build.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    let mut cargo = build.spawn().map_err(|error| format!("{build:?}: {error}"))?;
+    let mut cargo = build.spawn().unwrap_or_else(|error| panic!("{build:?}: {error}"));
     let messages = BufReader::new(cargo.stdout.take().expect("it is a pipe")).lines();
     let mut programs = messages.map_while(Result::ok).filter_map(|line| Program::of_message(&line));
     let first = programs.next();
     let settings = &settings();
-    let failed: Vec<(String, Output)> = thread::scope(|scope| {
+    let held = Mutex::new(Held::default());
+    let run_one = |program: &Program| {
+        let output = program.run(args, settings);
+        held.lock().expect("nothing panics there").add(program.name(), output);
+    };
+    thread::scope(|scope| {
         let (others, queue) = mpsc::channel::<Program>();
-        let run_all =
-            move || queue.iter().filter_map(|one| one.run(args, settings).err()).collect();
-        let mut runs = vec![scope.spawn(run_all)];
+        let run_one = &run_one;
+        scope.spawn(move || queue.iter().for_each(|program| run_one(&program)));
         for program in first.into_iter().chain(programs) {
             if program.is_end_to_end() {
-                let run = move || program.run(args, settings).err().into_iter().collect();
-                runs.push(scope.spawn(run));
+                scope.spawn(move || run_one(&program));
             } else {
                 others.send(program).expect("the queue is read to its end");
             }
         }
-        drop(others);
-        runs.into_iter()
-            .flat_map(|run: thread::ScopedJoinHandle<'_, Vec<_>>| {
-                run.join().expect("a program of tests can be started")
-            })
-            .collect()
     });
-    let status = cargo.wait().map_err(|error| format!("{build:?}: {error}"))?;
-    failed.iter().for_each(|(name, output)| print(name, output));
-    let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
-    match (status.success(), names.is_empty()) {
-        (false, _) => Err(format!("{build:?} ended with {status}")),
-        (true, false) => Err(format!("tests failed: {}", names.join(", "))),
-        (true, true) => Ok(()),
-    }
+    let status = cargo.wait().unwrap_or_else(|error| panic!("{build:?}: {error}"));
+    let build =
+        if status.success() { Ok(()) } else { Err(format!("{build:?} ended with {status}")) };
+    Ended { build, held: held.into_inner().expect("nothing panics there") }
 }
 
-fn print(name: &str, output: &Output) {
+fn print((name, output): &(String, Output)) {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     println!("\n== {name}\n{}{}", text(&output.stderr), text(&output.stdout));
 }

@@ -65,6 +65,22 @@ pub fn expect_none(what: &str, places: Vec<String>) {
     assert!(places.is_empty(), "{what}:\n  {}", places.join("\n  "));
 }
 
+/// The words of code.
+pub fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+}
+
+/// The names of all functions with `#[test]` before them.
+#[must_use]
+pub fn tests_of(code: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (_, after) in code.match_indices("#[test]").map(|(at, _)| code.split_at(at)) {
+        let name = after.split_once("fn ").and_then(|(_, rest)| words(rest).next());
+        found.extend(name);
+    }
+    found
+}
+
 /// A text twice: once with only its code left, once with only its comments, the rest being spaces.
 /// Line feeds stay where they are.
 pub struct Blanked {

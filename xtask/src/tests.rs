@@ -1,6 +1,7 @@
 //! The tests: all of them, those of a crate or a chapter, and the simulations.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -53,7 +54,9 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Resu
     let mut settings: Vec<(&str, String)> =
         settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     settings.insert(0, ("STENTOR_FIRST_SEED", seed.to_string()));
-    let results = thread::scope(|scope| {
+    let skipped = Skipped::begin();
+    settings.push(("TEST_SKIPPED", skipped.0.display().to_string()));
+    let (others, of_rust) = thread::scope(|scope| {
         let tools = scope.spawn(|| {
             let has_all = host::prepare(TOOLS) && clients();
             if !has_all {
@@ -71,9 +74,11 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Resu
             settings
         });
         let others = others.into_iter().map(|other| other.join().expect("nothing panics there"));
-        others.chain([of_rust]).collect::<Vec<_>>()
+        (others.collect::<Vec<_>>(), of_rust)
     });
-    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    skipped.report();
+    let results = others.into_iter().chain([of_rust.report()]);
+    let failed: Vec<String> = results.filter_map(Result::err).collect();
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
 }
 
@@ -155,17 +160,34 @@ fn clients() -> bool {
         println!("some tests will be skipped: {reason}");
         return false;
     }
-    newer_broker(&clients);
-    true
+    newer_broker(&clients)
 }
 
-/// A broker of which several keep the same, as those of Debian 12 do not. A test that cannot have
-/// it says so.
-fn newer_broker(clients: &Path) {
+/// A broker of which several keep the same, as those of Debian 12 do not. Returns whether it is
+/// there.
+fn newer_broker(clients: &Path) -> bool {
     let mut go = Command::new("go");
     go.args(["install", "github.com/nats-io/nats-server/v2@v2.12.4"]).env("GOBIN", clients);
-    if let Err(reason) = run(&mut go) {
+    let built = run(&mut go);
+    if let Err(reason) = &built {
         println!("a test of several brokers will be skipped: {reason}");
+    }
+    built.is_ok()
+}
+
+/// The file in which tests that cannot run take note of it: see `stentor_test::skip`.
+struct Skipped(PathBuf);
+
+impl Skipped {
+    fn begin() -> Skipped {
+        let file = root().join("target/skipped-tests");
+        // There may be none.
+        let _ = fs::remove_file(&file);
+        Skipped(file)
+    }
+
+    fn report(&self) {
+        print!("{}", fs::read_to_string(&self.0).unwrap_or_default());
     }
 }
 

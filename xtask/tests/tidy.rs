@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use xtask::source::{blank, expect_none, files, read, root, rust};
+use xtask::source::{blank, expect_none, files, read, root, rust, tests_of, words};
 
 #[test]
 fn lines_have_100_columns() {
@@ -191,7 +191,7 @@ fn every_invariant_names_checks_that_exist() {
     let (_, table) = map.split_once("| invariant | check |").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let code: String = rust().iter().map(|file| blank(&file.text).code).collect();
-    let tests = names_of_tests(&code);
+    let tests = tests_of(&code);
     // A path is there; a function is in the file that is named behind it, or is a test.
     let file = |name: &str| {
         let places = ["", "crates/", "crates/stentor-server/src/"];
@@ -260,20 +260,6 @@ fn every_fuzz_target_has_its_function() {
     }
     assert!(!targets.is_empty());
     expect_none("fuzzing", broken);
-}
-
-/// The names of all functions with `#[test]` before them.
-fn names_of_tests(code: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for (_, after) in code.match_indices("#[test]").map(|(at, _)| code.split_at(at)) {
-        let name = after.split_once("fn ").and_then(|(_, rest)| words(rest).next());
-        found.extend(name);
-    }
-    found
-}
-
-fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
 }
 
 /// Every function with a body: its name, its line, and how many lines it has.
