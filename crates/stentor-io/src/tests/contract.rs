@@ -50,6 +50,8 @@ enum Event {
     Paused(Pause),
 }
 
+type OnReceived<B> = Box<dyn FnMut(&mut B, Peer) -> Flow>;
+
 /// Notes what it hears, and does what a case tells it to.
 struct Server<B> {
     events: Vec<Event>,
@@ -60,7 +62,7 @@ struct Server<B> {
     writable: usize,
     /// What `ready` answers.
     reads: bool,
-    on_received: Box<dyn FnMut(&mut B, Peer) -> Flow>,
+    on_received: OnReceived<B>,
     refuses: bool,
     /// What it sends whenever there is room, and how much of that is sent.
     output: Vec<u8>,

@@ -3,6 +3,7 @@
 use crate::support::{Browser, Server, TempDir, eventually, tool};
 use serde_json::Value;
 use std::process::Command;
+use stentor_test::skip;
 
 /// Publishes an empty page and opens it; what it hears is kept in `heard`.
 fn visit(browser: &mut Browser, server: &Server) {
@@ -245,7 +246,7 @@ fn browser_client_holds_with_the_real_server() {
     let mut command = Command::new(&node);
     match takes_flag.status.success() {
         true => _ = command.arg(flag),
-        false => eprintln!("skipped: this Node has no WebSocket"),
+        false => skip("WebSocket takes a later Node"),
     }
     command.args(["--test", "test/real.test.js", "test/delivery.test.js"]).current_dir(sources);
     command.env("TEST_BINARY", env!("CARGO_BIN_EXE_stentor"));

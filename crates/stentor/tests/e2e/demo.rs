@@ -207,7 +207,7 @@ fn an_open_page_goes_on_over_a_kill_without_a_gap() {
 #[test]
 fn charts_begin_with_what_history_has() {
     let Some(mut browser) = Browser::start() else { return };
-    let (_child, url, _dir) = demo(&["--speed", "10"]);
+    let (_child, url, _dir) = demo(&["--speed", "3"]);
     eventually("some days go by", || (newest(url) > 100).then_some(()));
     let before = newest(url);
     browser.open(&format!("http://{}/demo/", url.0));

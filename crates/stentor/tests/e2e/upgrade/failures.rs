@@ -129,11 +129,9 @@ const LONG_HISTORY: &str = "topics = [{ match = '/**', history = 100_000 }]\n";
 
 /// Has the next process killed at each step, while much is published and read.
 fn kill_at_each_step(toml: &str) {
-    // Polling connections say nothing between two steps.
-    let Some(mut hindered) = Hindered::new(&format!("{toml}[limits]\nkeep_alive_timeout = '5m'\n"))
-    else {
-        return;
-    };
+    // Readers that poll say nothing before the last step.
+    let limits = "[limits]\nhead_timeout = '5m'\nkeep_alive_timeout = '5m'\n";
+    let Some(mut hindered) = Hindered::new(&format!("{toml}{limits}")) else { return };
     let public = hindered.server.public;
     hindered.server.publish("/n", "first");
     let mut readers = Reader::of_all_ways(public, "/n", "first");
