@@ -1,10 +1,9 @@
 //! What followers read, and what is kept of it as a backup: `/-/snapshot` and `/-/feed`.
 
 use crate::access::bearer;
-use crate::support::{Server, TempDir, eventually, run};
+use crate::support::{Client, Response, Server, TempDir, eventually, run};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::iter;
 use std::path::Path;
 
 /// `printf stentor_team | sha256sum`, and of `stentor_old`.
@@ -13,81 +12,33 @@ const ALL: &str = "0a3227898b6a8fb0e48efd4c297b61ac5db73fe3afe0ee23641691eb67dba
 
 /// An answer in chunks, as it comes.
 struct Copy {
-    stream: TcpStream,
-    head: String,
-    /// Behind the head, and not looked at.
-    input: Vec<u8>,
+    client: Client,
+    head: Response,
 }
 
 impl Copy {
+    #[track_caller]
     fn open(server: &Server, target: &str, fields: &str) -> Copy {
-        let mut stream = TcpStream::connect(server.control.0).unwrap();
-        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut copy = Copy { stream, head: String::new(), input: Vec::new() };
-        let end = loop {
-            match copy.input.windows(4).position(|four| four == b"\r\n\r\n") {
-                Some(end) => break end + 4,
-                None => assert!(copy.more(), "the head is cut"),
-            }
-        };
-        copy.head = String::from_utf8(copy.input.drain(..end).collect()).unwrap();
-        copy
-    }
-
-    /// False at the end.
-    fn more(&mut self) -> bool {
-        let mut buffer = [0; 64 * 1024];
-        let count = self.stream.read(&mut buffer).unwrap_or(0);
-        self.input.extend_from_slice(&buffer[..count]);
-        count > 0
-    }
-
-    fn field(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(found, _)| *found == name).map(|(_, value)| value)
-    }
-
-    /// What is in the next chunk: nothing in the last; `None` if it ends without one.
-    fn chunk(&mut self) -> Option<Vec<u8>> {
-        loop {
-            if let Some(end) = self.input.windows(2).position(|two| two == b"\r\n") {
-                let length = std::str::from_utf8(&self.input[..end]).unwrap();
-                let length = usize::from_str_radix(length, 16).unwrap();
-                if let Some(chunk) = self.input.get(end + 2..end + 2 + length) {
-                    let chunk = chunk.to_vec();
-                    self.input.drain(..end + 2 + length);
-                    while self.input.len() < 2 {
-                        assert!(self.more(), "a chunk is cut");
-                    }
-                    self.input.drain(..2);
-                    return Some(chunk);
-                }
-            }
-            if !self.more() {
-                return None;
-            }
-        }
+        let mut client = server.publisher();
+        let head = client.open(target, fields).expect(200);
+        Copy { client, head }
     }
 
     /// All there is.
+    #[track_caller]
     fn body(&mut self) -> Vec<u8> {
-        let mut body = Vec::new();
-        loop {
-            let chunk = self.chunk().expect("it is whole");
-            if chunk.is_empty() {
-                return body;
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let chunks = iter::from_fn(|| Some(self.client.chunk()).filter(|chunk| !chunk.is_empty()));
+        chunks.flatten().collect()
     }
 
     /// Reads until something is in what came.
+    #[track_caller]
     fn until(&mut self, text: &str) -> Vec<u8> {
         let mut all = Vec::new();
         while !contains(&all, text) {
-            let chunk = self.chunk().filter(|chunk| !chunk.is_empty());
-            all.extend_from_slice(&chunk.expect("it goes on"));
+            let chunk = self.client.chunk();
+            assert!(!chunk.is_empty(), "it ends before {text}");
+            all.extend_from_slice(&chunk);
         }
         all
     }
@@ -112,9 +63,9 @@ fn a_snapshot_that_is_saved_is_a_store() {
     server.publish("/a/7", "newer");
     server.control.ask("DELETE", "/a/8", "", b"").expect(204);
     let mut copy = Copy::open(&server, "/-/snapshot", "");
-    assert_eq!(copy.field("Content-Type"), Some("application/vnd.stentor.snapshot"));
-    assert_eq!(copy.field("Cache-Control"), Some("no-store"));
-    let id = copy.field("Stentor-Id").unwrap().to_owned();
+    assert_eq!(copy.head.field("Content-Type"), Some("application/vnd.stentor.snapshot"));
+    assert_eq!(copy.head.field("Cache-Control"), Some("no-store"));
+    let id = copy.head.field("Stentor-Id").unwrap().to_owned();
     assert!(id.ends_with("-302"), "{id}");
     save(&dir.path().join("all"), &copy.body());
     let all = dir.path().join("all");
@@ -139,10 +90,10 @@ fn a_feed_goes_on_behind_an_id_and_says_where_it_cannot() {
     let mut server = Server::configured("[limits]\nfeed_bytes_max = '1 MiB'\n");
     server.publish("/a", "before");
     let mut feed = Copy::open(&server, "/-/feed", "");
-    assert_eq!(feed.field("Content-Type"), Some("application/vnd.stentor.feed"));
-    let id = feed.field("Stentor-Id").unwrap().to_owned();
+    assert_eq!(feed.head.field("Content-Type"), Some("application/vnd.stentor.feed"));
+    let id = feed.head.field("Stentor-Id").unwrap().to_owned();
     assert!(id.ends_with("-1"), "{id}");
-    assert_eq!(feed.chunk().map(|chunk| chunk.len()), Some(40), "an empty frame");
+    assert_eq!(feed.client.chunk().len(), 40, "an empty frame");
     server.publish("/a", "first");
     server.publish("/b", "second");
     let sent = feed.until("second");
@@ -184,7 +135,7 @@ fn a_feed_goes_on_behind_an_id_and_says_where_it_cannot() {
     let status = server.control.get("/-/status").json();
     assert!(status["followers"].as_array().is_some_and(|all| !all.is_empty()), "{status}");
     server.child.signal("TERM");
-    while !feed.chunk().expect("it ends with the last chunk").is_empty() {}
+    feed.body();
     drop((feed, slow));
     server.child.stopped();
 }
@@ -202,8 +153,7 @@ fn who_follows_has_a_token_that_reads_all_of_it_where_one_is_needed() {
     server.control.ask("GET", "/-/feed", &bearer("stentor_none"), b"").refused(401);
     server.control.ask("GET", "/-/feed", &team, b"").refused(403);
     server.control.ask("GET", "/-/snapshot?topic=/team/a&topic=/b", &team, b"").refused(403);
-    let feed = Copy::open(&server, "/-/feed?topic=/team/*", &team);
-    assert!(feed.head.starts_with("HTTP/1.1 200 "), "{}", feed.head);
+    Copy::open(&server, "/-/feed?topic=/team/*", &team);
     let snapshot = Copy::open(&server, "/-/snapshot", &all).body();
     assert!(!snapshot.is_empty());
 }
@@ -216,10 +166,9 @@ fn an_upgrade_ends_feeds_behind_what_is_on_its_way() {
     let id = server.publish("/a", "two");
     feed.until("two");
     server.child.upgrade();
-    while !feed.chunk().expect("it ends with the last chunk").is_empty() {}
+    feed.body();
     server.publish("/a", "three");
     let mut next = Copy::open(&server, &format!("/-/feed?since={id}"), "");
-    assert!(next.head.starts_with("HTTP/1.1 200 "), "{}", next.head);
     next.until("three");
     eventually("one follower", || (server.figure("counters/followers") == 1).then_some(()));
 }

@@ -5,12 +5,12 @@ mod failures;
 use crate::access;
 use crate::privileges::{expect_unprivileged, low_port};
 use crate::support::{
-    Client, EventStream, Reader, Said, Server, Site, TempDir, Way, WebSocket, eventually, figure,
-    is_root, masked, noise, run, skip, tool,
+    Client, EventStream, Reader, Said, Server, Site, TempDir, Url, Way, WebSocket, eventually,
+    figure, is_root, masked, noise, run, skip, tool,
 };
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpListener;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -569,14 +569,12 @@ fn nobody_is_dropped_at_an_address_that_vanishes() {
     let toml = server.dir.path().join("stentor.toml");
     fs::write(&toml, "[monitor]\nlisten = ['127.0.0.1:0']\n").unwrap();
     server.child.upgrade();
-    let monitor: SocketAddr = server.child.logged("monitor listener at ").parse().unwrap();
+    let monitor = Url(server.child.logged("monitor listener at ").parse().unwrap());
     fs::write(&toml, "").unwrap();
-    let (answered, asked) = (AtomicU32::new(0), b"GET /-/healthz HTTP/1.0\r\nHost: a\r\n\r\n");
+    let answered = AtomicU32::new(0);
     let visit = || {
-        let Ok(mut stream) = TcpStream::connect(monitor) else { return false };
-        let mut answer = Vec::new();
-        let read = stream.write_all(asked).and_then(|()| stream.read_to_end(&mut answer));
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{read:?} {answer:?}");
+        let Some(answer) = monitor.try_get("/-/healthz") else { return false };
+        answer.expect("an answer").expect(200);
         answered.fetch_add(1, Ordering::Relaxed);
         true
     };

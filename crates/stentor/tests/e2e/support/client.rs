@@ -51,6 +51,14 @@ impl Url {
         self.ask("GET", target, "", b"")
     }
 
+    /// The same of a server that may be away: none if there was no connection.
+    pub(crate) fn try_get(self, target: &str) -> Option<Result<Response, Ending>> {
+        let mut client = Client::over(TcpStream::connect(self.0).ok()?);
+        // An error of the kernel shows as the end of the connection.
+        let _ = client.try_send(&request("GET", target, "", b""));
+        Some(client.try_response())
+    }
+
     #[track_caller]
     pub(crate) fn put(self, target: &str, content_type: &str, body: &[u8]) -> Response {
         self.ask("PUT", target, &format!("Content-Type: {content_type}\r\n"), body)
@@ -192,6 +200,23 @@ impl Client {
         Ok(std::mem::take(&mut self.received))
     }
 
+    /// The next chunk of a body behind its head; the last one is empty.
+    #[track_caller]
+    pub(crate) fn chunk(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(at) = self.received.windows(2).position(|two| two == b"\r\n") {
+                let length = std::str::from_utf8(&self.received[..at]).expect("a length is text");
+                let end = at + 2 + usize::from_str_radix(length, 16).expect("a length");
+                if self.received.len() >= end + 2 {
+                    let line: Vec<u8> = self.received.drain(..end + 2).collect();
+                    assert_eq!(&line[end..], b"\r\n", "the end of a chunk");
+                    return line[at + 2..end].to_vec();
+                }
+            }
+            self.more().expect("a chunk before the connection ends");
+        }
+    }
+
     /// The next answer, or how the connection ended without one.
     #[track_caller]
     pub(crate) fn try_response(&mut self) -> Result<Response, Ending> {
@@ -219,10 +244,10 @@ impl Client {
         let head =
             String::from_utf8(self.received.drain(..head_len).collect()).expect("a head is text");
         let mut response = Response { status: status(&head), head, body: Vec::new() };
-        assert_eq!(response.field("transfer-encoding"), None, "{response:?}");
         if bodyless || matches!(response.status, 100..200 | 204 | 304) {
             return Ok(response);
         }
+        assert_eq!(response.field("transfer-encoding"), None, "{response:?}");
         let length = response.field("content-length").expect("a body has its length");
         let length: usize = length.parse().expect("a length is a number");
         while self.received.len() < length {

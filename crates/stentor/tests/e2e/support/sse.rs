@@ -1,13 +1,16 @@
-//! A reader of Server-Sent Events (WHATWG HTML, section 9.2.6) that takes the bytes as they come.
+//! A reader of Server-Sent Events.
 
 use super::{Client, Ending, PATIENCE, Response, Url};
+use std::collections::VecDeque;
 use std::time::Instant;
+use stentor_test::sse::{Decoder, Item};
 
 /// A stream of events.
 pub(crate) struct EventStream {
     client: Client,
     pub(crate) head: Response,
-    received: Vec<u8>,
+    decoder: Decoder,
+    items: VecDeque<Item>,
     /// The last `retry:`, and how many there were.
     pub(crate) retry_ms: Option<u64>,
     pub(crate) retries: usize,
@@ -46,7 +49,8 @@ impl EventStream {
         Some(EventStream {
             client,
             head,
-            received: Vec::new(),
+            decoder: Decoder::default(),
+            items: VecDeque::new(),
             retry_ms: None,
             retries: 0,
             cursor: None,
@@ -63,39 +67,21 @@ impl EventStream {
     /// The next event, or how the stream ended.
     #[track_caller]
     pub(crate) fn try_event(&mut self) -> Result<Event, Ending> {
-        let mut event = Event::default();
-        let mut has_data = false;
         // Heartbeats alone must not keep a test alive.
         let begin = Instant::now();
         loop {
-            let line = self.line()?;
-            let (field, value) = line.split_once(':').unwrap_or((&line, ""));
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            match field {
-                "" if !line.is_empty() => {
+            match self.items.pop_front() {
+                Some(Item::Event { id, name, data }) => return Ok(Event { id, name, data }),
+                Some(Item::Id(id)) => self.cursor = Some(id),
+                Some(Item::Retry(ms)) => {
+                    self.retry_ms = Some(ms);
+                    self.retries += 1;
+                }
+                Some(Item::Comment) => {
                     self.comments += 1;
                     assert!(begin.elapsed() < PATIENCE, "nothing but heartbeats");
                 }
-                "" if has_data => {
-                    event.data.pop();
-                    return Ok(event);
-                }
-                "" => {
-                    assert_eq!(event.name, None, "an event without data is dropped");
-                    self.cursor = event.id.take().or(self.cursor.take());
-                }
-                "id" => event.id = Some(value.to_owned()),
-                "event" => event.name = Some(value.to_owned()),
-                "data" => {
-                    event.data += value;
-                    event.data.push('\n');
-                    has_data = true;
-                }
-                "retry" => {
-                    self.retry_ms = Some(value.parse().expect("a number of milliseconds"));
-                    self.retries += 1;
-                }
-                _ => panic!("a field that no reader knows: {line:?}"),
+                None => self.items.extend(self.decoder.take(&self.client.take()?)),
             }
         }
     }
@@ -106,19 +92,6 @@ impl EventStream {
         match self.try_event() {
             Ok(event) => panic!("an event after the last: {event:?}"),
             Err(ending) => ending,
-        }
-    }
-
-    fn line(&mut self) -> Result<String, Ending> {
-        loop {
-            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
-                let mut line: Vec<u8> = self.received.drain(..=end).collect();
-                line.pop();
-                assert!(!line.contains(&b'\r'), "a line end within a line: {line:?}");
-                return Ok(String::from_utf8(line).expect("a stream of events is UTF-8"));
-            }
-            let more = self.client.take()?;
-            self.received.extend(more);
         }
     }
 }
