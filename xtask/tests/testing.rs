@@ -157,14 +157,14 @@ const SLEEPS: &[(&str, usize)] = &[
     ("crates/stentor/tests/e2e/follow.rs", 1),
     ("crates/stentor/tests/e2e/recipes.rs", 2),
     ("crates/stentor/tests/e2e/recipes/outages.rs", 2),
-    ("crates/stentor/tests/e2e/slow.rs", 4),
+    ("crates/stentor/tests/e2e/slow.rs", 2),
     ("crates/stentor/tests/e2e/sse.rs", 3),
     ("crates/stentor/tests/e2e/statics/changes.rs", 4),
     ("crates/stentor/tests/e2e/statics/fairness.rs", 1),
     ("crates/stentor/tests/e2e/store.rs", 1),
     ("crates/stentor/tests/e2e/store/crashes.rs", 2),
     ("crates/stentor/tests/e2e/upgrade.rs", 3),
-    ("crates/stentor/tests/e2e/websocket.rs", 5),
+    ("crates/stentor/tests/e2e/websocket.rs", 3),
 ];
 
 const ENDLESS_WAITS: &[(&str, usize)] = &[
@@ -198,7 +198,7 @@ const ENDLESS_WAITS: &[(&str, usize)] = &[
 
 /// By crate.
 const LONG_NAMES: &[(&str, usize)] = &[
-    ("stentor", 286),
+    ("stentor", 284),
     ("stentor-access", 22),
     ("stentor-bench", 17),
     ("stentor-hub", 44),

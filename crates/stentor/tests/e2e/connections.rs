@@ -6,30 +6,6 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 #[test]
-fn ten_thousand_pipelined_requests_are_answered_in_order() {
-    let server = Server::start();
-    let mut publisher = server.publisher();
-    for i in 0..100 {
-        publisher.ask("PUT", &format!("/n/{i}"), "", format!("value {i}").as_bytes()).expect(201);
-    }
-    for address in [server.public.0, server.control.0] {
-        let mut client = Client::connect(address);
-        let mut sender = client.sender();
-        let sending = thread::spawn(move || {
-            let requests: String = (0..10_000)
-                .map(|i| format!("GET /n/{} HTTP/1.1\r\nHost: a\r\n\r\n", i % 100))
-                .collect();
-            sender.send(requests);
-        });
-        for i in 0..10_000 {
-            assert_eq!(client.response().expect(200).text(), format!("value {}", i % 100));
-        }
-        sending.join().unwrap();
-        client.get("/n/7").expect(200);
-    }
-}
-
-#[test]
 fn a_client_that_pipelines_and_then_closes_gets_its_answers() {
     let server = Server::start();
     server.control.put("/a", "text/plain", &[b'x'; 50_000]).expect(201);

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long messages are published.
-const TIME: Duration = Duration::from_secs(8);
+const TIME: Duration = Duration::from_secs(3);
 
 /// Histories long and short: with one of them gaps must happen, with the other they must not.
 const SETTINGS: &str = "[[topics]]\nmatch = '/long/*'\nhistory = 100000\nhistory_bytes = '1GiB'\n\
