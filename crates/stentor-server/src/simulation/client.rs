@@ -22,8 +22,8 @@ struct Answer {
     body: Option<Vec<u8>>,
     /// The answer to a HEAD.
     head_only: bool,
-    /// The client's own topic whose value it is. A client that has a value of it may ask for one that
-    /// was modified since.
+    /// The client's own topic whose value it is. A client that has a value of it may ask for one
+    /// that was modified since.
     value_of: Option<String>,
 }
 

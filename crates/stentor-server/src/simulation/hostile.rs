@@ -253,8 +253,8 @@ impl Attacker {
     }
 }
 
-/// The clients that must not notice. The asker and the reader are connected to the first worker, the
-/// publisher to the last.
+/// The clients that must not notice. The asker and the reader are connected to the first worker,
+/// the publisher to the last.
 struct Bystanders {
     asker: Asker,
     publisher: Asker,
