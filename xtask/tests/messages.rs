@@ -1,9 +1,10 @@
 //! What the server says when it refuses something, and what the documentation says that it says.
 //!
-//! `docs/http/errors.md` lists each sentence in a column headed "message", and `docs/access.md` those
-//! about tokens. Here these are compared with the string literals of the crates that answer, in both
-//! directions: a sentence that is changed in one place only is found. A literal is taken for a message if it reads like a sentence
-//! of several words. Those that are none, or that nobody is answered, are named at the bottom.
+//! `docs/http/errors.md` lists each sentence in a column headed "message", and `docs/access.md`
+//! those about tokens. Here these are compared with the string literals of the crates that answer,
+//! in both directions: a sentence that is changed in one place only is found. A literal is taken
+//! for a message if it reads like a sentence of several words. Those that are none, or that nobody
+//! is answered, are named at the bottom.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -62,8 +62,8 @@ thread_local! {
     static MEANWHILE: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
-/// Runs `act`. Whenever it has a simulated disk sync a file, on this thread, `meanwhile` runs first:
-/// all that happens while a slow disk syncs.
+/// Runs `act`. Whenever it has a simulated disk sync a file, on this thread, `meanwhile` runs
+/// first: all that happens while a slow disk syncs.
 pub fn during_syncs<R>(meanwhile: impl FnMut() + 'static, act: impl FnOnce() -> R) -> R {
     MEANWHILE.set(Some(Box::new(meanwhile)));
     let result = act();
