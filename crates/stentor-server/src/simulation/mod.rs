@@ -167,7 +167,7 @@ impl Parts {
             workers: 1 + rng.below(3),
             late: rng.percent(50).then(|| Late::new(fails_percent)),
             layers: Layers::of_seed(seed),
-            kept: None,
+            ..Parts::default()
         }
     }
 }

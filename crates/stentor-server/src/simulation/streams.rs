@@ -9,6 +9,7 @@
 //!   only of what history has really lost;
 //! - once everything is quiet, everybody has the newest of whatever they read;
 //! - while memory is very short nobody new is let in, and nobody who is in is cut;
+//! - a reader is cut only for a reason that the settings name, and resumes where it was;
 //! - what a follower is sent makes the same hub again;
 //! - a stop ends streams in the way that is right, and when all clients have gone nothing is left.
 //!
@@ -30,7 +31,7 @@ use super::seeds::{faults, kernel_faults};
 use super::{Parts, World, patient};
 use crate::mailbox::Order;
 use follower::Follower;
-use log::{Log, TOPICS, wants};
+use log::{Cuts, Log, TOPICS, wants};
 use meanwhile::Meanwhile;
 use poller::Poller;
 use pressure::Pressures;
@@ -103,11 +104,19 @@ impl Stage {
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
         let followers = if rng.percent(40) { 1 + rng.below(2) } else { 0 };
         settings.limits.feed_bytes_max = [4_000, 1 << 20][rng.below(2)];
+        let cuts = [Cuts::Stalled, Cuts::Greedy, Cuts::None, Cuts::None, Cuts::None, Cuts::None]
+            [rng.below(6)];
+        match cuts {
+            Cuts::None => {}
+            Cuts::Stalled => settings.streams.stall_timeout_ms = STALL_MS,
+            Cuts::Greedy => settings.limits.readers_bytes_max = READERS_BYTES_MAX,
+        }
         let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
         let pressures = Pressures::new(seed, world.workers());
         log.memory_gets_short = pressures.are_any();
+        log.cuts = cuts;
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
         let pollers =
@@ -210,7 +219,7 @@ impl Stage {
             _ => self.meanwhile.during(self.topics, turn),
         };
         log.absorb();
-        pressures.check(world);
+        pressures.check(world, log);
         busy
     }
 
@@ -347,6 +356,10 @@ impl Stage {
 
     fn check_nothing_is_left(&mut self) {
         self.world.check_nothing_is_left();
+        let readers = self.readers.iter().map(|reader| reader.cut);
+        let cut = readers.chain(self.pollers.iter().map(|poller| poller.cut)).sum::<u64>();
+        let is_counted = cut <= self.world.totals().readers_cut;
+        assert!(self.log.cuts != Cuts::Greedy || is_counted, "{cut} are cut");
         for (topic, ..) in TOPICS {
             self.world.check_nobody_reads(topic);
         }
@@ -355,6 +368,12 @@ impl Stage {
 
 /// When everything is published, in seconds since 1970.
 const NOW_S: u64 = 1_782_000_000;
+
+/// Long enough for a reader that reads, and not for one that does not.
+const STALL_MS: u64 = 1_000;
+
+/// A few messages of the largest size.
+const READERS_BYTES_MAX: usize = 250_000;
 
 /// After so many turns in which only the time passes, what is missing will not come.
 const IDLE_TURNS_MAX: usize = 1_000;

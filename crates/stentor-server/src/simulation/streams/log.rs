@@ -74,6 +74,18 @@ pub(super) struct Log {
     pub(super) undone: u64,
     /// Readers that come back may be told that memory is short.
     pub(super) memory_gets_short: bool,
+    /// Which readers the server cuts, by its settings.
+    pub(super) cuts: Cuts,
+}
+
+/// Which readers a server cuts by its settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cuts {
+    None,
+    /// Those that do not read.
+    Stalled,
+    /// Those that hold the most, if all together hold too much.
+    Greedy,
 }
 
 #[derive(Default)]
@@ -125,6 +137,7 @@ impl Log {
             sent: Sent::default(),
             undone: 0,
             memory_gets_short: false,
+            cuts: Cuts::None,
         };
         for topic in ["/small", "/large", "/text"] {
             let message = hub.value(topic).unwrap();
