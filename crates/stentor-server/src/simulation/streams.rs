@@ -71,6 +71,10 @@ pub(super) fn run(seed: u64) {
         }
         stage.publish();
         stage.turn(UNREST);
+        if seed.is_multiple_of(2) && stage.rng.below(3_000) == 0 {
+            stage.come_to_rest();
+            stage.sleep(DAY_MS);
+        }
     }
     stage.world.panic_at_random(false);
     stage.world.set_kernel_faults(KernelFaults::default());
@@ -111,7 +115,8 @@ impl Stage {
             Cuts::Stalled => settings.streams.stall_timeout_ms = STALL_MS,
             Cuts::Greedy => settings.limits.readers_bytes_max = READERS_BYTES_MAX,
         }
-        let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
+        let last_seq = [0, 0, (1 << 53) - 20, LAST_SEQ_MAX][rng.below(4)];
+        let parts = Parts { last_seq, ..Parts::of_seed(seed, &mut rng, &[0, 10, 50]) };
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
         let pressures = Pressures::new(seed, world.workers());
@@ -374,6 +379,11 @@ const STALL_MS: u64 = 1_000;
 
 /// A few messages of the largest size.
 const READERS_BYTES_MAX: usize = 250_000;
+
+/// A server counts to 2^62, and a late commit leaves out some thousands of numbers.
+const LAST_SEQ_MAX: u64 = (1 << 62) - (1 << 30);
+
+const DAY_MS: u64 = 86_400_000;
 
 /// After so many turns in which only the time passes, what is missing will not come.
 const IDLE_TURNS_MAX: usize = 1_000;
