@@ -214,7 +214,8 @@ impl Child {
     #[track_caller]
     pub(crate) fn stopped(&mut self) {
         // A store is written to a disk that may be busy.
-        self.stopped_within(if self.has_store { PATIENCE } else { Duration::from_millis(1_800) });
+        let bound = Duration::from_millis(1_800).mul_f64(slowness()).min(PATIENCE);
+        self.stopped_within(if self.has_store { PATIENCE } else { bound });
     }
 
     /// Likewise, if the stop takes longer.
@@ -262,6 +263,16 @@ impl Drop for Child {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// How many processes share a core of this machine: the more, the longer all of them take.
+fn slowness() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap();
+    let number = |text: &str| text.split('/').next().and_then(|text| text.parse::<f64>().ok());
+    // The average of a minute, and the processes that run now.
+    let loads = text.split(' ').enumerate().filter(|(place, _)| [0, 3].contains(place));
+    let load = loads.filter_map(|(_, text)| number(text)).fold(0.0, f64::max);
+    (load / thread::available_parallelism().map_or(1, usize::from) as f64).max(1.0)
 }
 
 /// What follows `text` in the first whole line that has it.
