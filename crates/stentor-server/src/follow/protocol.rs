@@ -162,11 +162,7 @@ impl Follower {
         let Some(filling) = &mut self.filling else {
             return Err("no snapshot was begun".into());
         };
-        filling.take(bytes)?;
-        if filling.epoch().is_some_and(|epoch| Some(epoch) != self.feed) {
-            return Err("it began anew between its feed and its snapshot".into());
-        }
-        Ok(())
+        Ok(filling.take(bytes)?)
     }
 
     /// The snapshot was read to its end: what is here is as it says, from now on.
@@ -243,7 +239,7 @@ impl Follower {
 }
 
 impl SnapshotReader {
-    /// Nothing is in `staged` yet.
+    /// Nothing is in `staged` yet, which is of the epoch that is wanted.
     pub(crate) fn new(staged: Hub) -> SnapshotReader {
         SnapshotReader {
             decoder: SnapshotDecoder::new(FRAME_BYTES_MAX),
@@ -255,18 +251,18 @@ impl SnapshotReader {
     /// Takes some bytes of it.
     ///
     /// # Errors
-    /// One sentence, if it makes no sense.
+    /// One sentence, if it makes no sense or is of another epoch.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         let SnapshotReader { decoder, frame, payload } = self;
         frame.extend_from_slice(bytes);
         let used = decoder.read(frame, &mut |piece| payload.take(piece).map_err(str::to_owned))?;
         frame.drain(..used);
-        Ok(())
-    }
-
-    /// The life that it is of, once it has begun.
-    pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.decoder.begun().map(|head| Epoch::from_number(head.epoch))
+        // The payload says SEQs alone. Read into another epoch, they would be of other messages.
+        let of = payload.staged.epoch().number();
+        match decoder.begun() {
+            Some(head) if head.epoch != of => Err("it is of another epoch".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// The last SEQ that is in it.
