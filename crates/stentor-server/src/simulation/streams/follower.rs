@@ -5,7 +5,7 @@ use super::super::net::{Client, Net};
 use super::super::{CONTROL, World};
 use super::log::PATTERNS;
 use super::reader::Mood;
-use stentor_hub::{Epoch, Hub, Limits, Place, Snapshot, decode_entry};
+use stentor_hub::{Epoch, Event, Hub, Limits, Place, Snapshot, decode_entry};
 use stentor_io::Rng;
 use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
 use stentor_test::pattern::matches;
@@ -257,11 +257,7 @@ impl Follower {
         let of = |hub: &Hub| {
             let is_meant = |topic: &str| self.filter.is_none_or(|filter| matches(filter, topic));
             let kept = hub.kept().into_iter().filter(|event| is_meant(event.topic()));
-            let shown = kept.map(|event| {
-                let message = &event.message;
-                (event.topic().to_owned(), message.id().to_string(), message.data().to_vec())
-            });
-            shown.collect::<Vec<_>>()
+            kept.map(|event| Shown::of(&event)).collect::<Vec<_>>()
         };
         assert_eq!(of(own), of(hub));
         if self.filter.is_none() {
@@ -272,6 +268,35 @@ impl Follower {
 }
 
 /// All that a hub is.
+/// What readers may see of a message. Its bytes are no oracle: both hubs are written by one encoder.
+#[derive(PartialEq, Debug)]
+struct Shown {
+    topic: String,
+    id: String,
+    data: Vec<u8>,
+    is_deletion: bool,
+    published_at: u64,
+    content_type: String,
+    event: Option<String>,
+    cache_control: Option<String>,
+}
+
+impl Shown {
+    fn of(event: &Event) -> Shown {
+        let message = &event.message;
+        Shown {
+            topic: event.topic().to_owned(),
+            id: message.id().to_string(),
+            data: message.data().to_vec(),
+            is_deletion: message.is_deletion(),
+            published_at: message.published_at(),
+            content_type: message.content_type().to_owned(),
+            event: message.event().map(str::to_owned),
+            cache_control: message.cache_control().map(str::to_owned),
+        }
+    }
+}
+
 fn bytes(hub: &Hub) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut snapshot = Snapshot::begin(hub, &mut bytes);

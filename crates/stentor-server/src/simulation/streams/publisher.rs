@@ -6,7 +6,7 @@ use super::super::net::{Client, Net};
 use super::log::{Cuts, Log};
 use super::reader::{Mood, seq_of};
 use std::collections::VecDeque;
-use stentor_hub::{ContentType, Draft, EventName};
+use stentor_hub::{CacheControl, ContentType, Draft, EventName};
 use stentor_io::Rng;
 
 /// Makes data of which no two are the same.
@@ -24,14 +24,18 @@ pub(super) struct Datum {
     pub(super) data: Vec<u8>,
     pub(super) content_type: ContentType,
     pub(super) event: Option<&'static str>,
+    cache_control: Option<&'static str>,
 }
 
 impl Datum {
     pub(super) fn draft(&self) -> Draft {
         let content_type = ContentType::parse(self.content_type.as_str()).unwrap();
-        let draft = Draft::new(self.data.clone()).with_content_type(content_type);
-        match self.event {
-            Some(event) => draft.with_event(EventName::parse(event).unwrap()),
+        let mut draft = Draft::new(self.data.clone()).with_content_type(content_type);
+        if let Some(event) = self.event {
+            draft = draft.with_event(EventName::parse(event).unwrap());
+        }
+        match self.cache_control {
+            Some(text) => draft.with_cache_control(CacheControl::parse(text).unwrap()),
             None => draft,
         }
     }
@@ -78,7 +82,8 @@ impl Source {
             }
         };
         let event = rng.percent(15).then_some("tick");
-        Datum { data, content_type, event }
+        let cache_control = rng.percent(15).then_some("max-age=7");
+        Datum { data, content_type, event, cache_control }
     }
 }
 
@@ -103,15 +108,19 @@ impl Putter {
     /// Sends a PUT, or a DELETE.
     pub(super) fn put(&mut self, sim: &mut Net, log: &mut Log, topic: &str, datum: Option<Datum>) {
         let connection = *self.connection.get_or_insert_with(|| sim.connect(CONTROL));
-        let Some(Datum { data, content_type, event }) = datum else {
+        let Some(Datum { data, content_type, event, cache_control }) = datum else {
             let request = format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n");
             sim.write(connection, request.as_bytes());
             return self.due.push_back(None);
         };
         log.expect(topic, &data, content_type.as_str());
-        let event = event.map_or(String::new(), |event| format!("Stentor-Event: {event}\r\n"));
+        let field = |name: &str, value: Option<&str>| {
+            value.map_or(String::new(), |value| format!("{name}: {value}\r\n"))
+        };
+        let event = field("Stentor-Event", event);
+        let cache_control = field("Cache-Control", cache_control);
         let head = format!(
-            "PUT {topic} HTTP/1.1\r\nHost: h\r\n{event}\
+            "PUT {topic} HTTP/1.1\r\nHost: h\r\n{event}{cache_control}\
              Content-Type: {}\r\nContent-Length: {}\r\n\r\n",
             content_type.as_str(),
             data.len()
