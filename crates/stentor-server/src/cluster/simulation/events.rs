@@ -98,8 +98,7 @@ impl World {
 }
 
 fn survive(event: Event, order: [usize; 2], has_disk: bool, seed: u64) {
-    let mut world = World::new(seed, Faults::None);
-    world.members.truncate(2);
+    let mut world = World::new(seed, Faults::None, Some(2));
     world.rest(2_000);
     (0..50).for_each(|_| world.step(true));
     world.rest(5_000);
@@ -172,8 +171,7 @@ fn values(hub: &Hub) -> BTreeMap<String, (Id, Vec<u8>)> {
 /// Both nodes are ended before they have saved what they read last, and something of that is gone
 /// from the log. Each value must be there that is neither gone nor was published on a condition.
 fn survive_alone(event: Event, has_disk: bool, seed: u64) {
-    let mut world = World::new(seed, Faults::None);
-    world.members.truncate(2);
+    let mut world = World::new(seed, Faults::None, Some(2));
     world.rest(2_000);
     world.publish_values(0);
     let (hub, epoch) = (&world.members[0].hub, world.members[0].hub.epoch());
