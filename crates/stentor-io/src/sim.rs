@@ -267,14 +267,14 @@ impl Sim {
     pub fn turn<H: Handler<Sim>>(&mut self, handler: &mut H) -> bool {
         let delay_ms = self.rng.next_u64() % (self.faults.delay_ms_max + 1);
         self.sleep(delay_ms);
-        if self.rng.percent(self.kernel.spurious_percent) {
+        if self.fails(self.kernel.spurious_percent) {
             self.report_any(handler);
         }
         let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
         if busy.is_empty() {
             return false;
         }
-        if self.rng.percent(self.kernel.late_percent) {
+        if self.fails(self.kernel.late_percent) {
             return true;
         }
         let pipe = busy[self.rng.below(busy.len())];
@@ -283,6 +283,12 @@ impl Sim {
         }
         self.step(handler, pipe, false);
         true
+    }
+
+    /// Whether the kernel fails now. Without faults no number is drawn, so that what else happens
+    /// stays the same.
+    fn fails(&mut self, percent: u8) -> bool {
+        percent > 0 && self.rng.percent(percent)
     }
 
     /// Reports a socket as ready, whether it is or not.
@@ -359,7 +365,7 @@ impl Sim {
         if self.ceiling_told {
             return handler.accept_paused(Pause::Ceiling);
         }
-        if self.rng.percent(self.kernel.accept_percent) {
+        if self.fails(self.kernel.accept_percent) {
             self.accepts_at_ms = self.now_ms + ACCEPT_RETRY_MS;
             return handler.accept_paused(Pause::Exhausted);
         }
