@@ -1,7 +1,7 @@
 //! How much code there is: `cargo xtask lines`.
 //!
-//! A line counts if something other than white space and comments is in it. Tests and examples do
-//! not count: files below `tests/` or `examples/` or named `tests.rs`, and what stands behind
+//! A line counts if something other than white space and comments is in it. Tests and examples are
+//! counted apart: files below `tests/` or `examples/` or named `tests.rs`, and what stands behind
 //! `#[cfg(test)]` or `#[cfg(any(test, …))]`, be it a statement, an item, or a module in a file of
 //! its own with all that is below it. In Python the strings that document a module or a function
 //! are comments.
@@ -11,18 +11,18 @@ use std::path::Path;
 
 use xtask::source::{File, blank, files, read, root, rust};
 
-/// Prints the count of each crate, and those of Python and C in `bench/`.
+/// Prints the count of each crate, those of their tests, and those of Python and C in `bench/`.
 pub(crate) fn print() -> Result<(), String> {
-    let (mut crates, mut bench) = (BTreeMap::new(), BTreeMap::new());
+    let (mut crates, mut tests, mut bench) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let files_of_rust = rust();
     let tested: BTreeSet<String> = files_of_rust.iter().flat_map(modules_of_tests).collect();
     for File { path, text } in &files_of_rust {
         let name = path.strip_prefix("crates/").and_then(|path| path.split('/').next());
-        if let Some(name) = name.filter(|name| *name != "stentor-test")
-            && !is_test(path, &tested)
-        {
-            *crates.entry(name).or_default() += count(&without_tests(text));
-        }
+        let Some(name) = name else { continue };
+        let is_test = name == "stentor-test" || is_test(path, &tested);
+        let of_product = if is_test { 0 } else { count(&without_tests(text)) };
+        *crates.entry(name).or_default() += of_product;
+        *tests.entry(name).or_default() += count(text) - of_product;
     }
     for path in files_of_bench()? {
         let text = read(&path);
@@ -34,7 +34,9 @@ pub(crate) fn print() -> Result<(), String> {
             *bench.entry("Python").or_default() += count_python(&text);
         }
     }
+    crates.remove("stentor-test");
     table("crates/", &crates);
+    table("their tests", &tests);
     table("bench/", &bench);
     Ok(())
 }

@@ -68,7 +68,7 @@ Usage:
                                  must give the same bytes
   cargo xtask targets            compiles what is shipped with clippy, for each target
   cargo xtask sizes              what the command is made of: bytes by crate
-  cargo xtask lines              lines of code without tests, comments and blanks, by crate
+  cargo xtask lines              lines of code and of tests without comments and blanks, by crate
   cargo xtask mutants [--list] [FILTER...]
                                  break the server on purpose, in the ways that xtask/mutants/
                                  lists, and see whether its tests notice; a filter is a part of
