@@ -108,7 +108,7 @@ impl Tombstones {
         self.by_name.get(topic).map(Event::seq)
     }
 
-    /// When a topic was deleted, if that is remembered.
+    /// The date of a topic's deletion, if that is remembered. It may be ahead of the clock.
     pub(crate) fn deleted_at(&self, topic: &str) -> Option<u64> {
         self.by_name.get(topic).map(|deletion| deletion.message.published_at())
     }

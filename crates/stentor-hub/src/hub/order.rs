@@ -183,8 +183,10 @@ impl Hub {
         let (terms, outdated) = sequence.terms_of(name, known);
         let at = match &before {
             Some(before) => Some(before.published_at()),
-            // A client may have the value that was deleted, and ask by its date.
-            None => read(&self.tombstones).deleted_at(name.as_str()),
+            // A client may have the value that was deleted, and ask by its date. A past entry has
+            // the date that was decided then, by other tombstones.
+            None if place.past().is_none() => read(&self.tombstones).deleted_at(name.as_str()),
+            None => None,
         };
         let at = sequence.published_at(at, unix_s, place);
         let message = Arc::new(Message::new(draft, seq, terms, at));

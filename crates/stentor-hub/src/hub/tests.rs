@@ -55,7 +55,7 @@ fn threads_may_share_it() {
 }
 
 #[test]
-fn a_value_never_has_a_deleted_ones_date() {
+fn a_deleted_values_date_does_not_tell() {
     let hub = hub();
     let put = |unix_s| {
         let put = hub.publish(name("/a"), Draft::new(*b"x"), Precondition::None, unix_s);

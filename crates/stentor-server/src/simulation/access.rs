@@ -214,8 +214,11 @@ pub(super) fn run(seed: u64) {
     stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
     // A token whose time is over since the clock jumped ends its stream at the next sign of life.
-    stage.sleep(patient().streams.heartbeat_ms.max(patient().streams.ping_ms));
-    stage.come_to_rest();
+    // In steps, so that clients answer each ping in time.
+    for _ in 0..20 {
+        stage.sleep(patient().streams.heartbeat_ms.max(patient().streams.ping_ms) / 20 + 1);
+        stage.come_to_rest();
+    }
     stage.check_rest();
     for reader in std::mem::take(&mut stage.readers) {
         stage.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));

@@ -87,8 +87,6 @@ pub(super) enum Cuts {
     None,
     /// Those that do not read.
     Stalled,
-    /// Those that hold the most, if all together hold too much.
-    Greedy,
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use super::super::codec::{Answer, take_answer};
 use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC, SMALL};
-use super::log::{Cuts, Log};
+use super::log::Log;
 use super::reader::{Cursor, EPOCH, Mood, Object, Plan, read_object, seq_of};
 use super::view::{From, View};
 use serde_json::Value;
@@ -22,8 +22,6 @@ pub(super) struct Poller {
     /// It asked for something else behind the poll.
     small_due: bool,
     is_stalled: bool,
-    /// How often the server has cut it because readers held too much.
-    pub(super) cut: u64,
 }
 
 /// A request that is not answered yet.
@@ -56,7 +54,6 @@ impl Poller {
             poll: None,
             small_due: false,
             is_stalled: false,
-            cut: 0,
         }
     }
 
@@ -103,9 +100,7 @@ impl Poller {
             }
         }
         if ended {
-            let is_cut = sim.was_cut(connection) && log.cuts == Cuts::Greedy;
-            self.cut += u64::from(is_cut);
-            let broken = sim.was_reset(connection) && !sim.was_cut(connection) || is_cut;
+            let broken = sim.was_reset(connection) && !sim.was_cut(connection);
             // Of a request whose record or frame has not arrived whole the server knows nothing.
             let is_early = sim.has_layers() && self.input.is_empty();
             let has_reason = mood.draining && (self.poll.is_none() || is_early);

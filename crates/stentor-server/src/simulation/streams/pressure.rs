@@ -4,7 +4,7 @@
 //! listeners. Whoever was there stays, which the readers themselves see to; and below it all come
 //! in who wait, or nothing would ever be at rest.
 
-use super::log::{Cuts, Log};
+use super::log::Log;
 use crate::guard::Pressure;
 use crate::mailbox::Order;
 use crate::simulation::World;
@@ -64,9 +64,8 @@ impl Pressures {
     }
 
     /// Nobody has come in who was not to. Who is in may open further streams in the same socket.
-    pub(super) fn check(&mut self, world: &World, log: &Log) {
-        let is_cut = world.totals().readers_cut > 0;
-        assert!(!is_cut || log.cuts == Cuts::Greedy, "they hold little, and are not to be cut");
+    pub(super) fn check(&mut self, world: &World) {
+        assert_eq!(world.totals().readers_cut, 0, "they hold little, and are not to be cut");
         if world.sim.has_layers() {
             return;
         }

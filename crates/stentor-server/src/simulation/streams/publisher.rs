@@ -3,7 +3,7 @@
 use super::super::CONTROL;
 use super::super::codec::take_answer;
 use super::super::net::{Client, Net};
-use super::log::{Cuts, Log};
+use super::log::Log;
 use super::reader::{Mood, seq_of};
 use std::collections::VecDeque;
 use stentor_hub::{CacheControl, ContentType, Draft, EventName};
@@ -152,8 +152,7 @@ impl Putter {
             }
         }
         if ended {
-            let is_cut = log.cuts == Cuts::Greedy;
-            let broken = sim.was_reset(connection) && (is_cut || !sim.was_cut(connection));
+            let broken = sim.was_reset(connection) && !sim.was_cut(connection);
             // While memory is short it may be silent for a second only.
             let is_silent = log.memory_gets_short && self.input.is_empty();
             assert!(broken || mood.draining || is_silent, "the server cut a publisher");

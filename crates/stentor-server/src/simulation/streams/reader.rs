@@ -305,11 +305,7 @@ impl Reader {
     /// Whether the server has a reason to cut it. A reader that was cut for not reading reads from
     /// then on, and is not cut again.
     fn may_be_cut(&self, log: &Log) -> bool {
-        match log.cuts {
-            Cuts::None => false,
-            Cuts::Stalled => self.has_stalled,
-            Cuts::Greedy => true,
-        }
+        log.cuts == Cuts::Stalled && self.has_stalled
     }
 
     /// A WebSocket's client says something.
