@@ -7,7 +7,6 @@
 //! until the next power cut, or not even that long. Calls fail at random, with or without having
 //! done something, the disk is full, and at the call that a test names the power goes.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_io::{Disk, DiskError, DiskErrorKind, Rng};
@@ -49,27 +48,10 @@ struct State {
     /// At the call after so many the power goes.
     calls_left: Option<u64>,
     is_down: bool,
-    /// A sync failed since the process began.
-    has_forgotten: bool,
     panics: bool,
 }
 
 type Names = BTreeMap<String, usize>;
-
-type Hook = Box<dyn FnMut()>;
-
-thread_local! {
-    static MEANWHILE: RefCell<Option<Hook>> = const { RefCell::new(None) };
-}
-
-/// Runs `act`. Whenever it has a simulated disk sync a file, on this thread, `meanwhile` runs
-/// first: all that happens while a slow disk syncs.
-pub fn during_syncs<R>(meanwhile: impl FnMut() + 'static, act: impl FnOnce() -> R) -> R {
-    MEANWHILE.set(Some(Box::new(meanwhile)));
-    let result = act();
-    MEANWHILE.set(None);
-    result
-}
 
 #[derive(Clone, Default, Debug)]
 struct Inode {
@@ -108,7 +90,6 @@ impl SimDisk {
             capacity: u64::MAX,
             calls_left: None,
             is_down: false,
-            has_forgotten: false,
             panics: false,
         })))
     }
@@ -148,17 +129,10 @@ impl SimDisk {
         self.state().is_down
     }
 
-    /// Whether a sync failed since the process began, and the kernel may have forgotten what was
-    /// written.
-    #[must_use]
-    pub fn has_forgotten(&self) -> bool {
-        self.state().has_forgotten
-    }
-
     /// The process is gone, and another may begin: what the kernel has is there.
     pub fn kill(&self) {
         let mut state = self.state();
-        (state.is_down, state.has_forgotten) = (false, false);
+        state.is_down = false;
         state.calls_left = None;
     }
 
@@ -177,7 +151,7 @@ impl SimDisk {
             inode.kernel.clone_from(&inode.disk);
         }
         kernel.clone_from(disk);
-        (state.is_down, state.has_forgotten) = (false, false);
+        state.is_down = false;
         state.calls_left = None;
     }
 
@@ -332,16 +306,11 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self, file: &SimFile) -> Result<(), DiskError> {
-        if let Some(mut meanwhile) = MEANWHILE.take() {
-            meanwhile();
-            MEANWHILE.set(Some(meanwhile));
-        }
         let (mut state, fails) = self.call(|faults| faults.sync_percent)?;
-        let State { rng, inodes, is_down, has_forgotten, .. } = &mut *state;
+        let State { rng, inodes, is_down, .. } = &mut *state;
         if *is_down {
             return Err(failed("sync", &file.name));
         }
-        *has_forgotten |= fails;
         let inode = &mut inodes[file.inode];
         if fails {
             inode.settle(rng, 50);

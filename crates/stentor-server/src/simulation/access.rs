@@ -11,11 +11,10 @@
 //! seen if it could be at some moment between its publishing, or the client's request if that is
 //! later, and its arrival: what was on its way when the rules changed is not called back.
 
-use super::clock::ClockJumps;
 use super::codec::{PING, put_frame, put_text, take_answer};
 use super::handover::HandOvers;
 use super::net::Client;
-use super::seeds::{faults, kernel_faults};
+use super::seeds::faults;
 use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
@@ -23,7 +22,7 @@ use crate::mailbox::Order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Pattern};
-use stentor_io::{Backend, Faults, KernelFaults, Rng};
+use stentor_io::{Backend, Faults, Rng};
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
@@ -63,9 +62,6 @@ struct State {
     /// A token that is not among the keys.
     without: Option<usize>,
     now_s: u64,
-    /// Tokens may have a time before which they are not good. The server may remember that a token
-    /// has begun when its clock is set back, so where the clock jumps no token has such a time.
-    may_begin: bool,
 }
 
 impl State {
@@ -74,7 +70,7 @@ impl State {
     }
 
     fn is_good(&self, token: usize, start_s: u64) -> bool {
-        let is_good = |token: &Token| token.is_good_at(self.now_s, start_s, self.may_begin);
+        let is_good = |token: &Token| token.is_good_at(self.now_s, start_s);
         self.without != Some(token) && TOKENS.get(token).is_some_and(is_good)
     }
 
@@ -175,6 +171,7 @@ impl std::fmt::Debug for Reader {
 struct Published {
     topic: &'static str,
     state: usize,
+    at_s: u64,
     seq: u64,
 }
 
@@ -183,9 +180,6 @@ struct Stage {
     rng: Rng,
     states: Vec<State>,
     start_s: u64,
-    clock: ClockJumps,
-    /// The earliest and the latest of the workers' clocks, as the states have them.
-    times_s: (u64, u64),
     /// What each token is sent as.
     texts: Vec<String>,
     messages: Vec<Published>,
@@ -202,23 +196,12 @@ struct Stage {
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
     stage.world.panic_at_random(stage.panics);
-    stage.world.set_kernel_faults(kernel_faults(seed));
     for _ in 0..40 + stage.rng.below(300) {
         stage.act();
-        if stage.clock.play(&mut stage.world) {
-            stage.note_times();
-        }
         stage.turn();
     }
     stage.world.panic_at_random(false);
-    stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
-    // A token whose time is over since the clock jumped ends its stream at the next sign of life.
-    // In steps, so that clients answer each ping in time.
-    for _ in 0..20 {
-        stage.sleep(patient().streams.heartbeat_ms.max(patient().streams.ping_ms) / 20 + 1);
-        stage.come_to_rest();
-    }
     stage.check_rest();
     for reader in std::mem::take(&mut stage.readers) {
         stage.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));
@@ -236,20 +219,17 @@ impl Stage {
         // A connection that breaks tells nothing of why a stream ends.
         let faults = Faults { reset_per_10_000: 0, ..faults(&mut rng) };
         let parts = Parts { late: None, ..Parts::of_seed(seed, &mut rng, &[0]) };
-        let clock = ClockJumps::new(seed);
-        let (rules, may_begin) = (rng.below(RULES.len()), clock.is_steady());
+        let first = State { rules: rng.below(RULES.len()), without: None, now_s: 0 };
         let probe = World::of(Parts::default(), 1, super::kind(), patient());
         let start_s = probe.sim.unix_s();
-        let first = State { rules, without: None, now_s: start_s, may_begin };
+        let first = State { now_s: start_s, ..first };
         let world = World::of(parts, seed ^ 0x5eed, faults, settings(first, start_s));
         let mut stage = Stage {
             world,
             rng,
             states: vec![first],
             start_s,
-            clock,
-            times_s: (start_s, start_s),
-            texts: tokens::texts(start_s, may_begin),
+            texts: tokens::texts(start_s),
             messages: Vec::new(),
             newest: BTreeMap::new(),
             put_to: BTreeSet::new(),
@@ -280,24 +260,14 @@ impl Stage {
         others.chain([self.world.sim.unix_s()])
     }
 
-    /// Takes note of what the clocks show. A worker goes by one of them.
-    fn note_times(&mut self) {
-        let times_s = (self.now_s(), self.latest().now_s);
-        if std::mem::replace(&mut self.times_s, times_s) != times_s {
-            let last = self.states[self.states.len() - 1];
-            self.states.push(self.latest());
-            self.states.push(State { now_s: times_s.0, ..last });
-        }
-    }
-
     fn publish(&mut self, topic: &'static str) {
-        self.note_times();
-        let (mark, state) = (self.messages.len() as u64, self.states.len() - 1);
+        let mark = self.messages.len() as u64;
+        let (state, at_s) = (self.states.len() - 1, self.now_s());
         self.newest.insert(topic, mark);
         let draft = Draft::new(format!("#{mark}#").into_bytes());
         let draft = draft.with_content_type(ContentType::TEXT);
         let seq = self.world.publish_draft(topic, draft).id.seq;
-        self.messages.push(Published { topic, state, seq });
+        self.messages.push(Published { topic, state, at_s, seq });
     }
 
     fn act(&mut self) {
@@ -333,7 +303,8 @@ impl Stage {
         for index in 0..self.world.workers() {
             self.world.at(index, |world| world.sim.sleep(ms));
         }
-        self.note_times();
+        let last = self.states[self.states.len() - 1];
+        self.states.push(State { now_s: self.now_s(), ..last });
     }
 
     /// Rules or keys change, or both.
@@ -345,7 +316,7 @@ impl Stage {
             1 => None,
             _ => Some(self.rng.below(TOKENS.len())),
         };
-        let state = State { rules, without, now_s: self.now_s(), ..last };
+        let state = State { rules, without, now_s: self.now_s() };
         self.states.push(state);
         let settings = Arc::new(settings(state, self.start_s));
         self.world.settings = Arc::clone(&settings);
@@ -473,7 +444,11 @@ impl Stage {
     fn turn(&mut self) -> bool {
         self.hand_overs.play(&mut self.world);
         let is_busy = self.world.turn();
-        self.note_times();
+        let now_s = self.now_s();
+        let last = self.states[self.states.len() - 1];
+        if last.now_s != now_s {
+            self.states.push(State { now_s, ..last });
+        }
         let mut index = 0;
         while index < self.readers.len() {
             if self.hear(index) {
@@ -501,11 +476,13 @@ impl Stage {
         let Stage { readers, messages, states, start_s, .. } = self;
         let reader = &mut readers[index];
         for mark in marks(&reader.input) {
-            let Published { topic, state, .. } = messages[mark as usize];
-            let states = &states[state.max(reader.since)..];
+            let Published { topic, state, at_s, .. } = messages[mark as usize];
+            let from = state.max(reader.since);
             let sees = |brought| {
-                let mut states = states.iter().chain([&latest]);
-                states.any(|state| state.sees(brought, topic, *start_s))
+                states[from..].iter().chain([&latest]).any(|state| {
+                    let state = State { now_s: state.now_s.max(at_s), ..*state };
+                    state.sees(brought, topic, *start_s)
+                })
             };
             let may = sees(reader.brought) || reader.renewed.is_some_and(|token| sees(Some(token)));
             assert!(may, "#{mark}# of {topic} reached one who may not see it: {reader:?}");
@@ -772,7 +749,7 @@ const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSoc
 /// The control listener reads what is private, and tokens do not matter there.
 #[test]
 fn operators_read_what_is_private() {
-    let first = State { rules: 0, without: None, now_s: 0, may_begin: true };
+    let first = State { rules: 0, without: None, now_s: 0 };
     let mut world = World::new(1, super::kind(), settings(first, 0));
     world.publish("/team/a", b"secret".to_vec(), ContentType::TEXT);
     let get = b"GET /team/a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";

@@ -5,7 +5,6 @@ use super::{SMALL, large, text};
 use crate::access::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::time::UNIX_EPOCH;
 use stentor_io::Rng;
 
 /// Requests, and what must come back.
@@ -22,9 +21,6 @@ struct Answer {
     body: Option<Vec<u8>>,
     /// The answer to a HEAD.
     head_only: bool,
-    /// The client's own topic whose value it is. A client that has a value of it may ask for one
-    /// that was modified since.
-    value_of: Option<String>,
 }
 
 impl Script {
@@ -57,13 +53,12 @@ impl Script {
 
     fn add(&mut self, request: &str, status: u16, body: &[u8]) {
         self.requests.push(request.as_bytes().to_vec());
-        let body = Some(body.to_vec());
-        self.answers.push(Answer { status, body, head_only: false, value_of: None });
+        self.answers.push(Answer { status, body: Some(body.to_vec()), head_only: false });
     }
 
     fn bad(&mut self, request: &str, status: u16) {
         self.requests.push(request.as_bytes().to_vec());
-        self.answers.push(Answer { status, body: None, head_only: false, value_of: None });
+        self.answers.push(Answer { status, body: None, head_only: false });
     }
 
     fn read(&mut self, rng: &mut Rng) {
@@ -131,7 +126,7 @@ impl Script {
     fn publish(&mut self, rng: &mut Rng, number: usize, own: &mut BTreeMap<String, Vec<u8>>) {
         let topic = format!("/own/{number}/{}", rng.below(3));
         let known = own.contains_key(&topic);
-        match rng.below(8) {
+        match rng.below(6) {
             0 => {
                 let status = if own.remove(&topic).is_some() { 204 } else { 404 };
                 self.bad(&format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), status);
@@ -153,10 +148,9 @@ impl Script {
                 self.chunks(rng, lines.as_bytes());
                 own.insert(topic, b"a \"b\"".to_vec());
             }
-            3..6 if known => {
+            3 if known => {
                 let body = own[&topic].clone();
                 self.add(&format!("GET {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), 200, &body);
-                self.answers.last_mut().unwrap().value_of = Some(topic);
             }
             _ => {
                 let body: Vec<u8> = (0..rng.below(5_000)).map(|_| rng.next_u64() as u8).collect();
@@ -202,13 +196,8 @@ fn sign(request: &mut Vec<u8>, number: usize) {
 #[derive(Debug)]
 pub(super) struct Scripted {
     connection: Client,
-    worker: usize,
     script: Script,
     written: usize,
-    /// When each request was written, and the value that it asked for a newer one of.
-    asked: Vec<(usize, Option<Vec<u8>>)>,
-    /// The values of its own topics that it has seen, and when they were modified.
-    values: BTreeMap<String, (String, Vec<u8>)>,
     received: Vec<u8>,
     /// Answers seen whole.
     answered: usize,
@@ -219,15 +208,12 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    pub(super) fn new(connection: Client, worker: usize, script: Script) -> Scripted {
+    pub(super) fn new(connection: Client, script: Script) -> Scripted {
         let received = Vec::new();
         Scripted {
             connection,
-            worker,
             script,
             written: 0,
-            asked: Vec::new(),
-            values: BTreeMap::new(),
             received,
             answered: 0,
             seen: Vec::new(),
@@ -240,11 +226,6 @@ impl Scripted {
         self.connection
     }
 
-    /// The worker that it is connected to.
-    pub(super) fn worker(&self) -> usize {
-        self.worker
-    }
-
     pub(super) fn is_done(&self) -> bool {
         self.reset || self.answered == self.script.answers.len()
     }
@@ -254,7 +235,8 @@ impl Scripted {
         self.reset |= sim.was_reset(self.connection);
         let ahead = self.written - self.answered.min(self.written);
         if self.written < self.script.requests.len() && (ahead == 0 || rng.percent(30)) {
-            self.ask(sim, rng);
+            sim.write(self.connection, &self.script.requests[self.written]);
+            self.written += 1;
         }
         if rng.percent(if self.stalled { 30 } else { 2 }) {
             self.stalled = !self.stalled;
@@ -265,23 +247,9 @@ impl Scripted {
             return;
         }
         self.received.extend(bytes);
-        while self.answered < self.script.answers.len() && self.take_answer(sim) {
+        while self.answered < self.script.answers.len() && self.take_answer() {
             self.answered += 1;
         }
-    }
-
-    /// Writes the next request, perhaps with the date of a value that it has.
-    fn ask(&mut self, sim: &mut Net, rng: &mut Rng) {
-        let mut request = self.script.requests[self.written].clone();
-        let topic = self.script.answers[self.written].value_of.as_ref();
-        let value = topic.and_then(|topic| self.values.get(topic)).filter(|_| rng.percent(80));
-        if let Some((modified, _)) = value {
-            let field = format!("If-Modified-Since: {modified}\r\n\r\n");
-            request.splice(request.len() - 2.., field.into_bytes());
-        }
-        self.asked.push((sim.moment(), value.map(|(_, body)| body.clone())));
-        self.written += 1;
-        sim.write(self.connection, &request);
     }
 
     /// What was received and not understood must be the beginning of an answer, or nothing; and
@@ -300,9 +268,7 @@ impl Scripted {
         let seen = &self.seen[..logged.len().min(self.seen.len())];
         let answers = self.script.answers.get(..logged.len());
         let are_expected = answers.is_some_and(|answers| {
-            answers.iter().zip(logged).all(|(answer, (status, _))| {
-                answer.status == *status || answer.value_of.is_some() && *status == 304
-            })
+            answers.iter().zip(logged).all(|(answer, (status, _))| answer.status == *status)
         });
         let is_good = logged.starts_with(seen) && are_expected;
         let missing = &self.seen[seen.len()..];
@@ -312,16 +278,15 @@ impl Scripted {
     }
 
     /// Takes one whole answer off the front, if there is one, and compares it.
-    fn take_answer(&mut self, sim: &Net) -> bool {
+    fn take_answer(&mut self) -> bool {
         let Some(end) = memchr::memmem::find(&self.received, b"\r\n\r\n") else { return false };
         let head = String::from_utf8(self.received[..end].to_vec()).expect("a head is ASCII");
         let status: u16 = head[9..12].parse().expect("a status");
         if status == 100 {
             self.received.drain(..end + 4);
-            return self.take_answer(sim);
+            return self.take_answer();
         }
         let answer = &self.script.answers[self.answered];
-        let (asked_at, value) = &self.asked[self.answered];
         let bodyless = answer.head_only || matches!(status, 204 | 304);
         let field =
             |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -333,23 +298,9 @@ impl Scripted {
         let body = self.received[end + 4..end + 4 + length].to_vec();
         let gzip = field("Content-Encoding:") == Some("gzip");
         let body = if gzip { gunzip(&body) } else { body };
-        let date = httpdate::parse_http_date(field("Date:").expect("a date")).unwrap();
-        let date_s = date.duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!(sim.has_shown(date_s, *asked_at), "answer {} at no time: {head}", self.answered);
-        let expected = answer.body.as_ref();
-        match value {
-            Some(value) if status == 304 => {
-                assert_eq!(Some(value), expected, "answer {}: it was modified", self.answered);
-            }
-            _ => {
-                assert_eq!(status, answer.status, "answer {}: {head}", self.answered);
-                let is_right = expected.is_none_or(|expected| body == *expected);
-                assert!(is_right, "answer {} has a wrong body: {head}", self.answered);
-            }
-        }
-        if let (Some(topic), 200) = (&answer.value_of, status) {
-            let modified = field("Last-Modified:").expect("a value has a date").to_owned();
-            self.values.insert(topic.clone(), (modified, body));
+        assert_eq!(status, answer.status, "answer {}: {head}", self.answered);
+        if let Some(expected) = &answer.body {
+            assert!(&body == expected, "answer {} has a wrong body: {head}", self.answered);
         }
         self.received.drain(..end + 4 + length);
         self.seen.push((status, length));

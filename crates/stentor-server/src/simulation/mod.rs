@@ -30,8 +30,6 @@ mod carriers;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
-mod clock;
-#[cfg(test)]
 mod codec;
 #[cfg(test)]
 mod commits;
@@ -98,8 +96,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
-#[cfg(test)]
-use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
@@ -131,8 +127,6 @@ pub(crate) struct World {
     /// The percentage of turns in which a worker may panic, and how often one did.
     panics_percent: Option<u8>,
     pub(crate) panics: usize,
-    /// The percentage of turns in which a worker is not woken though it has mail.
-    late_percent: u8,
 }
 
 /// What a world is made of.
@@ -145,14 +139,12 @@ pub(crate) struct Parts {
     pub(crate) layers: Layers,
     /// The hub and its store, if there is one.
     pub(crate) kept: Option<(Arc<Hub>, Arc<StoreState>)>,
-    /// Without a store, the number behind which the first message comes.
-    pub(crate) last_seq: u64,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
         let layers = Layers::asked().unwrap_or(Layers::Plain);
-        Parts { workers: 1, late: None, layers, kept: None, last_seq: 0 }
+        Parts { workers: 1, late: None, layers, kept: None }
     }
 }
 
@@ -169,7 +161,7 @@ impl Parts {
             workers: 1 + rng.below(3),
             late: rng.percent(50).then(|| Late::new(fails_percent)),
             layers: Layers::of_seed(seed),
-            ..Parts::default()
+            kept: None,
         }
     }
 }
@@ -205,7 +197,7 @@ impl World {
     }
 
     pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
-        let Parts { workers, late, layers, kept, last_seq } = parts;
+        let Parts { workers, late, layers, kept } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
@@ -214,9 +206,7 @@ impl World {
             Some((hub, store)) => (hub, Some(store)),
             None => {
                 let limits = stentor_hub::Limits::default();
-                let hub = Hub::new(epoch, settings.topics.clone(), limits);
-                hub.continue_after(last_seq, Vec::new());
-                (Arc::new(hub), None)
+                (Arc::new(Hub::new(epoch, settings.topics.clone(), limits)), None)
             }
         };
         let sequencer: Box<dyn Sequencer> = match (&late, &store) {
@@ -258,7 +248,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None, panics: 0, late_percent: 0,
+            panics_percent: None, panics: 0,
         };
         if world.shared.store.is_some() {
             return world;
@@ -303,12 +293,6 @@ impl World {
         result
     }
 
-    /// Lets each of the workers be that of the world in turn while `act` runs.
-    #[cfg(test)]
-    pub(crate) fn at_all(&mut self, act: impl Fn(&mut World)) {
-        (0..self.workers()).for_each(|index| self.at(index, &act));
-    }
-
     fn change_place(&mut self, index: usize) {
         let Some(other) = index.checked_sub(1) else { return };
         let Other { sim, worker, mailbox } = &mut self.others[other];
@@ -327,27 +311,13 @@ impl World {
         if self.chance.percent(5) {
             self.shared.hub.check();
         }
-        let commits = self.commit_some();
         let workers = self.workers();
         let first = self.chance.below(workers);
+        let commits = match &self.late {
+            Some(late) => late.step(&self.shared, &mut self.chance),
+            None => false,
+        };
         commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
-    }
-
-    /// One turn of the loop of each worker.
-    #[cfg(test)]
-    pub(crate) fn turn_of_each(&mut self) {
-        self.commit_some();
-        let workers = self.workers();
-        let first = self.chance.below(workers);
-        for n in 0..workers {
-            self.at((first + n) % workers, World::turn_of_one);
-        }
-    }
-
-    /// Perhaps commits some of the changes that wait for it. Returns whether any did.
-    fn commit_some(&mut self) -> bool {
-        let World { late, shared, chance, .. } = self;
-        late.as_ref().is_some_and(|late| late.step(shared, chance))
     }
 
     /// From now on workers panic now and then, or do not any more. They never do with
@@ -356,13 +326,6 @@ impl World {
     pub(crate) fn panic_at_random(&mut self, panics: bool) {
         let panics = panics && may_panic_at_all();
         self.panics_percent = panics.then_some(PANICS_PERCENT);
-    }
-
-    /// From now on the kernel is as unkind as this to all workers.
-    #[cfg(test)]
-    pub(crate) fn set_kernel_faults(&mut self, faults: KernelFaults) {
-        self.late_percent = faults.late_percent;
-        self.at_all(|world| world.sim.set_kernel_faults(faults));
     }
 
     fn turn_of_one(&mut self) -> bool {
@@ -380,7 +343,6 @@ impl World {
             }
             self.panics += 1;
             self.sim.recover(&mut self.worker);
-            self.mailbox.waker().take();
             self.worker.read_mailbox(&mut self.sim);
             true
         })
@@ -388,14 +350,10 @@ impl World {
 
     fn turn_without_panics(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
-        let is_late = self.chance.percent(self.late_percent);
-        let is_woken = !is_late && self.mailbox.waker().take();
-        if is_woken {
-            self.worker.read_mailbox(&mut self.sim);
-        }
+        self.worker.read_mailbox(&mut self.sim);
         let passes = self.worker.next_deadline_ms() == Some(0);
         self.worker.after_turn(&mut self.sim);
-        busy || passes || is_late || is_woken
+        busy || passes
     }
 
     /// Turns until nothing happens any more, which must be after so many turns at the latest.

@@ -22,10 +22,7 @@ use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::fmt;
 use std::io::IoSlice;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-#[cfg(test)]
-use stentor_io::KernelFaults;
 use stentor_io::{
     AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, PROXIED, Peer,
     Retransmission, Role, Sent, Sim, TurnAway,
@@ -71,8 +68,6 @@ impl Layers {
 /// The network.
 pub(crate) struct Net {
     wire: Wire,
-    /// The times that the wall clock has shown, without the turns in which it stood still.
-    times_s: Vec<RangeInclusive<u64>>,
     secured: Option<crate::secured::Sessions>,
     carriers: Option<Carriers>,
     streams: Option<Streams>,
@@ -93,7 +88,6 @@ impl Net {
         let mut sim = Sim::new(seed, Faults { window_bytes: below_bytes, ..faults });
         sim.on_send(may_panic);
         Net {
-            times_s: Vec::new(),
             wire: Wire { sim, ends: ends(layers, seed), sockets: Vec::new() },
             secured: is_secured.then(secured_sessions),
             carriers: is_multiplexed.then(|| Carriers::new(seed, window_bytes)),
@@ -105,7 +99,6 @@ impl Net {
     /// passing of time.
     pub(crate) fn turn(&mut self, worker: &mut Worker) -> bool {
         let Net { wire: Wire { sim, .. }, secured, carriers, .. } = self;
-        let began_s = sim.unix_s();
         let (busy, waits) = match (secured, carriers) {
             (Some(secured), _) => {
                 let due_ms = secured.next_deadline_ms();
@@ -122,10 +115,6 @@ impl Net {
             }
             (None, None) => (sim.turn(worker), false),
         };
-        let times_s = began_s..=sim.unix_s();
-        if self.times_s.last() != Some(&times_s) {
-            self.times_s.push(times_s);
-        }
         self.pump();
         busy || waits
     }
@@ -334,31 +323,6 @@ impl Net {
     pub(crate) fn sleep(&mut self, ms: u64) {
         trace::act(self.now_ms(), format_args!("{ms} ms go by"));
         self.wire.sim.sleep(ms);
-    }
-
-    /// See [`Sim::set_kernel_faults`].
-    #[cfg(test)]
-    pub(crate) fn set_kernel_faults(&mut self, faults: KernelFaults) {
-        self.wire.sim.set_kernel_faults(faults);
-    }
-
-    /// See [`Sim::jump_wall_clock`].
-    #[cfg(test)]
-    pub(crate) fn jump_wall_clock(&mut self, by_s: i64) {
-        self.wire.sim.jump_wall_clock(by_s);
-    }
-
-    /// The moment, for [`Net::has_shown`].
-    #[cfg(test)]
-    pub(crate) fn moment(&self) -> usize {
-        self.times_s.len().saturating_sub(1)
-    }
-
-    /// Whether the wall clock has shown this second since a moment.
-    #[cfg(test)]
-    pub(crate) fn has_shown(&self, unix_s: u64, since: usize) -> bool {
-        let mut times_s = self.times_s[since..].iter();
-        times_s.any(|times_s| times_s.contains(&unix_s)) || self.unix_s() == unix_s
     }
 
     /// Whether something is between the network and the server.

@@ -1,7 +1,6 @@
 //! Many seeds of each kind: what the simulator's tests are run with, and the scripts of requests.
 
 use super::client::{Script, Scripted};
-use super::clock::ClockJumps;
 use super::handover::HandOvers;
 use super::{
     CONTROL, FILES, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient,
@@ -10,7 +9,7 @@ use super::{
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use stentor_io::{Faults, KernelFaults, Rng};
+use stentor_io::{Faults, Rng};
 use stentor_test::seeds;
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -28,16 +27,6 @@ pub(super) fn faults(rng: &mut Rng) -> Faults {
     }
 }
 
-/// A kernel that is unkind to the server, in a third of the seeds.
-pub(super) fn kernel_faults(seed: u64) -> KernelFaults {
-    let mut rng = Rng::new(seed ^ 0x0001_00f5);
-    if rng.below(3) > 0 {
-        return KernelFaults::default();
-    }
-    let mut percent = || [0, 5, 30][rng.below(3)];
-    KernelFaults { accept_percent: percent(), late_percent: percent(), spurious_percent: percent() }
-}
-
 /// One seed of requests.
 fn run(seed: u64) {
     let mut rng = Rng::new(seed);
@@ -46,7 +35,7 @@ fn run(seed: u64) {
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
     settings.log.access = Some(AccessTarget::Stdout);
     settings.log.access_format = AccessFormat::Json;
-    let parts = Parts::of_seed(seed, &mut rng, &[0]);
+    let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
     let faults = faults(&mut rng);
     let are_cut = faults.reset_per_10_000 > 0;
     if rng.percent(30) {
@@ -59,19 +48,16 @@ fn run(seed: u64) {
             let script = Script::random(&mut rng, role, number);
             let is_tcp = role == PUBLIC && rng.percent(50);
             let address = is_tcp.then_some(Ipv4Addr::LOCALHOST.into());
-            let worker = rng.below(world.workers());
-            let connect = |world: &mut World| world.sim.connect_from(role, address);
-            Scripted::new(world.at(worker, connect), worker, script)
+            Scripted::new(world.sim.connect_from(role, address), script)
         })
         .collect();
-    let (mut hand_overs, mut clock) = (HandOvers::new(seed), ClockJumps::new(seed));
+    let mut hand_overs = HandOvers::new(seed);
     let mut idle_turns = 0;
     let panics = seed % 4 == 3 && may_panic_at_all();
     world.panic_at_random(panics);
-    world.set_kernel_faults(kernel_faults(seed));
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
-            world.at(client.worker(), |world| client.play(&mut world.sim, &mut rng));
+            client.play(&mut world.sim, &mut rng);
         }
         if rng.percent(20) {
             world.jobs.run_one();
@@ -80,26 +66,22 @@ fn run(seed: u64) {
             world.loader.as_mut().unwrap().step();
         }
         hand_overs.play(&mut world);
-        clock.play(&mut world);
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
     world.panic_at_random(false);
-    world.set_kernel_faults(KernelFaults::default());
     for client in &clients {
         client.check(seed, are_cut || panics);
-        world.at(client.worker(), |world| world.sim.stall(client.connection(), false));
+        world.sim.stall(client.connection(), false);
     }
     world.settle();
     for client in &clients {
-        world.at(client.worker(), |world| {
-            let more = world.sim.read(client.connection());
-            assert!(more.is_empty(), "seed {seed}: behind the last answer: {more:?}");
-            world.sim.finish_client(client.connection());
-        });
+        let more = world.sim.read(client.connection());
+        assert!(more.is_empty(), "seed {seed}: behind the last answer: {more:?}");
+        world.sim.finish_client(client.connection());
     }
     world.settle();
-    world.at_all(|world| world.sim.sleep(PATIENCE_MS));
+    world.sim.sleep(PATIENCE_MS);
     world.settle();
     world.check_nothing_is_left();
     // The line of an answer whose connection panicked may be missing.

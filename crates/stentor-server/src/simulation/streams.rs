@@ -9,7 +9,6 @@
 //!   only of what history has really lost;
 //! - once everything is quiet, everybody has the newest of whatever they read;
 //! - while memory is very short nobody new is let in, and nobody who is in is cut;
-//! - a reader is cut only for a reason that the settings name, and resumes where it was;
 //! - what a follower is sent makes the same hub again;
 //! - a stop ends streams in the way that is right, and when all clients have gone nothing is left.
 //!
@@ -24,21 +23,20 @@ mod publisher;
 mod reader;
 mod view;
 
-use super::clock::ClockJumps;
 use super::handover::HandOvers;
 use super::net::Client;
-use super::seeds::{faults, kernel_faults};
+use super::seeds::faults;
 use super::{Parts, World, patient};
 use crate::mailbox::Order;
 use follower::Follower;
-use log::{Cuts, Log, TOPICS, wants};
+use log::{Log, TOPICS, wants};
 use meanwhile::Meanwhile;
 use poller::Poller;
 use pressure::Pressures;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
-use stentor_io::{KernelFaults, Rng};
+use stentor_io::Rng;
 use stentor_wire::target::TopicName;
 
 /// A run: the world, the model of what was published, and the clients.
@@ -55,7 +53,6 @@ struct Stage {
     /// Topics that are published to; the last does not exist in the beginning.
     topics: usize,
     hand_overs: HandOvers,
-    clock: ClockJumps,
     pressures: Pressures,
 }
 
@@ -63,7 +60,6 @@ struct Stage {
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
     stage.world.panic_at_random(seed % 2 == 1);
-    stage.world.set_kernel_faults(kernel_faults(seed));
     let turns = 50 + stage.rng.below(600);
     for turn in 0..turns {
         if turn > turns / 2 {
@@ -71,13 +67,8 @@ pub(super) fn run(seed: u64) {
         }
         stage.publish();
         stage.turn(UNREST);
-        if seed.is_multiple_of(2) && stage.rng.below(3_000) == 0 {
-            stage.come_to_rest();
-            stage.sleep(DAY_MS);
-        }
     }
     stage.world.panic_at_random(false);
-    stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
     stage.check_readers();
     stage.come_to_rest();
@@ -108,17 +99,11 @@ impl Stage {
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
         let followers = if rng.percent(40) { 1 + rng.below(2) } else { 0 };
         settings.limits.feed_bytes_max = [4_000, 1 << 20][rng.below(2)];
-        let cuts = if rng.percent(17) { Cuts::Stalled } else { Cuts::None };
-        if cuts == Cuts::Stalled {
-            settings.streams.stall_timeout_ms = STALL_MS;
-        }
-        let last_seq = [0, 0, (1 << 53) - 20, LAST_SEQ_MAX][rng.below(4)];
-        let parts = Parts { last_seq, ..Parts::of_seed(seed, &mut rng, &[0, 10, 50]) };
+        let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
         let pressures = Pressures::new(seed, world.workers());
         log.memory_gets_short = pressures.are_any();
-        log.cuts = cuts;
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();
         let pollers =
@@ -128,7 +113,7 @@ impl Stage {
         let source = Source::new(0, faults.window_bytes);
         let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
         let topics = TOPICS.len() - 1;
-        let (hand_overs, clock) = (HandOvers::new(seed), ClockJumps::new(seed));
+        let hand_overs = HandOvers::new(seed);
         Stage {
             world,
             log,
@@ -141,7 +126,6 @@ impl Stage {
             followers,
             topics,
             hand_overs,
-            clock,
             pressures,
         }
     }
@@ -195,7 +179,6 @@ impl Stage {
         let (hand_overs, pressures) = (&mut self.hand_overs, &mut self.pressures);
         if mood.unrest > 0 {
             pressures.play(world, log);
-            self.clock.play(world);
         }
         for (index, reader) in readers.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));
@@ -366,14 +349,6 @@ impl Stage {
 
 /// When everything is published, in seconds since 1970.
 const NOW_S: u64 = 1_782_000_000;
-
-/// Long enough for a reader that reads, and not for one that does not.
-const STALL_MS: u64 = 1_000;
-
-/// A server counts to 2^62, and a late commit leaves out some thousands of numbers.
-const LAST_SEQ_MAX: u64 = (1 << 62) - (1 << 30);
-
-const DAY_MS: u64 = 86_400_000;
 
 /// After so many turns in which only the time passes, what is missing will not come.
 const IDLE_TURNS_MAX: usize = 1_000;

@@ -10,7 +10,6 @@
 //! - a topic has the newest value that was stored, or none if a newer one was not to be stored;
 //! - a reader sees everything behind its cursor or is told of a gap; that something was rolled back
 //!   it is told exactly if what it saw last is no more;
-//! - while a slow disk syncs, everything that needs no answer of it goes on;
 //! - a failing disk costs publishers an answer, and readers nothing; once it works, all is well.
 
 mod chronicle;
@@ -18,21 +17,17 @@ mod publisher;
 mod reader;
 mod tests;
 
-use super::handover::HandOvers;
 use super::{Parts, World, kind, patient};
 use crate::order::ReturnAddress;
 use crate::store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use chronicle::{Chronicle, End, Found, rules};
 use publisher::Publisher;
 use reader::Reader;
-use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
-use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
+use stentor_hub::{Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
-use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
-use stentor_wire::target::TopicName;
+use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store};
 
 /// A run: a disk, and the server of one life after the other.
 struct Stage {
@@ -49,21 +44,13 @@ struct Stage {
     now_ms: u64,
     /// Numbers the messages.
     number: u64,
-    /// How many workers each life has.
-    workers: usize,
-    hand_overs: HandOvers,
-    /// The percentage of the writer's steps in which each sync is slow.
-    slow_percent: u8,
-    /// The writer waits for a slow sync.
-    is_syncing: bool,
 }
 
 /// A server, and those who write for it.
 struct Life {
     world: World,
     state: Arc<StoreState>,
-    /// `None` while it waits for a slow sync.
-    writer: Option<Writer<SimDisk>>,
+    writer: Writer<SimDisk>,
     pass: Option<Pass<SimDisk>>,
 }
 
@@ -90,30 +77,15 @@ impl Stage {
         let disk = SimDisk::new(seed ^ 0x5eed);
         let mut chronicle = Chronicle::default();
         let begun = begin(&disk, rules(None)).unwrap_or_else(|error| panic!("{error:?}"));
-        let workers = 1 + rng.below(3);
-        let life = Life::new(begun, &mut chronicle, 0, seed, workers);
+        let life = Life::new(begun, &mut chronicle, 0, seed);
         let publishers = (0..1 + rng.below(4)).map(|_| Publisher::default()).collect();
         let readers = (0..1 + rng.below(4)).map(|_| Reader::new(&mut rng)).collect();
         #[rustfmt::skip]
-        let mut stage = Stage {
+        let stage = Stage {
             rng, disk, disk_is_bad: false, chronicle, life, publishers, readers, flip: None,
-            now_ms: 0, number: 0, workers, hand_overs: HandOvers::new(seed),
-            slow_percent: 0, is_syncing: false,
+            now_ms: 0, number: 0,
         };
-        stage.slow_percent = [0, 5, 40][stage.rng.below(3)];
-        // A reader behind number 0 may be sent the values, whatever came before them.
-        let put = Op::Put(TopicName::parse("/memory/a").unwrap(), Draft::new(*b"first"));
-        stage.commit(put);
         stage
-    }
-
-    /// Changes something, with no client that waits for it.
-    fn commit(&self, op: Op<'_>) {
-        let (sender, _) = mpsc::channel();
-        let back = || ReturnAddress::Thread(sender.clone());
-        let shared = &self.life.world.shared;
-        let outcome = shared.commit(op, Precondition::None, super::NOW_S, &back);
-        assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
     }
 
     /// Everybody does something. At rest nobody asks for anything.
@@ -121,75 +93,27 @@ impl Stage {
         if !rests {
             self.disturb();
         }
-        let Stage { rng, chronicle, life, publishers, number, .. } = self;
-        let (world, workers) = (&mut life.world, self.workers);
-        for (index, publisher) in publishers.iter_mut().enumerate() {
+        let Stage { rng, chronicle, life, publishers, readers, number, .. } = self;
+        for publisher in publishers.iter_mut() {
             if !rests && rng.percent(30) {
-                world.at(index % workers, |world| {
-                    publisher.ask(&mut world.sim, rng, chronicle, number);
-                });
+                publisher.ask(&mut life.world.sim, rng, chronicle, number);
             }
         }
-        self.hand_overs.play(world);
-        world.turn();
+        life.world.turn();
         chronicle.absorb(self.flip);
-        let steps = !self.is_syncing && (rests || rng.percent(40));
-        if steps {
+        if rests || rng.percent(40) {
             self.now_ms += rng.below(if rests { 200 } else { 60 }) as u64;
-            match !rests && rng.percent(self.slow_percent) {
-                true => self.step_slowly(),
-                false => life.step(self.now_ms),
-            }
+            life.step(self.now_ms);
         }
-        let Stage { rng, chronicle, life, publishers, readers, .. } = self;
         if rests || rng.percent(30) {
             life.pass = life.pass.take().and_then(Pass::step).map(|(pass, _)| pass);
         }
-        let (world, disk_is_bad) = (&mut life.world, self.disk_is_bad);
-        for (index, publisher) in publishers.iter_mut().enumerate() {
-            world.at(index % workers, |world| {
-                publisher.hear(&mut world.sim, chronicle, disk_is_bad);
-            });
+        for publisher in publishers.iter_mut() {
+            publisher.hear(&mut life.world.sim, chronicle, self.disk_is_bad);
         }
-        for (index, reader) in readers.iter_mut().enumerate() {
-            world.at(index % workers, |world| {
-                reader.play(&mut world.sim, rng, chronicle, rests);
-            });
+        for reader in readers.iter_mut() {
+            reader.play(&mut life.world.sim, rng, chronicle, rests);
         }
-    }
-
-    /// A step of the writer in which each sync takes up to half a minute. Meanwhile the workers and
-    /// the clients go on.
-    fn step_slowly(&mut self) {
-        let mut writer = self.life.writer.take().expect("it does not wait already");
-        let now_ms = self.now_ms;
-        self.is_syncing = true;
-        let writer = thread::scope(|scope| {
-            let (begins, has_begun) = mpsc::channel();
-            let (ends, has_ended) = mpsc::channel();
-            let meanwhile = move || {
-                let _ = begins.send(());
-                let ended = has_ended.recv_timeout(STUCK);
-                assert!(ended != Err(mpsc::RecvTimeoutError::Timeout), "all wait for the disk");
-            };
-            let step = scope.spawn(move || {
-                during_syncs(meanwhile, || writer.step(Duration::ZERO, now_ms));
-                writer
-            });
-            while has_begun.recv().is_ok() {
-                for _ in 0..self.rng.below(20) {
-                    let ms = self.rng.below(1_500) as u64;
-                    self.now_ms += ms;
-                    self.life.world.at_all(|world| world.sim.sleep(ms));
-                    self.turn(false);
-                }
-                let _ = ends.send(());
-            }
-            step.join().unwrap_or_else(|panic| resume_unwind(panic))
-        });
-        self.is_syncing = false;
-        self.life.writer = Some(writer);
-        self.life.take_pass();
     }
 
     /// The disk breaks or is mended, or the rules change.
@@ -216,11 +140,16 @@ impl Stage {
                 self.disk.cut_power_after(1 + self.rng.below(40) as u64);
                 self.disk_is_bad = true;
             }
-            4..9 if self.disk_is_bad && !self.is_syncing => self.mend(),
+            4..9 if self.disk_is_bad => self.mend(),
             9..11 => {
                 let keeps = [None, Some(Keep::None), Some(Keep::None), Some(Keep::Memory)];
                 self.flip = keeps[self.rng.below(keeps.len())];
-                self.commit(Op::Rules(rules(self.flip)));
+                let (sender, _) = mpsc::channel();
+                let back = || ReturnAddress::Thread(sender.clone());
+                let op = Op::Rules(rules(self.flip));
+                let shared = &self.life.world.shared;
+                let outcome = shared.commit(op, Precondition::None, super::NOW_S, &back);
+                assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
             }
             _ => {}
         }
@@ -259,8 +188,7 @@ impl Stage {
             }
             assert!(self.publishers.iter().all(Publisher::is_idle), "an answer is missing");
         }
-        let Life { world, state, writer, pass } = self.take_life();
-        let mut writer = writer.expect("it waits for no sync");
+        let Life { world, state, mut writer, pass } = self.take_life();
         self.disk_is_bad |= self.disk.is_down();
         match end {
             End::Stop if !is_down => {
@@ -273,8 +201,7 @@ impl Stage {
             }
             _ => {
                 // What a disk that failed has forgotten nobody can promise.
-                let has_failed = state.intake.disk() == DiskState::Failed;
-                let is_forgotten = has_failed && (!is_down || self.disk.has_forgotten());
+                let is_forgotten = state.intake.disk() == DiskState::Failed && !is_down;
                 if end != End::Kill || is_forgotten {
                     end = End::PowerCut;
                 }
@@ -323,7 +250,7 @@ impl Stage {
         // It may be a life of no turn.
         self.chronicle.absorb(self.flip);
         let seed = self.rng.next_u64();
-        self.life = Life::new(begun, &mut self.chronicle, self.now_ms, seed, self.workers);
+        self.life = Life::new(begun, &mut self.chronicle, self.now_ms, seed);
         self.publishers.iter_mut().for_each(Publisher::begin_life);
         self.readers.iter_mut().for_each(Reader::leave);
     }
@@ -358,39 +285,27 @@ impl Stage {
     /// The life, for its end; in its place is one that nobody sees.
     fn take_life(&mut self) -> Life {
         let begun = begin(&SimDisk::new(0), rules(None)).unwrap_or_else(|_| unreachable!());
-        let other = Life::new(begun, &mut Chronicle::default(), 0, 0, 1);
+        let other = Life::new(begun, &mut Chronicle::default(), 0, 0);
         std::mem::replace(&mut self.life, other)
     }
 }
 
 impl Life {
-    fn new(
-        begun: Begun,
-        chronicle: &mut Chronicle,
-        now_ms: u64,
-        seed: u64,
-        workers: usize,
-    ) -> Life {
+    fn new(begun: Begun, chronicle: &mut Chronicle, now_ms: u64, seed: u64) -> Life {
         let Begun { hub, state, store, .. } = begun;
         let (intake, stats) = (Arc::clone(&state.intake), Arc::clone(&state.stats));
         chronicle.attach(&hub);
         let mut writer = Writer::new(store, intake, Arc::clone(&hub), stats);
         writer.step(Duration::ZERO, now_ms);
         state.reading.end();
-        let kept = Some((hub, Arc::clone(&state)));
-        let parts = Parts { kept, workers, ..Parts::default() };
+        let parts = Parts { kept: Some((hub, Arc::clone(&state))), ..Parts::default() };
         let world = World::of(parts, seed, kind(), patient());
-        Life { world, state, writer: Some(writer), pass: None }
+        Life { world, state, writer, pass: None }
     }
 
     fn step(&mut self, now_ms: u64) {
-        self.writer.as_mut().expect("it waits for no sync").step(Duration::ZERO, now_ms);
-        self.take_pass();
-    }
-
-    /// Has a snapshot be written that the writer has begun.
-    fn take_pass(&mut self) {
-        if let Some(pass) = self.writer.as_mut().and_then(Writer::pass) {
+        self.writer.step(Duration::ZERO, now_ms);
+        if let Some(pass) = self.writer.pass() {
             self.pass = Some(pass);
         }
     }
@@ -428,8 +343,5 @@ const EPOCH: &str = "0badcafe";
 /// Small enough for everything to happen.
 const SETTINGS: Settings =
     Settings { segment_bytes: 2_000, buffer_bytes: 600, log_bytes_min: 4_000, reserve: 100 };
-
-/// When the server is taken to wait for the disk, in real time.
-const STUCK: Duration = Duration::from_secs(60);
 
 const RESTING_TURNS_MAX: usize = 20_000;

@@ -267,8 +267,7 @@ impl Follower {
     }
 }
 
-/// All that a hub is.
-/// What readers may see of a message. Its bytes are no oracle: both hubs are written by one encoder.
+/// What readers may see of a message. Its bytes alone say little: one encoder writes both hubs.
 #[derive(PartialEq, Debug)]
 struct Shown {
     topic: String,
@@ -297,6 +296,7 @@ impl Shown {
     }
 }
 
+/// All that a hub is.
 fn bytes(hub: &Hub) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut snapshot = Snapshot::begin(hub, &mut bytes);

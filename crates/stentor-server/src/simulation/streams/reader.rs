@@ -6,7 +6,7 @@ use super::super::codec::{
 };
 use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC};
-use super::log::{Cuts, Log, PATTERNS, TOPICS};
+use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;
 use stentor_io::Rng;
@@ -114,13 +114,10 @@ impl Cursor {
         };
         match rng.below(8) {
             0 => gap("5f3a09c1-7", "epoch", Some("5f3a09c1-7")),
-            1 => {
-                let future = format!("{EPOCH}-{}", log.seq() + 99_999_999);
-                gap(&future, "future", Some(&future))
-            }
+            1 => gap("0badcafe-99999999", "future", Some("0badcafe-99999999")),
             2 => gap(["x", "0badcafe", "-", "0badcafe-07"][rng.below(4)], "malformed", None),
             3 => Cursor::none(log),
-            _ => Cursor::after(log.any_seq(rng)),
+            _ => Cursor::after(1 + rng.next_u64() % log.seq()),
         }
     }
 }
@@ -145,10 +142,6 @@ pub(super) struct Reader {
     input: Vec<u8>,
     pub(super) view: View,
     is_stalled: bool,
-    /// It has not read for a while, since it connected.
-    has_stalled: bool,
-    /// How often the server has cut it.
-    pub(super) cut: u64,
     /// The last thing of the stream was what ends it well.
     has_farewell: bool,
     pings: u64,
@@ -170,8 +163,6 @@ impl Reader {
             input: Vec::new(),
             view,
             is_stalled: false,
-            has_stalled: false,
-            cut: 0,
             has_farewell: false,
             pings: 0,
             is_commanding: false,
@@ -231,7 +222,7 @@ impl Reader {
         self.connection = Some(connection);
         self.wire = Wire::Head;
         self.input.clear();
-        (self.is_stalled, self.has_stalled) = (false, false);
+        self.is_stalled = false;
         self.has_farewell = false;
         self.is_commanding = false;
         self.errors_due = 0;
@@ -264,18 +255,11 @@ impl Reader {
         let ended = sim.ended(connection);
         self.hear(sim, rng, log, mood);
         if ended {
-            return self.leave(sim, connection, log, mood);
+            return self.leave(sim, connection, mood);
         }
         let stalls = self.is_stalled;
-        let change_percent = match (stalls, log.cuts) {
-            (true, Cuts::Stalled) => 1,
-            (true, _) => 3,
-            (false, _) if self.cut > 0 => 0,
-            (false, _) => unrest,
-        };
-        if stalls && unrest == 0 || rng.percent(change_percent) {
+        if stalls && unrest == 0 || rng.percent(if stalls { 3 } else { unrest }) {
             self.is_stalled = !stalls;
-            self.has_stalled = true;
             sim.stall(connection, self.is_stalled);
         }
         if rng.below(400) < usize::from(unrest) {
@@ -288,10 +272,8 @@ impl Reader {
     }
 
     /// The connection has ended: that must have had a reason.
-    fn leave(&mut self, sim: &mut Net, connection: Client, log: &Log, mood: Mood) {
-        let is_cut = sim.was_cut(connection) && self.may_be_cut(log);
-        self.cut += u64::from(is_cut);
-        let broken = sim.was_reset(connection) && !sim.was_cut(connection) || is_cut;
+    fn leave(&mut self, sim: &mut Net, connection: Client, mood: Mood) {
+        let broken = sim.was_reset(connection) && !sim.was_cut(connection);
         // A stop does not wait for requests that are still on their way.
         let is_early = mood.draining && matches!(self.wire, Wire::Head);
         // Nor does a stream of events have a last word.
@@ -300,12 +282,6 @@ impl Reader {
         assert!(broken || is_over || is_early, "the server cut a stream: {mood:?} {:?}", self.view);
         sim.finish_client(connection);
         self.connection = None;
-    }
-
-    /// Whether the server has a reason to cut it. A reader that was cut for not reading reads from
-    /// then on, and is not cut again.
-    fn may_be_cut(&self, log: &Log) -> bool {
-        log.cuts == Cuts::Stalled && self.has_stalled
     }
 
     /// A WebSocket's client says something.
