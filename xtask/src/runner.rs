@@ -84,6 +84,9 @@ impl Ended {
     /// Prints what is not shown yet. What failed is last.
     pub(crate) fn report(self) -> Result<(), String> {
         let Held(mut held) = self.held;
+        if self.build.is_ok() && held.is_empty() {
+            return Err("cargo named no program of tests".to_owned());
+        }
         held.sort_by_key(|(_, output)| !output.status.success());
         held.iter().for_each(print);
         held.retain(|(_, output)| !output.status.success());
