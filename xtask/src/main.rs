@@ -95,8 +95,8 @@ fn ci() -> Result<(), String> {
     tests::all(&["--locked"], LONGER)
 }
 
-/// So often a server with a store is killed, and for so long a cluster is made to fail. A change
-/// is judged by the seeds that the one before it was judged by.
+/// The kills of a server with a store, and the seconds of faults in a cluster. All changes are
+/// judged by the same seeds.
 const LONGER: &[(&str, &str)] =
     &[("TEST_KILLS", "100"), ("TEST_CHAOS_SECONDS", "60"), ("STENTOR_FIRST_SEED", "0")];
 

@@ -1,7 +1,8 @@
-//! Runs the programs of tests while others are still compiled.
+//! Runs test programs while others are still compiled.
 //!
-//! `cargo test` runs nothing before all is built. The last program takes minutes on one core, and
-//! the end-to-end tests wait most of their time: so they run meanwhile, and beside the others.
+//! `cargo test` runs nothing before all programs are built. The last one takes minutes on one
+//! core, and the end-to-end tests wait most of their time. So they run during the build, and
+//! beside the other tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-/// A program of tests, as cargo tells of it.
+/// A test program that cargo has built.
 struct Program {
     path: PathBuf,
     /// The directory of its package, in which cargo would run it.
@@ -17,8 +18,8 @@ struct Program {
 }
 
 impl Program {
-    /// What a message of cargo says, if it is of a program of tests. A path with a character that
-    /// JSON escapes is not read: it would not be found, and the run fails.
+    /// Reads a message of cargo. `None`, if the message is about anything but a test program.
+    /// Escapes of JSON are not decoded: a path with one is not found, and the run fails.
     fn of_message(line: &str) -> Option<Program> {
         let behind = |name: &str| line.split_once(name).map(|(_, value)| value);
         let profile = behind("\"profile\":{")?.split('}').next();
@@ -57,7 +58,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What programs of tests printed that is not shown yet: what failed, and one that did not.
+/// The output that is not printed yet: of all programs that failed, and of the last one that
+/// passed.
 #[derive(Default)]
 struct Held(Vec<(String, Output)>);
 
@@ -81,7 +83,11 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Prints what is not shown yet. What failed is last.
+    /// Prints the output that is left, that of failures last.
+    ///
+    /// # Errors
+    ///
+    /// One sentence, if the build or a program failed, or if no program ran.
     pub(crate) fn report(self) -> Result<(), String> {
         let Held(mut held) = self.held;
         if self.build.is_ok() && held.is_empty() {
@@ -96,9 +102,9 @@ impl Ended {
     }
 }
 
-/// Builds with this command of cargo, and runs each program of tests as soon as it is there: the
-/// end-to-end tests beside all others, which run one after the other. `settings` is asked once,
-/// when the first is there. A program that fails does not keep the others from running.
+/// Builds with this command of cargo, and runs each test program as soon as it is built. The
+/// end-to-end tests run beside the others, which run one after the other. The function calls
+/// `settings` once, when the first program is built. All programs run, whatever fails.
 pub(crate) fn run(
     build: &mut Command,
     args: &[&str],

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use xtask::source::{File, blank, expect_none, read, rust, tests_of};
 
-/// All code of tests, but for what they share.
+/// Files of tests. Modules of tests inside a source file, and the code that tests share, are left
+/// out.
 fn tests() -> Vec<File> {
     let shared = ["crates/stentor-test/", "crates/stentor/tests/e2e/support/", "xtask/"];
     let is_one = |file: &File| {
@@ -60,7 +61,7 @@ fn waits_have_deadlines() {
     assert!(server.contains("if thread::panicking()"), "a failure shows what the server printed");
 }
 
-/// What a passing test prints is swallowed, so it takes more to be heard.
+/// libtest shows nothing of a test that passes, so a skipped test has to be listed elsewhere.
 #[test]
 fn tests_that_cannot_run_are_listed() {
     let is_silent = |file: &File| {
@@ -118,7 +119,7 @@ fn names_of_tests_have_eight_words() {
     expect_no_more("names of more than eight words", &long, LONG_NAMES);
 }
 
-/// What tells whether the product is right.
+/// The files that judge the product.
 const ORACLES: &[&str] = &[
     "crates/stentor-server/src/simulation/client.rs",
     "crates/stentor-server/src/simulation/codec.rs",

@@ -1,11 +1,11 @@
 //! Entries as bytes: for a store, a broker, another process, and (their parts) for snapshots.
 //!
-//! One entry after the other makes the same hub again, so all that readers can see of a message is
-//! here, and nothing that follows from the entries before: a Cache-Control that the rule gave, what
-//! was compressed here. Each entry has one spelling. Whatever else is refused, for what is read is
-//! a file or comes from another machine; no length is believed before its bytes are there. Nodes
-//! must agree on each byte, so postcard does not write entries: it accepts several spellings of a
-//! number.
+//! One entry after the other makes the same hub again, so all that readers can see of a message
+//! is here, and nothing that follows from the entries before: a Cache-Control that the rule gave,
+//! what was compressed here. Each entry has one spelling. Whatever else is refused, for what is
+//! read is a file or comes from another machine; no length is believed before its bytes are
+//! there. All nodes must write the same bytes for an entry, so postcard does not write them: it
+//! accepts several spellings of a number.
 //!
 //! | part | form |
 //! |---|---|
@@ -196,8 +196,8 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Reads the start of an entry, as [`put_start`] writes it. Returns its second byte, its number
-    /// and its time.
+    /// Reads the start of an entry, as [`put_start`] writes it. Returns its second byte, its
+    /// number and its time.
     fn start(&mut self) -> Result<(u8, u64, u64), &'static str> {
         if self.byte()? != VERSION {
             return Err("The entry is of a version that is not known.");

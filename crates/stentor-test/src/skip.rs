@@ -1,4 +1,4 @@
-//! Tests that cannot run where they are: what for, and who is told.
+//! How a test says that it cannot run on this machine.
 //!
 //! libtest swallows what a passing test prints. So each of them also writes a line into the file
 //! that `TEST_SKIPPED` names, which `cargo xtask test` prints at its end.

@@ -58,13 +58,13 @@ struct Server<B> {
     /// The peers in the order of their connections.
     peers: Vec<Peer>,
     received: Vec<u8>,
-    /// Times it was told of room to write.
+    /// The number of events that reported room to write.
     writable: usize,
     /// What `ready` answers.
     reads: bool,
     on_received: OnReceived<B>,
     refuses: bool,
-    /// What it sends whenever there is room, and how much of that is sent.
+    /// The bytes that are written whenever there is room, and how many of them are written.
     output: Vec<u8>,
     sent: usize,
 }
@@ -450,7 +450,7 @@ fn reset_is_reported_once_while_paused<N: Network>(mut net: N) {
     }
 }
 
-/// Who sends may find out before the event tells of it, and closes then.
+/// A sender may learn of a reset before the event reports it. It closes then.
 fn reset_peer_takes_nothing<N: Network>(mut net: N) {
     let (mut client, peer, mut server) = paused(&mut net);
     net.reset(&mut client);

@@ -25,7 +25,7 @@ struct Download {
     from: u64,
     length: usize,
     slice_bytes: usize,
-    /// Of head and file together.
+    /// The bytes of head and file together.
     sent: usize,
     outcome: Option<Result<(), FileSendError>>,
     /// The last peer that asked.
@@ -163,14 +163,14 @@ fn truncated_file_is_reported<N: Network>(mut net: N) {
         }
     });
     assert_eq!(server.outcome, Some(Err(FileSendError::Truncated)));
-    assert!(received[HEAD.len()..] == content[5..end], "what there was did come, no more");
+    assert!(received[HEAD.len()..] == content[5..end], "all bytes of the file came, and no more");
     // From behind the end there is nothing to be sent from the start.
     let mut server = Download::new(open(&scratch, "file"), end as u64, 10);
     download(&mut net, &mut server, |_| {});
     assert_eq!(server.outcome, Some(Err(FileSendError::Truncated)));
 }
 
-/// SIGPIPE, which `sendfile` raises, ends nobody: the test would not come to its end.
+/// `sendfile` raises SIGPIPE. If that ended the process, this test would not finish.
 fn file_for_a_peer_that_is_gone<N: Network>(mut net: N) {
     let scratch = Scratch::new();
     // One large hole: more than any socket takes.

@@ -178,7 +178,7 @@ impl Network for Kernel {
     }
 
     fn settle<H: Handler<Epoll>>(&mut self, server: &mut H) {
-        // Turns that bring something are short. Of those that follow each waits in the kernel.
+        // Turns with events are short. Each turn without one waits in the kernel.
         let began = Instant::now();
         let mut turns = 0;
         while began.elapsed() < Duration::from_millis(50) {

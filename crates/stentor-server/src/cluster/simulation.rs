@@ -1,10 +1,11 @@
-//! One to five nodes on a simulated log, with seeds. The log delays, loses acknowledgements, brings
-//! copies out of connections that were given up, loses its end or all of it, and forgets its
-//! beginning. Nodes are cut off from it or from each other. They receive snapshots of peers late,
-//! in part, or damaged. They restart with nothing, or with what they had on a disk.
+//! One to five nodes on a simulated log, with seeds. The log delays messages, loses
+//! acknowledgements, takes a message again from a connection that was given up, loses its end or
+//! all of it, and forgets its beginning. Nodes are cut off from it or from each other. They
+//! receive snapshots of peers late, in part, or damaged. They restart with nothing, or with what
+//! they had on a disk.
 //!
-//! The log brings messages in their order, some twice. That is what JetStream promises of one
-//! consumer, so only answers overtake messages, and requests each other.
+//! The log delivers messages in their order, some twice, as JetStream promises one consumer.
+//! Answers may overtake messages, and a request may overtake another.
 //!
 //! What must hold:
 //!
@@ -462,7 +463,7 @@ impl World {
             let answer = match asked {
                 Asked::Look { at, token, last } => {
                     let mut looked = self.log.look(at, now_ms + 20 * index as u64);
-                    // The broker has answered that there is none before one was appended.
+                    // The broker may have answered before the next message was appended.
                     let is_early = self.rng.percent(50);
                     looked.next.take_if(|next| is_early && *next > last);
                     Answer::Looked(token, looked)
@@ -651,7 +652,8 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
     world.outcomes
 }
 
-/// Runs all seeds, and judges what came of all publishes together: applied, unknown, away, refused.
+/// Runs all seeds, and judges what came of all publishes together: applied, unknown, away,
+/// refused.
 fn run_all(faults: Faults, judge: impl Fn([u64; 4]) -> bool) {
     let sums = Mutex::new([0; 4]);
     let has_run_all = seeds::run("cluster", 40, |seed| {

@@ -19,9 +19,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stentor_hub::{
-    Adopted, Applied, Epoch, Hub, Id, NotAdopted, Place, Restore, Restored, decode_entry,
-};
+use stentor_hub::{Adopted, Applied, Hub, Id, NotAdopted, Place, Restore, Restored, decode_entry};
 use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
 
 /// A follower, from one connection to the next.
@@ -33,8 +31,6 @@ pub(super) struct Follower {
     needs_all: bool,
     /// Something that is here was taken back: what comes is another life, though of the same EPOCH.
     anew: bool,
-    /// The life that the feed is of.
-    feed: Option<Epoch>,
     /// Of the feed, the beginning of a frame.
     rest: Vec<u8>,
     /// Everything up to this SEQ was sent by the feed.
@@ -118,7 +114,6 @@ impl Follower {
             hub,
             on_applied,
             anew: false,
-            feed: None,
             rest: Vec::new(),
             upto: 0,
             filling: None,
@@ -141,7 +136,7 @@ impl Follower {
 
     /// The feed begins behind this id.
     pub(super) fn feed_begins(&mut self, id: Id) -> Result<Next, Fault> {
-        (self.feed, self.upto) = (Some(id.epoch), id.seq);
+        self.upto = id.seq;
         self.rest.clear();
         self.filling = None;
         let here = self.hub.id(self.hub.seq());

@@ -140,7 +140,7 @@ fn shortened_file_ends_there<D: Disk>(disk: D) {
     let file = file_of(&disk, "a", b"hello");
     disk.shorten(&file, 2).unwrap();
     assert_eq!((read(&disk, &file, 0), files(&disk)), (b"he".into(), named(&[("a", 2)])));
-    // What it was cut off from does not come back.
+    // The bytes that were cut off do not come back.
     disk.write_at(&file, 4, b"!").unwrap();
     assert_eq!(read(&disk, &file, 0), b"he\0\0!");
     disk.shorten(&file, 7).unwrap();

@@ -187,7 +187,7 @@ fn is_none_lost(round: u32) -> bool {
         visitors.map(|visitor| visitor.join().unwrap()).into()
     });
     for (end, is_told) in &ends {
-        // The server accepts and answers all connections until it is told to stop.
+        // Until SIGTERM the server accepts and answers every connection.
         assert!(*is_told && matches!(end, Visit::Refused | Visit::Late), "{round}: {end:?}");
     }
     ends.iter().all(|(end, _)| *end == Visit::Refused)

@@ -97,7 +97,7 @@ impl Log {
     }
 }
 
-/// What a node has asked of the broker, until it comes there.
+/// A request of a node on its way to the broker.
 pub(super) enum Asked {
     /// The log ended with the message `last` when it was asked.
     Look {

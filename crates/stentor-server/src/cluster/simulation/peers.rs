@@ -13,7 +13,7 @@ pub(super) struct Fetch {
     is_good: bool,
 }
 
-/// What a peer sends.
+/// The bytes of a peer's snapshot.
 fn encoded(from: &Hub) -> Vec<u8> {
     let (mut payload, mut out) = (Vec::new(), Vec::new());
     let mut snapshot = Snapshot::begin(from, &mut payload);

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Mutex;
 use stentor_hub::{
-    Draft, Event, Filter, Limits, Precondition, Rule, Snapshot, Subscriber, encode_event,
+    Draft, Epoch, Event, Filter, Limits, Precondition, Rule, Snapshot, Subscriber, encode_event,
     encode_rules,
 };
 use stentor_io::Rng;

@@ -267,7 +267,8 @@ impl Follower {
     }
 }
 
-/// What readers may see of a message. Its bytes alone say little: one encoder writes both hubs.
+/// All of a message that readers see. To compare the bytes of two hubs is not enough, as one
+/// encoder writes both.
 #[derive(PartialEq, Debug)]
 struct Shown {
     topic: String,

@@ -209,8 +209,9 @@ impl Child {
         self.stopped();
     }
 
-    /// The server has been told to stop, and exits in time. It would wait two seconds for a client
-    /// that is still connected, so a test drops its clients before.
+    /// Waits for the exit of a server that was sent a signal to stop, and fails if that takes too
+    /// long. The server waits two seconds for a client that is connected, so a test drops its
+    /// clients first.
     #[track_caller]
     pub(crate) fn stopped(&mut self) {
         // A store is written to a disk that may be busy.

@@ -187,7 +187,7 @@ fn wherever_the_process_before_is_killed_the_next_one_ends() {
             let is_free = TcpListener::bind(server.public.0).is_ok();
             (is_free || has_taken_over).then_some(is_free)
         });
-        // The next process may go on if it had everything before the kill.
+        // The next process may continue if it had all state before the kill.
         let may_go_on =
             !["hello", "ready", "snapshot", "copied", "w-numbers", "w-mark"].contains(&step);
         if !is_free {
