@@ -113,7 +113,13 @@ pub(crate) fn run(
     build.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut cargo = build.spawn().unwrap_or_else(|error| panic!("{build:?}: {error}"));
     let messages = BufReader::new(cargo.stdout.take().expect("it is a pipe")).lines();
-    let mut programs = messages.map_while(Result::ok).filter_map(|line| Program::of_message(&line));
+    let (built, programs) = mpsc::channel();
+    // Cargo stops when the pipe is full, so this thread reads it while `settings` waits.
+    thread::spawn(move || {
+        let programs = messages.map_while(Result::ok);
+        programs.filter_map(|line| Program::of_message(&line)).try_for_each(|it| built.send(it))
+    });
+    let mut programs = programs.into_iter();
     let first = programs.next();
     let settings = &settings();
     let held = Mutex::new(Held::default());

@@ -222,8 +222,8 @@ fn many_starts_leave_no_more_than_the_disk_is_to_hold() {
         }
         let files = fs::read_dir(&data).unwrap();
         let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
-        // The store has two files of 64 MiB, and a third while it rewrites one.
-        assert!(bytes <= 4 << 26, "{bytes} bytes after {round} starts");
+        // The store has a few files of 64 MiB, and all that was published. A kill may leave four.
+        assert!(bytes <= 5 << 26, "{bytes} bytes after {round} starts");
     }
     assert_eq!(start(&data).public.get("/a").text(), "39");
 }
