@@ -455,4 +455,13 @@ mod tests {
         }
         assert!(small.bytes() < 48 << 10, "{}", small.bytes());
     }
+
+    #[test]
+    fn all_parts_share_the_memory_limit() {
+        for parts in [1, 2, 40] {
+            let cache = Cache::new(parts * PART_BYTES).unwrap();
+            assert_eq!(cache.parts.len(), parts);
+            assert_eq!(cache.part_bytes_max * parts, parts * PART_BYTES);
+        }
+    }
 }

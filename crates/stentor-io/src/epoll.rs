@@ -972,4 +972,84 @@ mod tests {
         io.turn(&mut Nobody, Some(io.now_ms() + 5_000)).unwrap();
         assert!(monotonic_us() - began_us < 4_000_000, "a time that has passed is one, too");
     }
+
+    fn without_listeners() -> Epoll {
+        Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn accepting_pauses_when_descriptors_run_out() {
+        let mut io = without_listeners();
+        io.pause_accepting(Pause::Exhausted);
+        assert_eq!(io.timeout_ms(None), Some(ACCEPT_RETRY_MS));
+    }
+
+    #[test]
+    fn accepting_gets_its_part_of_a_long_turn() {
+        let mut io = without_listeners();
+        let now_us = monotonic_us();
+        io.turn_us = now_us - 1_000_000;
+        assert!(io.share_ends_us() >= now_us + 1_000_000 / ACCEPT_PART);
+        io.turn_us = monotonic_us() + 1_000_000;
+        assert!(io.share_ends_us() >= now_us + ACCEPT_SHARE_US);
+    }
+
+    /// Counts how often it receives bytes.
+    struct Reads(usize);
+
+    impl Handler<Epoll> for Reads {
+        fn accepted(
+            &mut self,
+            _: &mut Epoll,
+            _: Peer,
+            _: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            Ok(())
+        }
+        fn ready(&mut self, _: &mut Epoll, _: Peer, _: bool) -> bool {
+            true
+        }
+        fn received(&mut self, _: &mut Epoll, _: Peer, _: &mut [u8]) -> Flow {
+            self.0 += 1;
+            Flow::More
+        }
+        fn ended(&mut self, _: &mut Epoll, _: Peer) {}
+    }
+
+    #[test]
+    fn a_turn_reads_little_of_one_client() {
+        use std::io::Write;
+        use std::net::TcpStream;
+        let reserved = crate::reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listeners = vec![(reserved.listen().unwrap(), 0)];
+        let mut io = Epoll::new(listeners, Arc::new(Waker::new().unwrap())).unwrap();
+        let mut client = TcpStream::connect(reserved.address()).unwrap();
+        client.write_all(b"?").unwrap();
+        let mut handler = Reads(0);
+        while handler.0 == 0 {
+            io.turn(&mut handler, Some(io.now_ms() + 5_000)).unwrap();
+        }
+        client.set_nonblocking(true).unwrap();
+        let (mut sent, mut most) = (0, 0);
+        while let Ok(bytes) = client.write(&[0; 64 * 1024]) {
+            sent += bytes;
+        }
+        assert!(sent > 2 * READS_PER_TURN * RECEIVE_BYTES, "the kernel took {sent} bytes");
+        for _ in 0..100 {
+            handler.0 = 0;
+            io.turn(&mut handler, Some(io.now_ms() + 5)).unwrap();
+            most = most.max(handler.0);
+        }
+        assert_eq!(most, READS_PER_TURN);
+    }
+
+    #[test]
+    fn a_stream_has_its_user_timeout() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let retransmission = Retransmission { pause_ms_max: 2_000, give_up_ms: 30_000 };
+        limit_retransmission(socket.as_fd(), retransmission);
+        assert_eq!(sockopt::tcp_user_timeout(&socket), Ok(30_000));
+    }
 }

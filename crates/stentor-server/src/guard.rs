@@ -388,4 +388,46 @@ mod tests {
         assert_eq!(counts(), [1, 1]);
         assert_eq!(state.note(&[]), None);
     }
+
+    /// A host that uses these percentages of its memory and of its TCP memory.
+    fn host(name: &str, memory: u64, tcp: u64) -> (std::path::PathBuf, MemoryGauges) {
+        let root = std::env::temp_dir().join(format!("stentor-{name}-{}", std::process::id()));
+        for directory in ["proc/net", "proc/sys/net/ipv4"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let meminfo = format!("MemTotal: 100 kB\nMemAvailable: {} kB\n", 100 - memory);
+        fs::write(root.join("proc/meminfo"), meminfo).unwrap();
+        fs::write(root.join("proc/net/sockstat"), format!("TCP: inuse 1 mem {tcp}\n")).unwrap();
+        fs::write(root.join("proc/sys/net/ipv4/tcp_mem"), "50\t100\t200\n").unwrap();
+        let gauges = MemoryGauges::of(&root);
+        (root, gauges)
+    }
+
+    /// Stored messages use none of the memory of sockets.
+    #[test]
+    fn topics_may_grow_while_tcp_memory_is_short() {
+        let world = World::new(1, kind(), patient());
+        world.shared.memory.configure(&Settings::default());
+        let (root, gauges) = host("tcp", 50, 99);
+        look(&gauges, &world.shared, &[]);
+        fs::remove_dir_all(root).unwrap();
+        assert_eq!(world.shared.memory.pressure(), Pressure::Critical);
+        let topic = TopicName::parse("/new").unwrap();
+        world.shared.hub.publish(topic, Draft::default(), Precondition::None, 1).unwrap();
+    }
+
+    #[test]
+    fn history_shrinks_at_critical_pressure_only() {
+        for (memory, shrinks) in [(92, false), (99, true)] {
+            let world = World::new(1, kind(), patient());
+            world.shared.memory.configure(&Settings::default());
+            let (root, gauges) = host("history", memory, 0);
+            let (ends, ended) = channel();
+            drop(ends);
+            run(&gauges, &Arc::downgrade(&world.shared), &[], &ended);
+            fs::remove_dir_all(root).unwrap();
+            assert_ne!(world.shared.memory.pressure(), Pressure::None);
+            assert_eq!(world.shared.hub.is_trim_due(), shrinks, "{memory} %");
+        }
+    }
 }

@@ -225,4 +225,19 @@ mod tests {
             assert_eq!((pins(body, 1), pins(body, 4)), ((10_064, 10_064), (10_064, 2_516)));
         }
     }
+
+    /// A body that a cache holds as well costs nothing until the cache drops it.
+    #[test]
+    fn shared_bytes_count_once_only_readers_hold_them() {
+        let cached: Arc<[u8]> = vec![0; 1_000].into();
+        let body = Body::Bytes(Arc::clone(&cached));
+        let held = || {
+            let mut pins = Pins::default();
+            pins.add(&body);
+            (pins.bytes(), pins.part(&body))
+        };
+        assert_eq!(held(), (0, 0));
+        drop(cached);
+        assert_eq!(held(), (1_000, 1_000));
+    }
 }

@@ -289,4 +289,11 @@ mod tests {
         records.keep();
         assert_eq!(inbound.held_bytes(), 0);
     }
+
+    #[test]
+    fn held_bytes_are_those_that_are_allocated() {
+        let mut bytes = Vec::with_capacity(1_000);
+        bytes.extend_from_slice(b"abc");
+        assert!(Inbound::of_waiting(bytes).held_bytes() >= 1_000);
+    }
 }

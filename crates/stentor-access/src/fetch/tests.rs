@@ -325,3 +325,17 @@ fn waits_grow_and_differ() {
         assert_eq!(backoff(second, failures, 0), RETRY_MAX / 2);
     }
 }
+
+/// A host that failed once is then fetched from at the usual interval again.
+#[test]
+fn a_document_that_is_fetched_ends_the_backoff() {
+    let good = ok(&document(&Signer::new(Algorithm::EdDsa), "k"));
+    let (url, asked) = host(vec![String::new(), good]);
+    let (thread, changes) = fetching(&url, |jwt| jwt.jwks_refresh_s = 3_600);
+    changes.recv_timeout(PATIENCE).unwrap();
+    for _ in 0..2 {
+        asked.recv_timeout(PATIENCE).unwrap();
+    }
+    assert_eq!(thread.states()[0].failures, 1);
+    assert!(asked.recv_timeout(50 * TIMES.retry).is_err(), "it was asked again at once");
+}

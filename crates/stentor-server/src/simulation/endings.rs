@@ -139,3 +139,15 @@ fn a_client_that_reads_a_little_now_and_then_is_not_cut() {
     received.extend(world.sim.read(client));
     assert!(received.ends_with(&large()));
 }
+
+#[test]
+fn a_client_cut_while_stalled_counts_as_timeout() {
+    let mut world = World::new(1, Faults { window_bytes: 1_000, ..kind() }, Settings::default());
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle();
+    world.sim.sleep(30_200);
+    world.turn();
+    assert_eq!((world.sim.was_reset(client), world.totals().timeouts), (true, 1));
+}

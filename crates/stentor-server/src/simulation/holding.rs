@@ -4,7 +4,7 @@ use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame, take_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
-use crate::limits::{HELD_MS_MAX, LINE_COST_PER_TURN, TURN_COST_MAX};
+use crate::limits::{HELD_MS_MAX, INFLATE_COST, LINE_COST_PER_TURN, TURN_COST_MAX};
 use flate2::write::GzEncoder;
 use std::io::Write;
 use stentor_hub::{ContentType, Draft, Pattern, Rule};
@@ -371,4 +371,62 @@ fn a_reader_that_is_sent_nothing_is_told_where_it_is() {
     let get = "GET /quiet HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
     let (_, told) = world.ask(PUBLIC, get.as_bytes());
     assert!(told.contains(&format!("id: {latest}\n")), "{told}");
+}
+
+/// The timeout starts again with each message, so a slow client is not cut.
+#[test]
+fn every_websocket_message_has_its_own_timeout() {
+    let mut settings = patient();
+    settings.limits.head_timeout_ms = 10_000;
+    let mut world = World::new(1, kind(), settings);
+    let client = Commander::new(&mut world).client;
+    let mut frame = Vec::new();
+    put_frame(&mut frame, &mut Rng::new(1), TEXT, true, b"{\"ping\":1}");
+    let (begin, end) = frame.split_at(8);
+    world.sim.write(client, begin);
+    for _ in 0..3 {
+        world.settle();
+        world.sim.sleep(6_000);
+        world.settle();
+        world.sim.write(client, &[end, begin].concat());
+    }
+    world.settle();
+    let heard = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
+    assert_eq!(heard.matches("{\"pong\":1}").count(), 3, "{heard}");
+    assert!(!world.sim.ended(client));
+}
+
+#[test]
+fn a_compressed_command_costs_what_inflating_it_does() {
+    let mut world = World::new(1, kind(), patient());
+    let offer = "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+    let (client, answer) = world.ask(PUBLIC, COMMANDER.replace("\r\n\r\n", offer).as_bytes());
+    assert!(answer.contains("permessage-deflate"), "{answer}");
+    let mut rng = Rng::new(1);
+    let name: String = (0..100).map(|_| format!("{:016x}", rng.next_u64())).collect();
+    let command = format!("{{\"unsubscribe\":[\"/{name}\"]}}");
+    let mut deflater = stentor_wire::deflate::Deflater::default();
+    let deflated = stentor_wire::websocket::deflate(&mut deflater, command.as_bytes(), 15);
+    let (deflated, mut frame) = (deflated.unwrap(), Vec::new());
+    put_frame(&mut frame, &mut rng, TEXT, true, deflated);
+    frame[0] |= 0x40;
+    let before = world.totals().cost_commands;
+    world.sim.write(client, &frame);
+    world.settle();
+    let cost = (world.totals().cost_commands - before) as usize;
+    assert!(cost >= deflated.len() * INFLATE_COST, "{cost} for {} bytes", deflated.len());
+}
+
+/// A snapshot transfer holds its last slice in addition to the bytes that are being sent.
+#[test]
+fn what_snapshots_keep_counts_as_held() {
+    let mut world = world();
+    for _ in 0..2 {
+        let client = world.sim.connect(CONTROL);
+        world.sim.stall(client, true);
+        world.sim.write(client, b"GET /-/snapshot HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.readers_bytes < BYTES_MAX as u64 && totals.readers_cut > 0, "{totals:?}");
 }

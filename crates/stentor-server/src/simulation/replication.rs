@@ -139,3 +139,24 @@ fn the_next_process_ends_a_feed_behind_what_is_on_its_way() {
     let next = follow(&mut world, &format!("/-/feed?since=0badcafe-{}", seq - 1));
     assert!(world.sim.read(next).starts_with(b"HTTP/1.1 410 "), "this process does not know it");
 }
+
+#[test]
+fn a_stalled_follower_has_the_write_timeout() {
+    let mut settings = patient();
+    settings.limits.head_timeout_ms = 5_000;
+    settings.limits.write_timeout_ms = 20_000;
+    let mut world = World::new(1, Faults { window_bytes: 1_000, ..kind() }, settings);
+    // The snapshot is larger than the output buffer, so the transfer stays under way.
+    for topic in 0..20 {
+        world.publish(&format!("/large/{topic}"), vec![b'x'; 20_000], ContentType::TEXT);
+    }
+    let snapshot = world.sim.connect(CONTROL);
+    world.sim.stall(snapshot, true);
+    world.sim.write(snapshot, b"GET /-/snapshot HTTP/1.1\r\nHost: h\r\n\r\n");
+    world.settle();
+    for (ms, is_cut) in [(15_000, false), (6_000, true)] {
+        world.sim.sleep(ms);
+        world.settle();
+        assert_eq!(world.sim.was_cut(snapshot), is_cut);
+    }
+}

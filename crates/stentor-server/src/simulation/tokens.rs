@@ -8,6 +8,7 @@ use super::{CONTROL, PUBLIC, World, kind, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
 use crate::keys;
+use crate::limits::EXPELLED_PER_TURN;
 use crate::mailbox::Order;
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -358,3 +359,33 @@ const TOPICS: usize = 1_000;
 
 /// What it costs at least to compare all that is read with all rules and permissions.
 const EACH_COST: u64 = (TOPICS * 2 * RULES * 20) as u64;
+
+const STREAM: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+
+#[test]
+fn a_reload_ends_few_streams_a_turn() {
+    let secret = Secret::make().unwrap();
+    let mut world = World::new(1, kind(), settings(&[], &[]));
+    for _ in 0..2 * EXPELLED_PER_TURN {
+        world.ask(PUBLIC, STREAM);
+    }
+    world.reload(settings(&["/**"], &[(&secret, &["/**"])]));
+    world.turn();
+    assert_eq!(world.totals().readers_expired, EXPELLED_PER_TURN as u64);
+    world.settle();
+    assert_eq!(world.totals().readers_expired, 2 * EXPELLED_PER_TURN as u64);
+}
+
+#[test]
+fn streams_that_a_reload_ends_are_told_why() {
+    let secret = Secret::make().unwrap();
+    let mut world = World::new(1, kind(), settings(&[], &[]));
+    let (events, _) = world.ask(PUBLIC, STREAM);
+    let (frames, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
+    world.command(frames, &["{\"subscribe\":[\"/small\"]}".to_owned()]);
+    world.heard(frames);
+    world.reload(settings(&["/**"], &[(&secret, &["/**"])]));
+    assert!(world.heard(events).contains("event: expired"));
+    let close = world.sim.read(frames);
+    assert!(close.starts_with(&[0x88]) && close[2..4] == 4401_u16.to_be_bytes(), "{close:?}");
+}

@@ -154,3 +154,14 @@ fn frames_of_a_feed_are_read_one_behind_the_other() {
     assert!(read_feed_frame(rest, rest.len() - 1).is_err(), "it is too long");
     assert!(read_feed_frame(&snapshot()[96..], 1_000).is_err(), "it is of a file");
 }
+
+/// The decoder would otherwise buffer the input while it waits for such a head.
+#[test]
+fn a_head_too_long_is_refused_at_once() {
+    let mut bytes = snapshot();
+    for (length, is_refused) in [(HEAD_BYTES_MAX, false), (HEAD_BYTES_MAX + 1, true)] {
+        bytes[12..16].copy_from_slice(&(length as u32).to_le_bytes());
+        let read = SnapshotDecoder::new(10_000).read(&bytes[..16], &mut |_| Ok(()));
+        assert_eq!(read.is_err(), is_refused, "{length}");
+    }
+}

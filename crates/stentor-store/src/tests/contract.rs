@@ -722,3 +722,11 @@ fn a_store_is_kept_in_a_real_directory() {
         assert_eq!((recovered.last, recovered.was_closed), (45, true));
     });
 }
+
+#[test]
+fn a_short_log_needs_no_snapshot() {
+    let mut store = begin(&SimDisk::new(1));
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    assert!(!store.snapshot_is_due());
+}

@@ -572,3 +572,25 @@ fn no_key_seals_with_a_nonce_twice() {
     let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| seal(&mut server, b"b")));
     assert!(again.is_err(), "what all tests are watched by has not seen it");
 }
+
+#[test]
+fn a_peer_that_only_cancels_has_a_budget() {
+    for suite in Suite::ALL {
+        let canceled: (u8, &[u8]) = (ALERT, &[WARNING, USER_CANCELED]);
+        let (_, opened) = send(suite, &vec![canceled; usize::from(FRUITLESS_MAX) + 1]);
+        assert_eq!(opened, Err(Failure::Fruitless), "{suite:?}");
+    }
+}
+
+/// RFC 8446 section 5.2 and RFC 5246 section 6.2.3.
+#[test]
+fn a_sealed_record_has_a_bounded_overhead() {
+    for (suites, more) in [(TLS13, 256), (TLS12, 2_048)] {
+        for suite in suites {
+            let [high, low] = ((1_u16 << 14) + more + 1).to_be_bytes();
+            let (mut server, _) = sessions(suite);
+            let opened = server.session().open(&mut [23, 3, 3, high, low]);
+            assert_eq!(opened, Err(Failure::RecordTooLong), "{suite:?}");
+        }
+    }
+}

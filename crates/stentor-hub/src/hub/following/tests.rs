@@ -461,3 +461,15 @@ fn a_later_life_is_filled_as_the_first() {
     hub.check();
     assert_eq!(seen(&hub), seen(&second));
 }
+
+#[test]
+fn evictions_from_an_adopted_snapshot_are_counted() {
+    let (leader, hub) = (hub_of(1, 3), hub_of(2, 3));
+    for _ in 0..3 {
+        put(&leader, "/a");
+    }
+    let staged = staged(&hub, &leader, false);
+    assert_eq!(staged.trim_history_to(0), 2);
+    hub.adopt(staged).unwrap();
+    assert_eq!(hub.stored().evicted_total, 2);
+}

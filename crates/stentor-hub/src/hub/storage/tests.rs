@@ -414,3 +414,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn history_shrinks_by_the_part_asked_for() {
+    let hub = hub(usize::MAX);
+    for n in 0..40 {
+        publish(&hub, ["/a", "/b"][n % 2], DATA_BYTES).unwrap();
+    }
+    let before = hub.stored().history;
+    hub.shrink_history(4);
+    hub.trim_history();
+    let left = hub.stored().history;
+    assert!(left <= before - before / 4 && left > before / 2, "{left} of {before}");
+}
+
+/// The sample keeps early and late messages with the same probability.
+#[test]
+fn a_sample_is_even_after_many_messages() {
+    for count in [100, 1_000, 100_000] {
+        let mut sample = Sample::default();
+        (1..=count).for_each(|seq| sample.add(seq, 10));
+        let upto = sample.oldest_upto(count as usize * 10 / 2).unwrap();
+        assert!(upto.abs_diff(count / 2) <= count / 20, "{upto} of {count}");
+    }
+}

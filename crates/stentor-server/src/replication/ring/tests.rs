@@ -149,3 +149,13 @@ fn what_does_not_go_on_where_it_ended_is_of_another_order() {
     back.ring.extend(news).unwrap();
     assert!(back.ring.extend(again).is_err(), "it was there before");
 }
+
+/// The limit applies to events that wait, not to all that were ever published.
+#[test]
+fn an_emptied_intake_has_its_capacity_again() {
+    let mut stage = Stage::new();
+    for _ in 0..200 {
+        stage.publish("/a", 1_000);
+        stage.take_in();
+    }
+}

@@ -219,3 +219,50 @@ fn nobody_waits_for_ever() {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The writer wakes up often meanwhile, which must not postpone the retry.
+#[test]
+fn a_failed_disk_is_retried_under_load() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    let broken = DiskFaults { write_percent: 100, names_percent: 100, ..DiskFaults::default() };
+    disk.set_faults(broken);
+    drop(put(&world, "/synced/a"));
+    writer.step(Duration::ZERO, 1);
+    assert_eq!(error(put(&world, "/synced/a").0), Some(CommitError::DiskFailed));
+    disk.set_faults(DiskFaults::default());
+    for now_ms in (100..=2_000).step_by(100) {
+        writer.step(Duration::ZERO, now_ms);
+    }
+    assert!(put(&world, "/synced/a").0.is_none(), "it is not taken yet");
+}
+
+#[test]
+fn a_snapshot_that_succeeds_resets_the_backoff() {
+    let disk = SimDisk::new(1);
+    let (world, mut writer) = life(&disk);
+    let mut now_ms = 0;
+    let pass_at = |writer: &mut Writer<SimDisk>, now_ms: u64| {
+        for _ in 0..200 {
+            drop(put(&world, "/synced/a"));
+            writer.step(Duration::ZERO, now_ms);
+            if let Some(pass) = writer.pass() {
+                return Some(pass);
+            }
+        }
+        None
+    };
+    for is_whole in [false, false, true, false, true] {
+        let mut pass = pass_at(&mut writer, now_ms);
+        assert!(pass.is_some(), "none is begun a minute after the first failure");
+        while is_whole && let Some(some) = pass {
+            pass = some.step().map(|(pass, _)| pass);
+        }
+        drop(pass);
+        writer.step(Duration::ZERO, now_ms);
+        now_ms += 60_000;
+        if !is_whole && now_ms == 120_000 {
+            now_ms += 60_000;
+        }
+    }
+}

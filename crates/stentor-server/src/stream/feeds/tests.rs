@@ -233,3 +233,19 @@ fn the_last_to_leave_takes_the_feed_along() {
     assert!(bench.told.0.lock().unwrap().is_empty(), "nobody is told of what nobody reads");
     assert!(bench.feeds.index.is_empty() && bench.feeds.feeds.iter().all(Option::is_none));
 }
+
+/// The memory limit covers filters that name an existing topic, too.
+#[test]
+fn filters_that_name_topics_count_against_the_limit() {
+    let mut bench = Bench::new();
+    bench.publish("/a");
+    bench.publish("/b");
+    bench.join("/a", 1);
+    let one = bench.feeds.filter_bytes();
+    assert_eq!(bench.feeds.unnamed_bytes(), 0);
+    let other = Filter::parse("/b").unwrap();
+    let has_room = |bytes: usize| {
+        bench.feeds.has_room_for(&bench.hub, [&other].into_iter(), Room { feeds: 2, bytes })
+    };
+    assert!(has_room(2 * one) && !has_room(2 * one - 1));
+}

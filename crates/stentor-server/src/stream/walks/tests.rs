@@ -275,3 +275,14 @@ fn what_was_found_in_a_life_that_is_over_is_nothing_to_those_who_come_behind_it(
         assert_eq!((upto, found), (hub.seq(), 0));
     }
 }
+
+/// The limit of what readers hold counts the messages that a walk keeps.
+#[test]
+fn messages_that_a_walk_keeps_count_as_held() {
+    let (hub, mut walks) = (hub(), Walks::default());
+    let seq = publish_bytes(&hub, "/a", 300);
+    let filter = &filters(&["/a"])[0];
+    let span = Span { since: 0, upto: seq, mode: Mode::All };
+    assert!(walks.walk(&hub, &[filter], span, None).0.is_some());
+    assert!(walks.held_bytes() >= filter.cost_bytes() + 300);
+}

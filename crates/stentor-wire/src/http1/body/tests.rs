@@ -271,3 +271,16 @@ fn huge_sizes_do_not_overflow() {
 fn a_body_is_small() {
     assert!(size_of::<Body>() <= 24, "it is part of every connection: {}", size_of::<Body>());
 }
+
+/// The limit holds for a body that another process hands over, too.
+#[test]
+fn a_body_over_its_framing_limit_stays_packed() {
+    use crate::pack::{Packed, Packer, Unpacker};
+    for (excess, is_taken) in [(EXCESS_BYTES_MAX, true), (EXCESS_BYTES_MAX + 1, false)] {
+        let framing = Framing::Chunked(Chunked { excess, ..Chunked::default() });
+        let mut packer = Packer::new(0);
+        Body { framing }.pack(&mut packer);
+        let bytes = packer.into_bytes();
+        assert_eq!(Body::unpack(&mut Unpacker::new(&bytes, 0)).is_ok(), is_taken, "{excess}");
+    }
+}
