@@ -10,23 +10,23 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-/// A test program that cargo has built.
+/// A program that cargo has built.
 struct Program {
     path: PathBuf,
     /// The directory of its package, in which cargo would run it.
     package: PathBuf,
+    is_test: bool,
 }
 
 impl Program {
-    /// Reads a message of cargo. `None`, if the message is about anything but a test program.
-    /// Escapes of JSON are not decoded: a path with one is not found, and the run fails.
+    /// Reads a message of cargo. `None`, if the message is about anything but a program. Escapes
+    /// of JSON are not decoded: a path with one is not found, and the run fails.
     fn of_message(line: &str) -> Option<Program> {
         let behind = |name: &str| line.split_once(name).map(|(_, value)| value);
-        let profile = behind("\"profile\":{")?.split('}').next();
-        profile.filter(|profile| profile.contains("\"test\":true"))?;
         let path = |name: &str| behind(name)?.split('"').next().map(PathBuf::from);
         let package = path("\"manifest_path\":\"")?.parent().map(Path::to_owned)?;
-        Some(Program { path: path("\"executable\":\"")?, package })
+        let is_test = behind("\"profile\":{")?.split('}').next()?.contains("\"test\":true");
+        Some(Program { path: path("\"executable\":\"")?, package, is_test })
     }
 
     /// Its name without the hash behind it.
@@ -38,6 +38,11 @@ impl Program {
 
     fn is_end_to_end(&self) -> bool {
         self.name() == "e2e"
+    }
+
+    /// The command, which the end-to-end tests run. Cargo may build it after them.
+    fn is_command(&self) -> bool {
+        !self.is_test && self.name() == "stentor"
     }
 
     fn run(&self, args: &[&str], settings: &[(&str, String)]) -> Output {
@@ -103,8 +108,9 @@ impl Ended {
 }
 
 /// Builds with this command of cargo, and runs each test program as soon as it is built. The
-/// end-to-end tests run beside the others, which run one after the other. The function calls
-/// `settings` once, when the first program is built. All programs run, whatever fails.
+/// end-to-end tests wait for the command, too, and run beside the others, which run one after the
+/// other. The function calls `settings` once, when the first program is built. All programs that
+/// are built run, whatever fails.
 pub(crate) fn run(
     build: &mut Command,
     args: &[&str],
@@ -127,21 +133,33 @@ pub(crate) fn run(
         let output = program.run(args, settings);
         held.lock().expect("nothing panics there").add(program.name(), output);
     };
-    thread::scope(|scope| {
+    let not_run = thread::scope(|scope| {
         let (others, queue) = mpsc::channel::<Program>();
         let run_one = &run_one;
         scope.spawn(move || queue.iter().for_each(|program| run_one(&program)));
+        let (mut is_command_built, mut end_to_end) = (false, None);
         for program in first.into_iter().chain(programs) {
-            if program.is_end_to_end() {
-                scope.spawn(move || run_one(&program));
-            } else {
+            if program.is_command() {
+                is_command_built = true;
+            } else if program.is_end_to_end() {
+                end_to_end = Some(program);
+            } else if program.is_test {
                 others.send(program).expect("the queue is read to its end");
             }
+            if is_command_built && let Some(program) = end_to_end.take() {
+                scope.spawn(move || run_one(&program));
+            }
         }
+        end_to_end
     });
     let status = cargo.wait().unwrap_or_else(|error| panic!("{build:?}: {error}"));
-    let build =
-        if status.success() { Ok(()) } else { Err(format!("{build:?} ended with {status}")) };
+    let build = if !status.success() {
+        Err(format!("{build:?} ended with {status}"))
+    } else if not_run.is_some() {
+        Err("cargo named no command for the end-to-end tests".to_owned())
+    } else {
+        Ok(())
+    };
     Ended { build, held: held.into_inner().expect("nothing panics there") }
 }
 
