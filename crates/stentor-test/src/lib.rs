@@ -5,11 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod http;
 pub mod pattern;
 pub mod seeds;
 mod skip;
 pub mod sse;
 pub mod trace;
+pub mod websocket;
 
 pub use skip::{is_root, missing, skip};
 pub use stentor_io::Rng;

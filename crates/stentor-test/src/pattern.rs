@@ -10,9 +10,15 @@ pub fn matches(pattern: &str, topic: &str) -> bool {
 /// Whether a pattern means all that another one means.
 #[must_use]
 pub fn covers(pattern: &str, other: &str) -> bool {
-    let (pattern, other): (Vec<_>, Vec<_>) =
-        (pattern.split('/').collect(), other.split('/').collect());
-    covers_segments(&pattern, &other)
+    let (mut pattern, mut other) = (pattern.split('/'), other.split('/'));
+    loop {
+        match (pattern.next(), other.next()) {
+            (None, None) => return true,
+            (Some("**"), Some(_)) if pattern.clone().next().is_none() => return true,
+            (Some(segment), Some(is)) if segment == is || segment == "*" && is != "**" => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Whether there is a topic that both mean.
@@ -29,17 +35,6 @@ pub fn meets(one: &str, other: &str) -> bool {
     }
     let (one, other): (Vec<_>, Vec<_>) = (one.split('/').collect(), other.split('/').collect());
     meets_segments(&one, &other)
-}
-
-fn covers_segments(pattern: &[&str], other: &[&str]) -> bool {
-    match (pattern, other) {
-        ([], []) | (["**"], [_, ..]) => true,
-        ([segment, pattern @ ..], [is, other @ ..]) => {
-            let means = segment == is || (*segment == "*" && *is != "**");
-            means && covers_segments(pattern, other)
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]

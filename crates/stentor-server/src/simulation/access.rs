@@ -11,7 +11,7 @@
 //! seen if it could be at some moment between its publishing, or the client's request if that is
 //! later, and its arrival: what was on its way when the rules changed is not called back.
 
-use super::codec::{PING, put_frame, put_text, take_answer};
+use super::codec::{PING, put_frame, put_text};
 use super::handover::HandOvers;
 use super::net::Client;
 use super::seeds::faults;
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Pattern};
 use stentor_io::{Backend, Faults, Rng};
+use stentor_test::http::Response;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
@@ -471,6 +472,24 @@ impl Stage {
             (world.sim.read(connection), ended, world.sim.was_reset(connection))
         });
         reader.input.extend(&bytes);
+        if !bytes.is_empty() {
+            self.judge_content(index);
+        }
+        if self.panics && is_cut {
+            return false;
+        }
+        if !self.readers[index].is_open {
+            self.judge_answer(index, ended, is_cut)
+        } else if ended {
+            self.judge_end(index, is_cut);
+            false
+        } else {
+            true
+        }
+    }
+
+    /// Whether a client may see all that has come to it.
+    fn judge_content(&mut self, index: usize) {
         // A worker whose clock is ahead may know of a token that has begun to be good.
         let latest = self.latest();
         let Stage { readers, messages, states, start_s, .. } = self;
@@ -501,17 +520,6 @@ impl Stage {
         };
         let shown = TOPICS.iter().find(is_hidden);
         assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
-        if self.panics && is_cut {
-            return false;
-        }
-        if !reader.is_open {
-            self.judge_answer(index, ended, is_cut)
-        } else if ended {
-            self.judge_end(index, is_cut);
-            false
-        } else {
-            true
-        }
     }
 
     /// Whether what was answered may be.
@@ -577,7 +585,7 @@ impl Stage {
             return true;
         }
         // Bodies come behind their heads.
-        take_answer(&mut reader.input.clone()).is_none() && !ended
+        Response::take(&mut reader.input.clone()).is_none() && !ended
     }
 
     /// A stream has ended: that must have had a reason, and have been said.

@@ -6,6 +6,7 @@ use crate::access::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
 use stentor_io::Rng;
+use stentor_test::http::Response;
 
 /// Requests, and what must come back.
 #[derive(Debug, Default)]
@@ -279,31 +280,20 @@ impl Scripted {
 
     /// Takes one whole answer off the front, if there is one, and compares it.
     fn take_answer(&mut self) -> bool {
-        let Some(end) = memchr::memmem::find(&self.received, b"\r\n\r\n") else { return false };
-        let head = String::from_utf8(self.received[..end].to_vec()).expect("a head is ASCII");
-        let status: u16 = head[9..12].parse().expect("a status");
-        if status == 100 {
-            self.received.drain(..end + 4);
+        let answer = &self.script.answers[self.answered];
+        let take = if answer.head_only { Response::take_head } else { Response::take };
+        let Some(response) = take(&mut self.received) else { return false };
+        if response.status == 100 {
             return self.take_answer();
         }
-        let answer = &self.script.answers[self.answered];
-        let bodyless = answer.head_only || matches!(status, 204 | 304);
-        let field =
-            |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let length = field("Content-Length:").map_or(0, |text| text.parse().unwrap());
-        let length: usize = if bodyless { 0 } else { length };
-        if self.received.len() < end + 4 + length {
-            return false;
-        }
-        let body = self.received[end + 4..end + 4 + length].to_vec();
-        let gzip = field("Content-Encoding:") == Some("gzip");
-        let body = if gzip { gunzip(&body) } else { body };
-        assert_eq!(status, answer.status, "answer {}: {head}", self.answered);
+        self.seen.push((response.status, response.body.len()));
+        let response = response.expect(answer.status);
+        let is_deflated = response.field("Content-Encoding") == Some("gzip");
+        let (number, head) = (self.answered, &response.head);
+        let body = if is_deflated { gunzip(&response.body) } else { response.body };
         if let Some(expected) = &answer.body {
-            assert!(&body == expected, "answer {} has a wrong body: {head}", self.answered);
+            assert!(&body == expected, "answer {number} has a wrong body: {head}");
         }
-        self.received.drain(..end + 4 + length);
-        self.seen.push((status, length));
         true
     }
 }

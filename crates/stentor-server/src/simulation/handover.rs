@@ -4,7 +4,7 @@
 //! worker must count what the old one did, and be packed to the same bytes, unless readers have to
 //! look for what they miss.
 
-use super::frames::{COMMANDER, TEXT, put_frame};
+use super::codec::{COMMANDER, TEXT, put_frame};
 use super::{FILES, World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
 use crate::config::{Mount, Settings};

@@ -1,6 +1,6 @@
 //! What readers hold and what they ask for, each bound by itself.
 
-use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame, take_frame};
+use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
 use crate::config::Settings;
@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use stentor_hub::{ContentType, Draft, Pattern, Rule};
 use stentor_io::{Faults, Rng};
+use stentor_test::websocket::Frame;
 
 const BYTES_MAX: usize = 1024 * 1024;
 
@@ -144,7 +145,7 @@ impl Commander {
         world.sim.write(self.client, &frame);
         world.settle();
         self.input.extend(world.sim.read(self.client));
-        let frame = take_frame(&mut self.input, false)?;
+        let frame = Frame::take(&mut self.input)?;
         Some(String::from_utf8(frame.payload).unwrap())
     }
 }
@@ -234,7 +235,7 @@ fn a_websocket_that_answers_no_pings_is_cut() {
         world.sim.sleep(ping_ms + 1_000);
         world.settle();
         let mut frames = world.sim.read(lively);
-        assert_eq!(take_frame(&mut frames, false).map(|frame| frame.opcode), Some(PING));
+        assert_eq!(Frame::take(&mut frames).map(|frame| frame.first), Some(PING));
         let mut pong = Vec::new();
         put_frame(&mut pong, &mut Rng::new(1), PONG, true, b"");
         world.sim.write(lively, &pong);

@@ -17,7 +17,7 @@
 //! - a panic of the worker costs one of them its connection, and the others a turn;
 //! - when all have gone nothing is left.
 
-use super::codec::{COMMANDER, PING, TEXT, put_frame, take_answer};
+use super::codec::{COMMANDER, PING, TEXT, put_frame};
 use super::handover::HandOvers;
 use super::net::{Client, Net};
 use super::{Parts, SMALL, World, kind, patient};
@@ -27,6 +27,7 @@ use crate::limits::HELD_MS_MAX;
 use crate::stats::Totals;
 use stentor_hub::ContentType;
 use stentor_io::{Faults, Rng};
+use stentor_test::http::Response;
 
 /// One seed from the beginning to the end.
 pub(super) fn run(seed: u64) {
@@ -440,7 +441,7 @@ impl Asker {
         self.input.extend(sim.read(self.connection));
         let due = self.due.as_mut()?;
         due.check(who, turn, connections);
-        let answer = take_answer(&mut self.input)?;
+        let answer = Response::take(&mut self.input)?;
         assert_eq!(answer.status, 200, "{who}: {}", answer.head);
         self.due = None;
         Some(answer.body)

@@ -29,7 +29,7 @@ mod answers;
 mod carriers;
 #[cfg(test)]
 mod client;
-#[cfg(test)]
+#[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 mod codec;
 #[cfg(test)]
 mod commits;
@@ -37,8 +37,6 @@ mod commits;
 mod endings;
 #[cfg(test)]
 mod faults;
-#[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
-mod frames;
 #[cfg(test)]
 mod guestbook;
 #[cfg_attr(not(test), allow(dead_code, reason = "a fuzzer hands over by itself"))]

@@ -1,7 +1,7 @@
 //! What is published at the worst moment: between any two looks of a worker, and on another thread
 //! that has come half through it.
 
-use super::codec::{COMMANDER, TEXT, put_text, take_answer, take_frame};
+use super::codec::{COMMANDER, TEXT, put_text};
 use super::{NOW_S, PUBLIC, World, kind, patient};
 use crate::context::Shared;
 use std::cell::Cell;
@@ -12,6 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use stentor_hub::{ContentType, Draft, Precondition};
 use stentor_io::Rng;
+use stentor_test::http::Response;
+use stentor_test::websocket::Frame;
 use stentor_wire::target::TopicName;
 
 fn world() -> World {
@@ -77,7 +79,7 @@ fn a_held_request_is_answered_whenever_there_is_something_new() {
                     assert_eq!(String::from_utf8_lossy(&answer), "", "{request} has nothing new");
                     break;
                 }
-                let answer = take_answer(&mut answer).map(|answer| (answer.status, answer.body));
+                let answer = Response::take(&mut answer).map(|answer| (answer.status, answer.body));
                 let is_right = answer.as_ref().is_some_and(|(status, body)| {
                     *status == 200 && String::from_utf8_lossy(body).contains("new")
                 });
@@ -161,8 +163,8 @@ fn a_command_loses_nothing_that_is_just_being_published() {
         world.settle();
         let mut received = world.sim.read(commander);
         let mut news = 0;
-        while let Some(frame) = take_frame(&mut received, false) {
-            assert_eq!(frame.opcode, TEXT);
+        while let Some(frame) = Frame::take(&mut received) {
+            assert_eq!(frame.first, TEXT);
             news += usize::from(String::from_utf8(frame.payload).unwrap().contains("new"));
         }
         assert_eq!(news, 1, "stopped at {nth}");

@@ -70,8 +70,8 @@ fn written_bytes_are_read_back<D: Disk>(disk: D) {
     let shown = |file: &D::File| {
         assert_eq!(read(&disk, file, 3_999)[..8], *b"\0hello\0\0");
         assert_eq!(read(&disk, file, 8_190), [0; 2]);
-        assert_eq!(read(&disk, file, 8_192), []);
-        assert_eq!(read(&disk, file, 9_000), []);
+        assert_eq!(read(&disk, file, 8_192), b"");
+        assert_eq!(read(&disk, file, 9_000), b"");
     };
     shown(&file);
     disk.sync(&file).unwrap();

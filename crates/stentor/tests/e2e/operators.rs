@@ -2,7 +2,7 @@
 //! that nobody here has written and by the commands.
 
 use crate::support::{
-    Child, Server, TempDir, curl, eventually, python_of_host, run, stentor, tool,
+    Child, Server, TempDir, curl, eventually, python_of_host, run, stentor, tool, write_pair,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::fs;
@@ -23,10 +23,8 @@ impl Guarded {
     fn start(start: impl Fn(&str) -> Server, toml: &str) -> Guarded {
         let dir = TempDir::new();
         let write = |name: &str, text: String| fs::write(dir.path().join(name), text).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["127.0.0.2".to_owned()]).unwrap();
-        write("server.pem", params.self_signed(&key).unwrap().pem());
-        write("server.key", key.serialize_pem());
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| dir.path().join(name));
+        write_pair(&["127.0.0.2"], &certificate, &key);
         for (signer, operator) in [("signer", "ann"), ("stranger", "eve")] {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(DnType::CommonName, signer);

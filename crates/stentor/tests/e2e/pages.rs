@@ -5,8 +5,7 @@
 //! begins with `stentor`, and `xtask` follows the links.
 
 use crate::support::pages::{Fragment, fragments, root};
-use crate::support::{Server, TempDir, built, run, skip, tool};
-use rcgen::generate_simple_self_signed;
+use crate::support::{Server, TempDir, built, run, skip, tool, write_pair};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -179,9 +178,7 @@ fn make(path: &Path) {
                 "fullchain" => "privkey.pem".to_owned(),
                 stem => format!("{stem}.key"),
             };
-            let pair = generate_simple_self_signed(["example.com".to_owned()]).unwrap();
-            fs::write(path, pair.cert.pem()).unwrap();
-            fs::write(parent.join(key), pair.signing_key.serialize_pem()).unwrap();
+            write_pair(&["example.com"], path, &parent.join(key));
         }
         Some((_, "pem" | "key")) => assert!(path.is_file(), "{name} stands before its certificate"),
         Some((_, "creds")) => fs::write(path, CREDENTIALS).unwrap(),

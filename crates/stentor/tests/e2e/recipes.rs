@@ -8,8 +8,9 @@ mod outages;
 mod proxies;
 mod renewal;
 
-use crate::support::{Child, PATIENCE, TempDir, Url, curl, eventually, free_address, tool};
-use rcgen::{CertificateParams, KeyPair};
+use crate::support::{
+    Child, PATIENCE, TempDir, Url, curl, eventually, free_address, tool, write_pair,
+};
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -44,13 +45,7 @@ fn with(recipe: &str, replacements: &[(&str, &str)]) -> String {
 
 /// Writes a new certificate for this host, and its key. Returns their texts.
 fn write_certificate(certificate: &Path, key: &Path) -> (String, String) {
-    let pair = KeyPair::generate().unwrap();
-    let names = ["localhost", "127.0.0.1", "127.0.0.2"].map(str::to_owned);
-    let signed = CertificateParams::new(names).unwrap().self_signed(&pair).unwrap();
-    let texts = (signed.pem(), pair.serialize_pem());
-    fs::write(certificate, &texts.0).unwrap();
-    fs::write(key, &texts.1).unwrap();
-    texts
+    write_pair(&["localhost", "127.0.0.1", "127.0.0.2"], certificate, key)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::support::{
     Browser, Child, Needles, Server, TempDir, curl, eventually, python_of_host, stentor, tool,
+    write_pair,
 };
-use rcgen::{CertificateParams, KeyPair};
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -27,11 +27,7 @@ impl Secured {
     fn of(start: impl Fn(&str) -> Server, toml: &str) -> Secured {
         let dir = TempDir::new();
         let (certificate, key_file) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-        let key = KeyPair::generate().unwrap();
-        let names = ["localhost", "127.0.0.1", "127.0.0.2"].map(str::to_owned);
-        let signed = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-        fs::write(&certificate, signed.pem()).unwrap();
-        fs::write(&key_file, key.serialize_pem()).unwrap();
+        write_pair(&["localhost", "127.0.0.1", "127.0.0.2"], &certificate, &key_file);
         let (shown, key) = (certificate.display(), key_file.display());
         let mut server = start(&format!("tls_cert = '{shown}'\ntls_key = '{key}'\n{toml}"));
         let public = server.child.logged("public listener at https://").parse().unwrap();
@@ -265,12 +261,10 @@ fn sessions_leave_no_secret(mut secured: Secured, act: impl Fn(&mut Server)) {
 #[test]
 fn an_address_begins_to_speak_tls_over_an_upgrade_and_ends_it() {
     let Some(program) = tool("curl") else { return };
-    let (dir, key) = (TempDir::new(), KeyPair::generate().unwrap());
+    let dir = TempDir::new();
     let [certificate, key_file, settings] =
         ["c.pem", "k.pem", "s.toml"].map(|n| dir.path().join(n));
-    let signed = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key);
-    fs::write(&certificate, signed.unwrap().pem()).unwrap();
-    fs::write(&key_file, key.serialize_pem()).unwrap();
+    write_pair(&["127.0.0.1"], &certificate, &key_file);
     let configure = |listen: &str, control: &str, more: &str| {
         let toml = format!("workers = 2\nlisten = '{listen}'\ncontrol = '{control}'\n{more}");
         fs::write(&settings, toml).unwrap();

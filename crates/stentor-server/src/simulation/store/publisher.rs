@@ -1,11 +1,11 @@
 //! A publisher: one request after the other, of every kind, and what its answer promises.
 
 use super::super::CONTROL;
-use super::super::codec::{Answer, take_answer};
 use super::super::net::{Client, Net};
 use super::chronicle::{Chronicle, TOPICS};
 use serde_json::Value;
 use stentor_io::Rng;
+use stentor_test::http::Response;
 
 /// What was asked for.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Publisher {
         self.may_be_refused |= disk_is_bad;
         let Some(connection) = self.connection else { return };
         self.input.extend(sim.read(connection));
-        let Some(answer) = take_answer(&mut self.input) else { return };
+        let Some(answer) = Response::take(&mut self.input) else { return };
         let asked = self.asked.take().expect("an answer to nothing");
         let body = String::from_utf8_lossy(&answer.body).into_owned();
         match (asked, answer.status) {
@@ -175,7 +175,7 @@ impl Publisher {
 }
 
 /// The number in an answer's tag.
-fn seq_of(answer: &Answer) -> u64 {
-    let tag = answer.field("ETag:").expect("a tag").trim_matches('"');
+fn seq_of(answer: &Response) -> u64 {
+    let tag = answer.field("ETag").expect("a tag").trim_matches('"');
     tag[9..].parse().expect("a number")
 }

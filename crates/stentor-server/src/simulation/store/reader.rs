@@ -1,11 +1,11 @@
 //! A reader of a stream, which comes back with its cursor, also to the next life of the server.
 
 use super::super::PUBLIC;
-use super::super::codec::take_head;
 use super::super::net::{Client, Net};
 use super::chronicle::{Chronicle, FLIP, Fate, TOPICS};
 use serde_json::Value;
 use stentor_io::Rng;
+use stentor_test::http::Response;
 use stentor_test::pattern::matches;
 use stentor_test::sse::{Decoder, Item};
 
@@ -102,7 +102,7 @@ impl Reader {
     fn hear(&mut self, sim: &mut Net, connection: Client, chronicle: &Chronicle) {
         self.input.extend(sim.read(connection));
         if self.decoder.is_none() {
-            let Some(head) = take_head(&mut self.input) else { return };
+            let Some(head) = Response::take_head(&mut self.input) else { return };
             assert_eq!(head.status, 200, "{}", head.head);
             self.decoder = Some(Decoder::default());
             self.values_upto = self.values_upto.map(|_| chronicle.last());

@@ -8,8 +8,8 @@ use super::reader::Mood;
 use stentor_hub::{Epoch, Event, Hub, Limits, Place, Snapshot, decode_entry};
 use stentor_io::Rng;
 use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
+use stentor_test::http::{Response, take_chunk};
 use stentor_test::pattern::matches;
-use stentor_wire::http1::{Body, BodyLength, Step};
 
 /// A follower of all topics, or of some.
 pub(super) struct Follower {
@@ -30,8 +30,7 @@ struct Link {
     client: Client,
     /// Of the answer, what was not looked at.
     input: Vec<u8>,
-    status: Option<String>,
-    body: Body,
+    status: Option<u16>,
     /// Of the body, what was not looked at.
     content: Vec<u8>,
     /// The last chunk has come.
@@ -49,45 +48,26 @@ impl Link {
     fn open(sim: &mut Net, target: &str) -> Link {
         let client = sim.connect(CONTROL);
         sim.write(client, format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
-        Link {
-            client,
-            input: Vec::new(),
-            status: None,
-            body: Body::new(BodyLength::Chunked),
-            content: Vec::new(),
-            is_over: false,
-        }
+        Link { client, input: Vec::new(), status: None, content: Vec::new(), is_over: false }
     }
 
     /// Takes what has come.
     fn read(&mut self, sim: &mut Net) {
         self.input.extend_from_slice(&sim.read(self.client));
         if self.status.is_none() {
-            let Some(end) = memchr::memmem::find(&self.input, b"\r\n\r\n") else { return };
-            let head = String::from_utf8(self.input[..end].to_vec()).unwrap();
-            assert!(
-                head.contains("Transfer-Encoding: chunked") == head.contains(" 200 "),
-                "{head}"
-            );
-            self.status = Some(head[9..12].to_owned());
-            self.input.drain(..end + 4);
+            let Some(head) = Response::take_head(&mut self.input) else { return };
+            let is_chunked = head.field("Transfer-Encoding") == Some("chunked");
+            assert_eq!(is_chunked, head.status == 200, "{head:?}");
+            self.status = Some(head.status);
         }
-        while self.status.as_deref() == Some("200") && !self.is_over {
-            match self.body.next(&self.input).unwrap() {
-                Step::Data { data, used } => {
-                    self.content.extend_from_slice(data);
-                    self.input.drain(..used);
-                }
-                Step::More { used } => {
-                    self.input.drain(..used);
-                    return;
-                }
-                Step::End { used } => {
-                    self.is_over = true;
-                    assert_eq!(used, self.input.len(), "there is something behind the last chunk");
-                }
-            }
+        while self.status == Some(200)
+            && !self.is_over
+            && let Some(chunk) = take_chunk(&mut self.input)
+        {
+            self.is_over = chunk.is_empty();
+            self.content.extend(chunk);
         }
+        assert!(!self.is_over || self.input.is_empty(), "something behind the last chunk");
     }
 
     fn has_ended(&self, sim: &mut Net) -> bool {
@@ -157,13 +137,13 @@ impl Follower {
     fn read_feed(&mut self, sim: &mut Net, mood: Mood) {
         let Some(mut feed) = self.feed.take() else { return };
         feed.read(sim);
-        match feed.status.as_deref() {
-            Some("410") => {
+        match feed.status {
+            Some(410) => {
                 assert!(self.hub.take().is_some(), "it asked for nothing");
                 return feed.close(sim);
             }
-            Some("200") if self.hub.is_some() => self.apply_feed(&mut feed),
-            Some("200") if self.snapshot.is_none() && mood.connects => {
+            Some(200) if self.hub.is_some() => self.apply_feed(&mut feed),
+            Some(200) if self.snapshot.is_none() && mood.connects => {
                 let received = Received {
                     decoder: SnapshotDecoder::new(1 << 20),
                     payload: Vec::new(),
@@ -171,7 +151,7 @@ impl Follower {
                 };
                 self.snapshot = Some((Link::open(sim, &self.target(false)), received));
             }
-            Some("200") | None => {}
+            Some(200) | None => {}
             status => panic!("{status:?}"),
         }
         if feed.has_ended(sim) {

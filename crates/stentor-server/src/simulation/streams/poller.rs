@@ -1,6 +1,5 @@
 //! A simulated client of long-polls, one after another, on one topic or on many.
 
-use super::super::codec::{Answer, take_answer};
 use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC, SMALL};
 use super::log::Log;
@@ -8,6 +7,7 @@ use super::reader::{Cursor, EPOCH, Mood, Object, Plan, read_object, seq_of};
 use super::view::{From, View};
 use serde_json::Value;
 use stentor_io::{Backend, Rng};
+use stentor_test::http::Response;
 
 #[derive(Debug)]
 pub(super) struct Poller {
@@ -90,7 +90,7 @@ impl Poller {
         let ended = sim.ended(connection);
         self.input.extend(sim.read(connection));
         while self.poll.is_some() || self.small_due {
-            let Some(answer) = take_answer(&mut self.input) else { break };
+            let Some(answer) = Response::take(&mut self.input) else { break };
             match self.poll.take() {
                 Some(poll) => self.answered(log, poll, answer, sim.now_ms(), mood.draining),
                 None => {
@@ -168,7 +168,7 @@ impl Poller {
         }
     }
 
-    fn answered(&mut self, log: &Log, poll: Poll, answer: Answer, now_ms: u64, draining: bool) {
+    fn answered(&mut self, log: &Log, poll: Poll, answer: Response, now_ms: u64, draining: bool) {
         let is_over = draining || now_ms >= poll.asked_ms + poll.wait_ms;
         match answer.status {
             204 | 304 => {
@@ -213,8 +213,8 @@ impl Poller {
         super::log::wants(&self.plan.filters, topic)
     }
 
-    fn value(&mut self, log: &Log, poll: &Poll, answer: &Answer) {
-        let tag = answer.field("ETag:").expect("an entity tag");
+    fn value(&mut self, log: &Log, poll: &Poll, answer: &Response) {
+        let tag = answer.field("ETag").expect("an entity tag");
         let seq = seq_of(tag.trim_matches('"'));
         let entry = log.entry(seq);
         assert_eq!(entry.topic, self.plan.filters[0]);
@@ -229,7 +229,7 @@ impl Poller {
         self.last = Some(seq);
     }
 
-    fn array(&mut self, log: &Log, answer: &Answer) {
+    fn array(&mut self, log: &Log, answer: &Response) {
         let items: Value = serde_json::from_slice(&answer.body)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&answer.body)));
         let items = items.as_array().expect("an array");
@@ -247,8 +247,8 @@ impl Poller {
     }
 
     /// Every answer of many topics says where the client is.
-    fn stands_at(&mut self, log: &Log, answer: &Answer) {
-        let seq = seq_of(answer.field("ETag:").unwrap().trim_matches('"'));
+    fn stands_at(&mut self, log: &Log, answer: &Response) {
+        let seq = seq_of(answer.field("ETag").unwrap().trim_matches('"'));
         self.view.told_cursor(log, seq);
         self.last = Some(seq);
     }

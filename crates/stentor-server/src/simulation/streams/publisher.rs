@@ -1,13 +1,13 @@
 //! Publishers: what they publish, and a client that does so by PUT and DELETE.
 
 use super::super::CONTROL;
-use super::super::codec::take_answer;
 use super::super::net::{Client, Net};
 use super::log::Log;
 use super::reader::{Mood, seq_of};
 use std::collections::VecDeque;
 use stentor_hub::{CacheControl, ContentType, Draft, EventName};
 use stentor_io::Rng;
+use stentor_test::http::Response;
 
 /// Makes data of which no two are the same.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl Putter {
         let ended = sim.ended(connection);
         self.input.extend(sim.read(connection));
         while !self.due.is_empty()
-            && let Some(answer) = take_answer(&mut self.input)
+            && let Some(answer) = Response::take(&mut self.input)
         {
             match (self.due.pop_front().unwrap(), answer.status) {
                 (None, 204 | 404) => {}

@@ -1,16 +1,16 @@
 //! A simulated reader of one stream after another: it connects, judges what comes by its view,
 //! stalls, is cut off, and comes back with the last id it has seen, or with one it made up.
 
-use super::super::codec::{
-    self, BINARY, CLOSE, PING, PONG, TEXT, put_frame, put_text, take_frame, take_head,
-};
+use super::super::codec::{BINARY, CLOSE, PING, PONG, TEXT, put_frame, put_text};
 use super::super::net::{Client, Net};
 use super::super::{CONTROL, PUBLIC};
 use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;
 use stentor_io::Rng;
+use stentor_test::http::Response;
 use stentor_test::sse::{Decoder, Item};
+use stentor_test::websocket::{DEFLATED, Frame};
 
 /// What clients are up to.
 #[derive(Clone, Copy, Debug)]
@@ -360,7 +360,7 @@ impl Reader {
         }
         self.input.extend(bytes);
         if let Wire::Head = self.wire {
-            let Some(answer) = take_head(&mut self.input) else { return };
+            let Some(answer) = Response::take_head(&mut self.input) else { return };
             if mood.draining && answer.status == 408 {
                 // A stop does not wait for requests that are still on their way.
                 self.has_farewell = true;
@@ -368,9 +368,9 @@ impl Reader {
             }
             let status = if self.plan.is_websocket { 101 } else { 200 };
             assert_eq!(answer.status, status, "{}", answer.head);
-            let protocol = answer.field("Sec-WebSocket-Protocol:");
+            let protocol = answer.field("Sec-WebSocket-Protocol");
             assert_eq!(protocol, self.plan.commands.then_some("stentor.v1"));
-            let deflates = answer.field("Sec-WebSocket-Extensions:").is_some();
+            let deflates = answer.field("Sec-WebSocket-Extensions").is_some();
             self.view.begin(log);
             self.wire = match self.plan.is_websocket {
                 true => Wire::Frames { deflates },
@@ -385,7 +385,8 @@ impl Reader {
             }
             Wire::Frames { deflates } => {
                 let deflates = *deflates && self.plan.offers_deflate;
-                while let Some(frame) = take_frame(&mut self.input, deflates) {
+                while let Some(frame) = Frame::take(&mut self.input) {
+                    assert!(deflates || frame.first & DEFLATED == 0, "without agreement");
                     self.frame(sim, rng, log, frame);
                 }
             }
@@ -418,10 +419,10 @@ impl Reader {
     }
 
     /// One frame of a WebSocket.
-    fn frame(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, frame: codec::Frame) {
+    fn frame(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, frame: Frame) {
         assert!(!self.has_farewell, "behind the end: {frame:?}");
         let Some(connection) = self.connection else { return };
-        match frame.opcode {
+        match frame.kind() {
             CLOSE => {
                 let code = u16::from_be_bytes(frame.payload[..2].try_into().unwrap());
                 let expected: &[u16] = if self.closes { &[1000, 1002, 1012] } else { &[1012] };
@@ -438,7 +439,7 @@ impl Reader {
             }
             PONG if frame.payload == self.pings.to_string().as_bytes() => self.obeyed(log),
             PONG => assert_eq!(frame.payload, b"?"),
-            opcode => self.data(log, opcode, &frame.payload),
+            kind => self.data(log, kind, &frame.data()),
         }
     }
 
@@ -449,7 +450,7 @@ impl Reader {
     }
 
     /// A frame of data: a message, or an object that says something else.
-    fn data(&mut self, log: &Log, opcode: u8, payload: &[u8]) {
+    fn data(&mut self, log: &Log, kind: u8, payload: &[u8]) {
         let object: Option<Value> = match (self.plan.is_many, payload.starts_with(b"{\"")) {
             (true, _) => Some(serde_json::from_slice(payload).unwrap_or_else(|error| {
                 panic!("{error}: {:?}", String::from_utf8_lossy(payload));
@@ -462,10 +463,10 @@ impl Reader {
             let message = &log.entry(seq).message;
             let is_text = message.content_type() != "application/octet-stream"
                 && std::str::from_utf8(payload).is_ok();
-            assert_eq!(opcode, if is_text { TEXT } else { BINARY });
+            assert_eq!(kind, if is_text { TEXT } else { BINARY });
             return self.view.message(log, seq);
         };
-        assert_eq!(opcode, TEXT);
+        assert_eq!(kind, TEXT);
         if let Some(error) = object.get("error") {
             assert!(self.errors_due > 0, "{error}");
             self.errors_due -= 1;

@@ -2,11 +2,12 @@
 //! reads answers strictly.
 
 use super::PATIENCE;
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+pub(crate) use stentor_test::http::Response;
+use stentor_test::http::take_chunk;
 
 /// A connection. What was read beyond an answer is kept for the next one.
 pub(crate) struct Client {
@@ -17,13 +18,6 @@ pub(crate) struct Client {
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
-}
-
-/// An answer.
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: Vec<u8>,
 }
 
 /// How a connection ended.
@@ -204,14 +198,8 @@ impl Client {
     #[track_caller]
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         loop {
-            if let Some(at) = self.received.windows(2).position(|two| two == b"\r\n") {
-                let length = std::str::from_utf8(&self.received[..at]).expect("a length is text");
-                let end = at + 2 + usize::from_str_radix(length, 16).expect("a length");
-                if self.received.len() >= end + 2 {
-                    let line: Vec<u8> = self.received.drain(..end + 2).collect();
-                    assert_eq!(&line[end..], b"\r\n", "the end of a chunk");
-                    return line[at + 2..end].to_vec();
-                }
+            if let Some(chunk) = take_chunk(&mut self.received) {
+                return chunk;
             }
             self.more().expect("a chunk before the connection ends");
         }
@@ -234,27 +222,13 @@ impl Client {
 
     #[track_caller]
     fn read_response(&mut self, bodyless: bool) -> Result<Response, Ending> {
-        let head_len = loop {
-            let end = self.received.windows(4).position(|four| four == b"\r\n\r\n");
-            match end {
-                Some(end) => break end + 4,
+        let take = if bodyless { Response::take_head } else { Response::take };
+        loop {
+            match take(&mut self.received) {
+                Some(response) => return Ok(response),
                 None => self.more()?,
             }
-        };
-        let head =
-            String::from_utf8(self.received.drain(..head_len).collect()).expect("a head is text");
-        let mut response = Response { status: status(&head), head, body: Vec::new() };
-        if bodyless || matches!(response.status, 100..200 | 204 | 304) {
-            return Ok(response);
         }
-        assert_eq!(response.field("transfer-encoding"), None, "{response:?}");
-        let length = response.field("content-length").expect("a body has its length");
-        let length: usize = length.parse().expect("a length is a number");
-        while self.received.len() < length {
-            self.more()?;
-        }
-        response.body = self.received.drain(..length).collect();
-        Ok(response)
     }
 
     /// Reads on. An end in the middle of an answer is a failure whatever the caller expects.
@@ -294,93 +268,4 @@ fn request(method: &str, target: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     };
     let head = format!("{method} {target} HTTP/1.1\r\nHost: {HOST}\r\n{length}{fields}\r\n");
     [head.as_bytes(), body].concat()
-}
-
-/// The status of a head; checks the parts that every head has.
-fn status(head: &str) -> u16 {
-    let line = head.lines().next().unwrap_or_default();
-    let rest = line.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("no status line: {line}"));
-    let (code, reason) = rest.split_once(' ').expect("a status line has a reason");
-    assert!(!reason.is_empty(), "{line}");
-    code.parse().expect("a status is a number")
-}
-
-impl Response {
-    /// The value of a field that may be there once.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self.values(name);
-        let first = values.next();
-        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
-        first
-    }
-
-    /// The members of a field that is a list, and so may be there several times.
-    pub(crate) fn list(&self, name: &str) -> Vec<&str> {
-        self.values(name).flat_map(|value| value.split(',')).map(str::trim).collect()
-    }
-
-    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.head.split("\r\n").skip(1).filter_map(move |line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then_some(value.trim())
-        })
-    }
-
-    /// The lines of the head, each with its line end.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.head.split_inclusive('\n')
-    }
-
-    /// All fields but those that differ from one moment to the next.
-    pub(crate) fn fields(&self) -> Vec<&str> {
-        let lines = self.head.split("\r\n").skip(1);
-        lines.filter(|line| !line.is_empty() && !line.starts_with("Date:")).collect()
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("the body is text")
-    }
-
-    #[track_caller]
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
-    /// The entity tag, quotes included.
-    #[track_caller]
-    pub(crate) fn tag(&self) -> String {
-        self.field("etag").unwrap_or_else(|| panic!("no entity tag: {self:?}")).to_owned()
-    }
-
-    /// Fails unless this is the status; returns the answer for more.
-    #[track_caller]
-    pub(crate) fn expect(self, status: u16) -> Response {
-        assert_eq!(self.status, status, "{self:?}");
-        self
-    }
-
-    /// Fails unless this is one of the statuses.
-    #[track_caller]
-    pub(crate) fn expect_one_of(self, statuses: &[u16]) -> Response {
-        assert!(statuses.contains(&self.status), "{self:?}");
-        self
-    }
-
-    /// Fails unless this is a refusal as they all are: this status, one line of plain text.
-    #[track_caller]
-    pub(crate) fn refused(self, status: u16) -> Response {
-        assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"), "{self:?}");
-        let reason = self.text();
-        assert!(reason.ends_with('\n') && reason.trim().len() > 5, "{self:?}");
-        assert_eq!(reason.lines().count(), 1, "{self:?}");
-        self
-    }
-}
-
-impl fmt::Debug for Response {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.body[..self.body.len().min(1000)];
-        write!(f, "\n{}{}", self.head, String::from_utf8_lossy(shown))
-    }
 }

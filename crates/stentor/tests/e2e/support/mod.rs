@@ -20,7 +20,7 @@ pub(crate) use reader::{Heard, Reader, Way};
 pub(crate) use server::{
     Child, Said, Server, TempDir, figure, refused_start, run, seq, serve, stentor,
 };
-pub(crate) use signer::Signer;
+pub(crate) use signer::{Signer, write_pair};
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
 pub(crate) use sse::{Event, EventStream};
 pub(crate) use stentor_test::{is_root, missing, skip};

@@ -8,6 +8,16 @@ use rcgen::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Writes a certificate for these names that signs itself, and its key. Returns their texts.
+pub(crate) fn write_pair(names: &[&str], certificate: &Path, key: &Path) -> (String, String) {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let pair = rcgen::generate_simple_self_signed(names).unwrap();
+    let texts = (pair.cert.pem(), pair.signing_key.serialize_pem());
+    fs::write(certificate, &texts.0).unwrap();
+    fs::write(key, &texts.1).unwrap();
+    texts
+}
+
 /// Somebody who signs certificates, and files of what it has signed.
 pub(crate) struct Signer {
     dir: TempDir,

@@ -1,18 +1,11 @@
 //! A WebSocket whose frames are put together by hand, and may be as wrong as one likes.
 
 use super::{Client, Ending, Response, Url};
-use flate2::{Decompress, FlushDecompress};
 use serde_json::Value;
-
-/// First bytes of whole frames.
-pub(crate) const TEXT: u8 = 0x81;
-pub(crate) const BINARY: u8 = 0x82;
-pub(crate) const CLOSE: u8 = 0x88;
-pub(crate) const PING: u8 = 0x89;
-pub(crate) const PONG: u8 = 0x8a;
-/// Bits of a first byte.
-pub(crate) const FIN: u8 = 0x80;
-pub(crate) const DEFLATED: u8 = 0x40;
+use stentor_test::websocket;
+pub(crate) use stentor_test::websocket::{
+    BINARY, CLOSE, DEFLATED, FIN, Frame, PING, PONG, TEXT, header,
+};
 
 /// What a request for a WebSocket has beside its target.
 pub(crate) const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -25,13 +18,6 @@ pub(crate) struct WebSocket {
     pub(crate) client: Client,
     pub(crate) head: Response,
     received: Vec<u8>,
-}
-
-/// A frame of the server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Frame {
-    pub(crate) first: u8,
-    pub(crate) payload: Vec<u8>,
 }
 
 /// A message of the server.
@@ -70,8 +56,7 @@ impl WebSocket {
     #[track_caller]
     pub(crate) fn try_frame(&mut self) -> Result<Frame, Ending> {
         loop {
-            if let Some((frame, length)) = parse(&self.received) {
-                self.received.drain(..length);
+            if let Some(frame) = Frame::take(&mut self.received) {
                 return Ok(frame);
             }
             let more = self.client.take()?;
@@ -86,7 +71,7 @@ impl WebSocket {
         self.send(PING, "all read");
         let mut passed = 0;
         loop {
-            match parse(&self.received[passed..]) {
+            match Frame::of(&self.received[passed..]) {
                 Some((frame, length)) if frame.first == PONG => {
                     assert_eq!(frame.payload, b"all read");
                     self.received.drain(passed..passed + length);
@@ -107,20 +92,17 @@ impl WebSocket {
     #[track_caller]
     pub(crate) fn try_message(&mut self) -> Result<Message, Option<u16>> {
         loop {
-            let Ok(Frame { first, payload }) = self.try_frame() else { return Err(None) };
-            match first {
-                TEXT => return Ok(Message::Text(String::from_utf8(payload).expect("UTF-8"))),
-                BINARY => return Ok(Message::Binary(payload)),
-                _ if first == TEXT | DEFLATED => {
-                    let text = String::from_utf8(inflate(&payload)).expect("UTF-8");
-                    return Ok(Message::Text(text));
-                }
-                _ if first == BINARY | DEFLATED => return Ok(Message::Binary(inflate(&payload))),
+            let Ok(frame) = self.try_frame() else { return Err(None) };
+            let kind = frame.kind();
+            let data = frame.data();
+            match kind {
+                TEXT => return Ok(Message::Text(String::from_utf8(data).expect("UTF-8"))),
+                BINARY => return Ok(Message::Binary(data)),
                 // The server may have gone already.
-                PING => drop(self.client.try_send(&masked(PONG, &payload))),
+                PING => drop(self.client.try_send(&masked(PONG, &data))),
                 PONG => {}
-                CLOSE => return Err(code(&payload)),
-                _ => panic!("a frame that no server sends: {first:#x}"),
+                CLOSE => return Err(code(&data)),
+                _ => panic!("a frame that no server sends: {kind:#x}"),
             }
         }
     }
@@ -158,34 +140,7 @@ impl WebSocket {
 
 /// A frame as clients send it.
 pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
-    let key = [0x37, 0xfa, 0x21, 0x3d];
-    let mut frame = header(first, payload.len(), 0x80);
-    frame.extend(key);
-    frame.extend(payload.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key));
-    frame
-}
-
-/// The first byte and the length; `mask` is its bit or 0.
-pub(crate) fn header(first: u8, length: usize, mask: u8) -> Vec<u8> {
-    match (u8::try_from(length), u16::try_from(length)) {
-        (Ok(length @ ..=125), _) => vec![first, mask | length],
-        (_, Ok(length)) => [&[first, mask | 126], &length.to_be_bytes()[..]].concat(),
-        _ => [&[first, mask | 127], &(length as u64).to_be_bytes()[..]].concat(),
-    }
-}
-
-/// The frame that `bytes` begins with, and its length on the wire.
-fn parse(bytes: &[u8]) -> Option<(Frame, usize)> {
-    let (first, length) = (*bytes.first()?, *bytes.get(1)?);
-    assert_eq!(length & 0x80, 0, "a server does not mask");
-    let (length, start) = match length {
-        126 => (u64::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().unwrap())), 4),
-        127 => (u64::from_be_bytes(bytes.get(2..10)?.try_into().unwrap()), 10),
-        length => (u64::from(length), 2),
-    };
-    let end = start + usize::try_from(length).unwrap();
-    let payload = bytes.get(start..end)?.to_vec();
-    Some((Frame { first, payload }, end))
+    websocket::masked(first, [0x37, 0xfa, 0x21, 0x3d], payload)
 }
 
 /// The code of a close frame; `None` if it has none.
@@ -193,17 +148,4 @@ fn code(payload: &[u8]) -> Option<u16> {
     let (code, reason) = payload.split_at_checked(2)?;
     assert!(std::str::from_utf8(reason).is_ok(), "a reason is text: {reason:?}");
     Some(u16::from_be_bytes(code.try_into().unwrap()))
-}
-
-/// A message that was deflated on its own (RFC 7692 section 7.2.2).
-fn inflate(payload: &[u8]) -> Vec<u8> {
-    let mut inflater = Decompress::new(false);
-    let mut data = Vec::new();
-    let deflated = [payload, b"\x00\x00\xff\xff"].concat();
-    while inflater.total_in() < deflated.len() as u64 {
-        data.reserve(64 * 1024);
-        let rest = &deflated[usize::try_from(inflater.total_in()).unwrap()..];
-        inflater.decompress_vec(rest, &mut data, FlushDecompress::Sync).expect("it is deflated");
-    }
-    data
 }
