@@ -166,4 +166,7 @@ pub(crate) fn run(
 fn print((name, output): &(String, Output)) {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     println!("\n== {name}\n{}{}", text(&output.stderr), text(&output.stdout));
+    if !output.status.success() {
+        println!("{name} ended with {}", output.status);
+    }
 }

@@ -266,7 +266,7 @@ impl Sim {
         let broken = pipe.reset && !pipe.end_delivered;
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told && pipe.shows_all();
         if !pipe.accepted {
-            let may_come = self.has_room() || !self.ceiling_told;
+            let may_come = !self.ceiling_told || self.has_room();
             return pipe.waits() && may_come && !self.resting.contains(&listener_of(pipe.role));
         }
         !pipe.closed
