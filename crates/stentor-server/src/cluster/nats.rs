@@ -114,7 +114,7 @@ impl Broker {
 
     /// Goes on until it is to end.
     pub(super) fn run(mut self) {
-        let (mut at, mut failures) = (0, 0);
+        let (mut at, mut failures) = (0, Failures::default());
         let brokers = self.state.settings.nats.len();
         while !self.state.ends() {
             let url = self.state.settings.nats[at % brokers].clone();
@@ -122,10 +122,7 @@ impl Broker {
                 Ok(session) => self.serve(session),
                 Err(reason) => reason,
             };
-            // It was of use: that it lets a node in says nothing yet.
-            if self.node.is_open() {
-                failures = 0;
-            }
+            let was_of_use = self.node.is_open();
             self.node.handle_lost();
             self.state.connected(false);
             if self.state.ends() {
@@ -133,8 +130,7 @@ impl Broker {
             }
             self.state.note_failure(&url.to_string(), &shortened(&reason));
             at += 1;
-            failures += 1;
-            let pause_ms = pause_ms(failures, brokers, &mut self.rng);
+            let pause_ms = failures.pause_ms(was_of_use, brokers, &mut self.rng);
             self.wait(pause_ms);
         }
     }
@@ -571,13 +567,22 @@ pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'stati
     (all, None)
 }
 
-/// How long to wait after so many failures: each broker is tried by and by half as often, and a
-/// part of it is by chance, so that nodes that lost one together do not come back together.
-fn pause_ms(failures: u32, brokers: usize, rng: &mut Rng) -> u64 {
-    let rounds = (failures as usize - 1) / brokers;
-    let doubled_ms = (PAUSE_MS << rounds.min(16)).min(PAUSE_MAX_MS);
-    let half = doubled_ms / 2;
-    (half + rng.below(half as usize) as u64) / brokers as u64
+/// How many connections in a row were of no use. That a broker lets a node in is of none yet.
+#[derive(Default)]
+struct Failures(u32);
+
+impl Failures {
+    /// One more connection is lost: how long to wait. Each broker is tried by and by half as often,
+    /// and a part of it is by chance, so that nodes that lost one together do not come back
+    /// together.
+    fn pause_ms(&mut self, was_of_use: bool, brokers: usize, rng: &mut Rng) -> u64 {
+        let before = if was_of_use { 0 } else { self.0 };
+        self.0 = before.saturating_add(1);
+        let rounds = before as usize / brokers;
+        let doubled_ms = (PAUSE_MS << rounds.min(16)).min(PAUSE_MAX_MS);
+        let half = doubled_ms / 2;
+        (half + rng.below(half as usize) as u64) / brokers as u64
+    }
 }
 
 /// What somebody else has said, as far as it is shown.

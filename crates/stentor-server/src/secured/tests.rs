@@ -114,6 +114,20 @@ fn tls_is_not_answered_in_the_clear() {
     world.check_nothing_is_left();
 }
 
+#[test]
+fn a_bounded_number_of_connections_linger() {
+    let mut world = world();
+    let clients: Vec<Client> =
+        (0..ENDING_MAX + 2).map(|_| world.sim.connect_bare(PUBLIC)).collect();
+    clients.iter().for_each(|&client| world.sim.write(client, GET));
+    world.settle_within(1_000_000);
+    assert_eq!(world.sim.secured().ending.len(), ENDING_MAX);
+    assert_eq!(world.open_sockets(), ENDING_MAX);
+    clients.iter().for_each(|&client| world.sim.finish_client(client));
+    world.settle_within(1_000_000);
+    world.check_nothing_is_left();
+}
+
 /// Behind its last request a client may ask for other keys, or say that it ends.
 #[test]
 fn what_comes_behind_the_last_request_costs_no_answer() {

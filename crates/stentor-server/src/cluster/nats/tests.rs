@@ -358,9 +358,14 @@ fn a_broker_that_does_not_let_anybody_in_is_tried_less_and_less_often() {
         (99, 3, 666),
     ] {
         for _ in 0..100 {
-            let pause = pause_ms(failures, brokers, &mut rng);
+            let pause = Failures(failures - 1).pause_ms(false, brokers, &mut rng);
             assert!((at_most / 2..=at_most).contains(&pause), "{failures}, {brokers}: {pause}");
         }
+    }
+    let mut failures = Failures(99);
+    let pauses = [true, false, false].map(|was_of_use| failures.pause_ms(was_of_use, 1, &mut rng));
+    for (pause, at_most) in pauses.into_iter().zip([200, 400, 800]) {
+        assert!((at_most / 2..=at_most).contains(&pause), "after one that was of use: {pauses:?}");
     }
 }
 
