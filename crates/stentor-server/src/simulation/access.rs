@@ -30,8 +30,17 @@ use tokens::{TOKENS, Token};
 mod tokens;
 
 /// What is published to.
-const TOPICS: [&str; 7] =
-    ["/open/a", "/team/a", "/team/b", "/user", "/user/1", "/user/2", "/locked/a"];
+const TOPICS: [&str; 9] = [
+    "/open/a",
+    "/open/b/deep",
+    "/team/a",
+    "/team/b",
+    "/term/a",
+    "/user",
+    "/user/1",
+    "/user/2",
+    "/locked/a",
+];
 
 /// What is asked for.
 const FILTERS: [&str; 12] = [

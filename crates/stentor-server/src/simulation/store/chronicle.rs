@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
-use stentor_hub::{Event, Filter, Hub, Keep, Mode, Pattern, Rule, Span, Subscriber};
+use stentor_hub::{Event, Filter, Hub, Keep, Message, Mode, Pattern, Rule, Span, Subscriber};
 
 /// The topics of a run, each with a promise of its own. That of the last changes.
 pub(super) const TOPICS: [(&str, Option<Keep>); 7] = [
@@ -12,7 +12,7 @@ pub(super) const TOPICS: [(&str, Option<Keep>); 7] = [
     // `/synced/**` does not mean it.
     ("/synced", None),
     ("/synced/a", None),
-    ("/synced/b", Some(Keep::Synced)),
+    ("/single/b/deep", Some(Keep::Synced)),
     ("/none/a", Some(Keep::None)),
     (FLIP, None),
 ];
@@ -44,9 +44,17 @@ pub(super) enum Fate {
 pub(super) struct Entry {
     pub(super) topic: String,
     pub(super) data: Option<Vec<u8>>,
+    fields: Fields,
     keep: Keep,
     is_acknowledged: bool,
     pub(super) fate: Fate,
+}
+
+/// The name of a message's event, and how it is cached.
+type Fields = [Option<String>; 2];
+
+fn fields(message: &Message) -> Fields {
+    [message.event(), message.cache_control()].map(|field| field.map(str::to_owned))
 }
 
 /// How a life ended.
@@ -112,8 +120,9 @@ impl Chronicle {
                 assert_eq!(self.by_data.insert(data.clone(), seq), None, "published twice");
             }
             let keep = message.keep();
-            let topic = event.topic().to_owned();
-            let entry = Entry { topic, data, keep, is_acknowledged: false, fate: Fate::Kept };
+            let (topic, fields) = (event.topic().to_owned(), fields(message));
+            let (is_acknowledged, fate) = (false, Fate::Kept);
+            let entry = Entry { topic, data, fields, keep, is_acknowledged, fate };
             self.entries.insert(seq, entry);
         }
         if flip == Some(Keep::None) {
@@ -202,6 +211,9 @@ impl Chronicle {
         // When its rule said that nothing is stored, what was before may have been forgotten.
         let (span, mut there) = (Span { since: 0, upto: u64::MAX, mode: Mode::All }, Vec::new());
         hub.missed(topic, span, usize::MAX, &mut there);
+        for event in &there {
+            assert_eq!(fields(&event.message), self.entry(event.seq()).fields, "{}", event.seq());
+        }
         let is_there = |seq| there.iter().any(|event| event.seq() == seq);
         let upto = if topic == FLIP { self.unstored_upto } else { 0 };
         let forgotten = kept.iter().map(|(seq, _)| *seq);

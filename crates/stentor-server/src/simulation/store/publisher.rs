@@ -80,10 +80,12 @@ impl Publisher {
             }
             _ => {
                 let data = datum(rng);
-                let head =
-                    format!("PUT {topic} HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n");
+                let fields = ["", "Stentor-Event: tick\r\n", "Cache-Control: max-age=7\r\n"];
+                let (length, fields) = (data.len(), fields[data.len() % 3]);
+                let head = format!("PUT {topic} HTTP/1.1\r\nHost: h\r\n{fields}");
                 let mut request =
-                    format!("{head}Content-Length: {}\r\n\r\n", data.len()).into_bytes();
+                    format!("{head}Content-Type: text/plain\r\nContent-Length: {length}\r\n\r\n")
+                        .into_bytes();
                 request.extend_from_slice(&data);
                 (Asked::Put(topic, data), request)
             }

@@ -16,11 +16,12 @@ use stentor_test::pattern::matches;
 /// The topics of a run: name, messages kept, bytes kept.
 pub(super) const TOPICS: [(&str, u32, usize); 7] = [
     ("/one/a", 1, 1 << 20),
-    ("/one/b", 1, 1 << 20),
+    ("/one/b/deep", 1, 1 << 20),
     // `/few/**` does not mean it.
     ("/few", 3, 1 << 20),
     ("/few/a", 3, 1 << 20),
-    ("/many/a", 32, 1 << 20),
+    // It begins as `/few` does.
+    ("/flow/a", 32, 1 << 20),
     ("/many/late", 32, 1 << 20),
     ("/bytes/a", 100, 500),
 ];
