@@ -152,6 +152,8 @@ impl Follower {
                 self.snapshot = Some((Link::open(sim, &self.target(false)), received));
             }
             Some(200) | None => {}
+            // A stop does not wait for requests that are still on their way.
+            Some(408) if mood.draining => {}
             status => panic!("{status:?}"),
         }
         if feed.has_ended(sim) {
