@@ -73,8 +73,10 @@ impl Connection {
         // Whoever only waits for what others do is its record alone.
         let is_alone = match phase {
             Phase::Free | Phase::Open(RequestWait::Idle) => true,
-            Phase::Streaming(StreamWait::Heartbeat | StreamWait::Ping | StreamWait::Expiry) => {
-                reader.feed != MANY
+            Phase::Streaming(StreamWait::Heartbeat | StreamWait::Ping) => reader.feed != MANY,
+            // Its token may end while a frame arrives.
+            Phase::Streaming(StreamWait::Expiry) => {
+                reader.feed != MANY && !extra.is_some_and(Extra::decodes)
             }
             _ => false,
         };

@@ -2,7 +2,7 @@
 //! pattern is sent, that nothing promised is cut down in silence, and what all the comparing costs
 //! a turn.
 
-use super::codec::{COMMANDER, TEXT, put_frame};
+use super::codec::{COMMANDER, PONG, TEXT, put_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, World, kind, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
@@ -123,6 +123,30 @@ fn a_body_does_not_outlive_its_token() {
         let is_published = world.shared.hub.with_value("/in/a", |value| value.is_some_and(is_new));
         assert_eq!(is_published, expected == "200", "{case}");
     }
+}
+
+/// A client sends half a frame, and its token ends before the time for the frame does.
+#[test]
+fn token_expiry_within_a_frame_ends_the_stream() {
+    let secret = Secret::make().unwrap();
+    let mut settings = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
+    let start_s = World::new(1, kind(), patient()).sim.unix_s();
+    settings.tokens.tokens[0].expires_unix_s = Some(start_s + 10);
+    let mut world = World::new(1, kind(), settings);
+    let request = format!(
+        "GET /in/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        secret.as_str()
+    );
+    let (client, answer) = world.ask(PUBLIC, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    world.sim.write(client, &[0x80 | PONG]);
+    world.settle();
+    world.sim.sleep(11_000);
+    world.settle();
+    let told = world.sim.read(client);
+    assert_eq!(told.get(2..4), Some(&4401_u16.to_be_bytes()[..]), "{told:?}");
 }
 
 /// What is logged, a line each.
