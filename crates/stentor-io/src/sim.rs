@@ -97,6 +97,8 @@ pub struct Sim {
     rng: Rng,
     faults: Faults,
     now_ms: u64,
+    /// How far the wall clock is ahead of the monotonic one.
+    unix_ms_ahead: u64,
     /// What the server's work has taken so far, in microseconds: the finer clock goes ahead of the
     /// other one by it.
     worked_us: u64,
@@ -123,6 +125,7 @@ impl Sim {
             rng,
             faults,
             now_ms: 0,
+            unix_ms_ahead: EPOCH_S * 1000,
             worked_us: 0,
             turn_us: 0,
             pipes: Vec::new(),
@@ -221,6 +224,11 @@ impl Sim {
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;
         self.turn_us = self.now_us();
+    }
+
+    /// The wall clock jumps, as it does when the host's time is corrected.
+    pub fn jump_wall_clock(&mut self, by_s: i64) {
+        self.unix_ms_ahead = self.unix_ms_ahead.saturating_add_signed(1000 * by_s);
     }
 
     /// From now on so many wait in front of the listeners, as the server is told.
@@ -422,7 +430,7 @@ impl Backend for Sim {
     }
 
     fn unix_s(&self) -> u64 {
-        EPOCH_S + self.now_ms / 1000
+        (self.unix_ms_ahead + self.now_ms) / 1000
     }
 
     fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {

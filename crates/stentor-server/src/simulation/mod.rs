@@ -29,6 +29,8 @@ mod answers;
 mod carriers;
 #[cfg(test)]
 mod client;
+#[cfg(test)]
+mod clock;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 mod codec;
 #[cfg(test)]
@@ -289,6 +291,12 @@ impl World {
         let result = act(self);
         self.change_place(index);
         result
+    }
+
+    /// Lets each of the workers be that of the world in turn while `act` runs.
+    #[cfg(test)]
+    pub(crate) fn at_all(&mut self, act: impl Fn(&mut World)) {
+        (0..self.workers()).for_each(|index| self.at(index, &act));
     }
 
     fn change_place(&mut self, index: usize) {

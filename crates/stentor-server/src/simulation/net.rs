@@ -325,6 +325,12 @@ impl Net {
         self.wire.sim.sleep(ms);
     }
 
+    /// See [`Sim::jump_wall_clock`].
+    #[cfg(test)]
+    pub(crate) fn jump_wall_clock(&mut self, by_s: i64) {
+        self.wire.sim.jump_wall_clock(by_s);
+    }
+
     /// Whether something is between the network and the server.
     pub(crate) fn has_layers(&self) -> bool {
         self.carriers.is_some() || self.secured.is_some()

@@ -23,6 +23,7 @@ mod publisher;
 mod reader;
 mod view;
 
+use super::clock::ClockJumps;
 use super::handover::HandOvers;
 use super::net::Client;
 use super::seeds::faults;
@@ -53,6 +54,7 @@ struct Stage {
     /// Topics that are published to; the last does not exist in the beginning.
     topics: usize,
     hand_overs: HandOvers,
+    clock: ClockJumps,
     pressures: Pressures,
 }
 
@@ -113,7 +115,7 @@ impl Stage {
         let source = Source::new(0, faults.window_bytes);
         let meanwhile = Meanwhile::new(&world, &log, &mut rng, faults.window_bytes);
         let topics = TOPICS.len() - 1;
-        let hand_overs = HandOvers::new(seed);
+        let (hand_overs, clock) = (HandOvers::new(seed), ClockJumps::new(seed));
         Stage {
             world,
             log,
@@ -126,6 +128,7 @@ impl Stage {
             followers,
             topics,
             hand_overs,
+            clock,
             pressures,
         }
     }
@@ -179,6 +182,7 @@ impl Stage {
         let (hand_overs, pressures) = (&mut self.hand_overs, &mut self.pressures);
         if mood.unrest > 0 {
             pressures.play(world, log);
+            self.clock.play(world);
         }
         for (index, reader) in readers.iter_mut().enumerate() {
             world.at(index % world.workers(), |world| reader.play(&mut world.sim, rng, log, mood));
