@@ -105,13 +105,14 @@ impl Phase {
         )
     }
 
-    /// Whether every visit moves the deadline. The heartbeat of a follower stays where it is: a
-    /// visit need not send the follower anything.
+    /// Whether every visit moves the deadline. A token ends by the wall clock, which may have been
+    /// set since. The heartbeat of a follower stays where it is: a visit need not send the follower
+    /// anything.
     pub(super) fn renews(self) -> bool {
         let renews = matches!(
             self,
             Phase::Open(RequestWait::Idle | RequestWait::Body)
-                | Phase::Streaming(StreamWait::Heartbeat)
+                | Phase::Streaming(StreamWait::Heartbeat | StreamWait::Expiry)
         );
         renews || self.awaits_room()
     }

@@ -128,6 +128,24 @@ fn a_body_does_not_outlive_its_token() {
 /// A client sends half a frame, and its token ends before the time for the frame does.
 #[test]
 fn token_expiry_within_a_frame_ends_the_stream() {
+    let (mut world, client) = world_with_half_a_frame();
+    world.sim.sleep(11_000);
+    assert_is_expired(&mut world, client);
+}
+
+/// A client has sent half a frame when the clock is set forward, and then sends the rest.
+#[test]
+fn clock_jump_past_token_expiry_ends_the_stream() {
+    let (mut world, client) = world_with_half_a_frame();
+    world.sim.jump_wall_clock(9);
+    world.sim.write(client, &[0x80, 0, 0, 0, 0]);
+    world.settle();
+    world.sim.sleep(2_000);
+    assert_is_expired(&mut world, client);
+}
+
+/// A client whose token lasts ten seconds sends half a frame over its WebSocket.
+fn world_with_half_a_frame() -> (World, Client) {
     let secret = Secret::make().unwrap();
     let mut settings = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
     let start_s = World::new(1, kind(), patient()).sim.unix_s();
@@ -143,7 +161,10 @@ fn token_expiry_within_a_frame_ends_the_stream() {
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
     world.sim.write(client, &[0x80 | PONG]);
     world.settle();
-    world.sim.sleep(11_000);
+    (world, client)
+}
+
+fn assert_is_expired(world: &mut World, client: Client) {
     world.settle();
     let told = world.sim.read(client);
     assert_eq!(told.get(2..4), Some(&4401_u16.to_be_bytes()[..]), "{told:?}");
