@@ -11,7 +11,8 @@
 //! seen if it could be at some moment between its publishing, or the client's request if that is
 //! later, and its arrival: what was on its way when the rules changed is not called back.
 
-use super::codec::{PING, put_frame, put_text};
+use super::clock::ClockJumps;
+use super::codec::{PING, PONG, put_frame, put_text};
 use super::handover::HandOvers;
 use super::net::Client;
 use super::seeds::faults;
@@ -19,6 +20,7 @@ use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
 use crate::mailbox::Order;
+use received::{contains, left_out, marks, names, status_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Pattern};
@@ -27,6 +29,7 @@ use stentor_test::http::Response;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
+mod received;
 mod tokens;
 
 /// What is published to.
@@ -72,6 +75,10 @@ struct State {
     /// A token that is not among the keys.
     without: Option<usize>,
     now_s: u64,
+    /// Tokens may have a time before which they are not good. A worker that has verified a token
+    /// remembers that it is good when its clock is set back, so there is no such time where the
+    /// clock jumps.
+    may_begin: bool,
 }
 
 impl State {
@@ -80,7 +87,7 @@ impl State {
     }
 
     fn is_good(&self, token: usize, start_s: u64) -> bool {
-        let is_good = |token: &Token| token.is_good_at(self.now_s, start_s);
+        let is_good = |token: &Token| token.is_good_at(self.now_s, start_s, self.may_begin);
         self.without != Some(token) && TOKENS.get(token).is_some_and(is_good)
     }
 
@@ -146,6 +153,8 @@ struct Reader {
     /// It says that it has seen everything up to there.
     cursor: u64,
     input: Vec<u8>,
+    /// How many pings it has answered.
+    pongs: usize,
     /// By topic, the newest mark.
     seen: BTreeMap<&'static str, u64>,
     /// It was let in.
@@ -181,7 +190,6 @@ impl std::fmt::Debug for Reader {
 struct Published {
     topic: &'static str,
     state: usize,
-    at_s: u64,
     seq: u64,
 }
 
@@ -190,6 +198,9 @@ struct Stage {
     rng: Rng,
     states: Vec<State>,
     start_s: u64,
+    clock: ClockJumps,
+    /// The earliest and the latest of the workers' clocks, as the newest states have them.
+    times_s: (u64, u64),
     /// What each token is sent as.
     texts: Vec<String>,
     messages: Vec<Published>,
@@ -208,10 +219,19 @@ pub(super) fn run(seed: u64) {
     stage.world.panic_at_random(stage.panics);
     for _ in 0..40 + stage.rng.below(300) {
         stage.act();
+        if stage.clock.play(&mut stage.world) {
+            stage.note_times();
+        }
         stage.turn();
     }
     stage.world.panic_at_random(false);
     stage.come_to_rest();
+    // A token that ended by a jump of the clock ends its stream at the next sign of life.
+    for _ in 0..2 {
+        let streams = patient().streams;
+        stage.sleep(streams.heartbeat_ms.max(streams.ping_ms) / 2 + 1);
+        stage.come_to_rest();
+    }
     stage.check_rest();
     for reader in std::mem::take(&mut stage.readers) {
         stage.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));
@@ -229,17 +249,20 @@ impl Stage {
         // A connection that breaks tells nothing of why a stream ends.
         let faults = Faults { reset_per_10_000: 0, ..faults(&mut rng) };
         let parts = Parts { late: None, ..Parts::of_seed(seed, &mut rng, &[0]) };
-        let first = State { rules: rng.below(RULES.len()), without: None, now_s: 0 };
+        let clock = ClockJumps::new(seed);
+        let (rules, may_begin) = (rng.below(RULES.len()), clock.is_steady());
         let probe = World::of(Parts::default(), 1, super::kind(), patient());
         let start_s = probe.sim.unix_s();
-        let first = State { now_s: start_s, ..first };
+        let first = State { rules, without: None, now_s: start_s, may_begin };
         let world = World::of(parts, seed ^ 0x5eed, faults, settings(first, start_s));
         let mut stage = Stage {
             world,
             rng,
             states: vec![first],
             start_s,
-            texts: tokens::texts(start_s),
+            clock,
+            times_s: (start_s, start_s),
+            texts: tokens::texts(start_s, may_begin),
             messages: Vec::new(),
             newest: BTreeMap::new(),
             put_to: BTreeSet::new(),
@@ -270,14 +293,24 @@ impl Stage {
         others.chain([self.world.sim.unix_s()])
     }
 
+    /// Takes note of what the clocks show. A worker goes by one of them.
+    fn note_times(&mut self) {
+        let times_s = (self.now_s(), self.latest().now_s);
+        if std::mem::replace(&mut self.times_s, times_s) != times_s {
+            let last = self.states[self.states.len() - 1];
+            self.states.push(self.latest());
+            self.states.push(State { now_s: times_s.0, ..last });
+        }
+    }
+
     fn publish(&mut self, topic: &'static str) {
-        let mark = self.messages.len() as u64;
-        let (state, at_s) = (self.states.len() - 1, self.now_s());
+        self.note_times();
+        let (mark, state) = (self.messages.len() as u64, self.states.len() - 1);
         self.newest.insert(topic, mark);
         let draft = Draft::new(format!("#{mark}#").into_bytes());
         let draft = draft.with_content_type(ContentType::TEXT);
         let seq = self.world.publish_draft(topic, draft).id.seq;
-        self.messages.push(Published { topic, state, at_s, seq });
+        self.messages.push(Published { topic, state, seq });
     }
 
     fn act(&mut self) {
@@ -313,8 +346,7 @@ impl Stage {
         for index in 0..self.world.workers() {
             self.world.at(index, |world| world.sim.sleep(ms));
         }
-        let last = self.states[self.states.len() - 1];
-        self.states.push(State { now_s: self.now_s(), ..last });
+        self.note_times();
     }
 
     /// Rules or keys change, or both.
@@ -326,7 +358,7 @@ impl Stage {
             1 => None,
             _ => Some(self.rng.below(TOKENS.len())),
         };
-        let state = State { rules, without, now_s: self.now_s() };
+        let state = State { rules, without, now_s: self.now_s(), ..last };
         self.states.push(state);
         let settings = Arc::new(settings(state, self.start_s));
         self.world.settings = Arc::clone(&settings);
@@ -404,9 +436,7 @@ impl Stage {
             world.sim.write(connection, request.as_bytes());
             connection
         });
-        if way == Way::Put {
-            self.put_to.insert(filters[0]);
-        }
+        self.put_to.extend((way == Way::Put).then_some(filters[0]));
         self.readers.push(Reader {
             way,
             filters,
@@ -418,6 +448,7 @@ impl Stage {
             since: self.states.len() - 1,
             cursor,
             input: Vec::new(),
+            pongs: 0,
             seen: BTreeMap::new(),
             is_open: false,
             is_stalled: false,
@@ -454,11 +485,7 @@ impl Stage {
     fn turn(&mut self) -> bool {
         self.hand_overs.play(&mut self.world);
         let is_busy = self.world.turn();
-        let now_s = self.now_s();
-        let last = self.states[self.states.len() - 1];
-        if last.now_s != now_s {
-            self.states.push(State { now_s, ..last });
-        }
+        self.note_times();
         let mut index = 0;
         while index < self.readers.len() {
             if self.hear(index) {
@@ -483,6 +510,7 @@ impl Stage {
         reader.input.extend(&bytes);
         if !bytes.is_empty() {
             self.judge_content(index);
+            self.answer_pings(index);
         }
         if self.panics && is_cut {
             return false;
@@ -504,13 +532,11 @@ impl Stage {
         let Stage { readers, messages, states, start_s, .. } = self;
         let reader = &mut readers[index];
         for mark in marks(&reader.input) {
-            let Published { topic, state, at_s, .. } = messages[mark as usize];
-            let from = state.max(reader.since);
+            let Published { topic, state, .. } = messages[mark as usize];
+            let states = &states[state.max(reader.since)..];
             let sees = |brought| {
-                states[from..].iter().chain([&latest]).any(|state| {
-                    let state = State { now_s: state.now_s.max(at_s), ..*state };
-                    state.sees(brought, topic, *start_s)
-                })
+                let mut states = states.iter().chain([&latest]);
+                states.any(|state| state.sees(brought, topic, *start_s))
             };
             let may = sees(reader.brought) || reader.renewed.is_some_and(|token| sees(Some(token)));
             assert!(may, "#{mark}# of {topic} reached one who may not see it: {reader:?}");
@@ -529,6 +555,18 @@ impl Stage {
         };
         let shown = TOPICS.iter().find(is_hidden);
         assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
+    }
+
+    /// A WebSocket whose client does not answer a ping is cut.
+    fn answer_pings(&mut self, index: usize) {
+        let Stage { world, rng, readers, .. } = self;
+        let reader = &mut readers[index];
+        let pings = memchr::memmem::find_iter(&reader.input, SENT_PING).count();
+        for _ in std::mem::replace(&mut reader.pongs, pings)..pings {
+            let mut out = Vec::new();
+            put_frame(&mut out, rng, PONG, true, b"");
+            world.at(reader.worker, |world| world.sim.write(reader.connection, &out));
+        }
     }
 
     /// Whether what was answered may be.
@@ -685,7 +723,8 @@ impl Stage {
                         assert!(has_it || !is_due, "#{newest}# of {topic} is missing: {reader:?}");
                     }
                     (false, None | Some(false)) => {
-                        assert!(is_told || just_before, "nothing was said of {topic}: {reader:?}");
+                        let is_well = is_told || just_before;
+                        assert!(is_well, "nothing was said of {topic}: {reader:?} {state:?}");
                     }
                     _ => {}
                 }
@@ -693,17 +732,6 @@ impl Stage {
         }
     }
 }
-
-/// What is said to be left out of what was asked for.
-fn left_out(input: &[u8]) -> Vec<&str> {
-    let lists = memchr::memmem::find_iter(input, LEFT_OUT);
-    let lists =
-        lists.flat_map(|at| input[at + LEFT_OUT.len()..].split(|&byte| byte == b']').next());
-    let names = lists.flat_map(|list| list.split(|&byte| byte == b'"').skip(1).step_by(2));
-    names.map(|name| std::str::from_utf8(name).unwrap()).collect()
-}
-
-const LEFT_OUT: &[u8] = b"{\"uncovered\":{\"none\":[";
 
 /// What a client asks for.
 fn wanted(rng: &mut Rng) -> (Way, Vec<&'static str>) {
@@ -727,38 +755,8 @@ fn expires(brought: Brought) -> bool {
     brought.is_some_and(|token| TOKENS.get(token).is_none_or(Token::depends_on_time))
 }
 
-/// All marks that stand in what was received.
-fn marks(bytes: &[u8]) -> Vec<u64> {
-    let mut found = Vec::new();
-    let mut pieces = bytes.split(|&byte| byte == b'#');
-    pieces.next();
-    let mut pieces = pieces.peekable();
-    while let Some(piece) = pieces.next() {
-        // What is not closed yet may go on.
-        let is_closed = pieces.peek().is_some();
-        let digits = std::str::from_utf8(piece).ok().and_then(|text| text.parse().ok());
-        if let Some(mark) = digits.filter(|_| is_closed) {
-            found.push(mark);
-        }
-    }
-    found
-}
-
-fn status_of(input: &[u8]) -> Option<u16> {
-    let text = input.strip_prefix(b"HTTP/1.1 ")?;
-    memchr::memmem::find(input, b"\r\n\r\n")?;
-    std::str::from_utf8(&text[..3]).ok()?.parse().ok()
-}
-
-/// Whether a topic is named, and not only one below it; what comes next says which.
-fn names(input: &[u8], topic: &str) -> bool {
-    let mut places = memchr::memmem::find_iter(input, topic);
-    places.any(|at| input.get(at + topic.len()).is_some_and(|&next| next != b'/'))
-}
-
-fn contains(input: &[u8], text: &str) -> bool {
-    memchr::memmem::find(input, text.as_bytes()).is_some()
-}
+/// A ping as the server sends it.
+const SENT_PING: &[u8] = &[0x80 | PING, 0];
 
 const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -766,7 +764,7 @@ const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSoc
 /// The control listener reads what is private, and tokens do not matter there.
 #[test]
 fn operators_read_what_is_private() {
-    let first = State { rules: 0, without: None, now_s: 0 };
+    let first = State { rules: 0, without: None, now_s: 0, may_begin: true };
     let mut world = World::new(1, super::kind(), settings(first, 0));
     world.publish("/team/a", b"secret".to_vec(), ContentType::TEXT);
     let get = b"GET /team/a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";

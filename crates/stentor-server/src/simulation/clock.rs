@@ -18,13 +18,20 @@ impl ClockJumps {
         ClockJumps { per_thousand: [0, 0, 5, 50][rng.below(4)], rng }
     }
 
-    /// The clock jumps, or not.
-    pub(super) fn play(&mut self, world: &mut World) {
-        if self.rng.below(1_000) < self.per_thousand {
+    /// Whether it never jumps.
+    pub(super) fn is_steady(&self) -> bool {
+        self.per_thousand == 0
+    }
+
+    /// The clock jumps, or not. Returns whether it did.
+    pub(super) fn play(&mut self, world: &mut World) -> bool {
+        let jumps = self.rng.below(1_000) < self.per_thousand;
+        if jumps {
             let by_s = JUMPS_S[self.rng.below(JUMPS_S.len())];
             trace::act(world.sim.now_ms(), format_args!("the wall clock jumps by {by_s} s"));
             world.at_all(|world| world.sim.jump_wall_clock(by_s));
         }
+        jumps
     }
 }
 

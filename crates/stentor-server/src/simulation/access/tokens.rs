@@ -83,13 +83,17 @@ pub(super) const TOKENS: [Token; 9] = [
 /// Numbers from here on are those of tokens that are never good.
 pub(super) const BAD_FROM: usize = TOKENS.len();
 
+/// Where the clock jumps, a bad token was good so long ago that no jump leads there.
+const EXPIRED_S: u64 = 1_000 * 86_400;
+
 /// How many tokens there are to bring.
 pub(super) const ALL: usize = BAD_FROM + 6;
 
 impl Token {
     /// Whether it is good at this time, if its key is there.
-    pub(super) fn is_good_at(&self, now_s: u64, start_s: u64) -> bool {
-        now_s >= start_s + self.begins_s && self.lasts_s.is_none_or(|s| now_s < start_s + s)
+    pub(super) fn is_good_at(&self, now_s: u64, start_s: u64, may_begin: bool) -> bool {
+        let has_begun = !may_begin || now_s >= start_s + self.begins_s;
+        has_begun && self.lasts_s.is_none_or(|s| now_s < start_s + s)
     }
 
     /// Whether it comes to be good, or ceases to be, by the time alone.
@@ -109,12 +113,12 @@ impl Token {
         self.publish.iter().any(|pattern| matches(pattern, topic))
     }
 
-    fn claims(&self, start_s: u64) -> String {
+    fn claims(&self, start_s: u64, may_begin: bool) -> String {
         let list = |patterns: &[&str]| {
             patterns.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(",")
         };
-        let exp = start_s + self.lasts_s.unwrap_or(1 << 24);
-        let nbf = start_s + self.begins_s;
+        let exp = start_s + self.lasts_s.unwrap_or(1 << 28);
+        let nbf = if may_begin { start_s + self.begins_s } else { 0 };
         let (publish, read) = (list(self.publish), list(self.read));
         format!(
             "{{\"aud\":\"sim\",\"exp\":{exp},\"nbf\":{nbf},\
@@ -144,16 +148,19 @@ fn kid(token: usize) -> String {
 }
 
 /// What each is sent as, in the order of their numbers.
-pub(super) fn texts(start_s: u64) -> Vec<String> {
+pub(super) fn texts(start_s: u64, may_begin: bool) -> Vec<String> {
     let good = TOKENS.iter().zip(signers()).enumerate().map(|(number, (token, signer))| {
         match (&token.made, signer) {
             (Made::Secret(secret, _), _) => (*secret).to_owned(),
-            (_, Some(signer)) => signer.token(Some(&kid(number)), &token.claims(start_s)),
+            (_, Some(signer)) => {
+                signer.token(Some(&kid(number)), &token.claims(start_s, may_begin))
+            }
             _ => unreachable!("what is signed has a signer"),
         }
     });
+    let ended_s = if may_begin { 20 } else { EXPIRED_S };
     // All of them would read everything.
-    let claims = TOKENS[7].claims(start_s - 2);
+    let claims = TOKENS[7].claims(start_s - 2, may_begin);
     let signer = signers()[7].as_ref().unwrap();
     let signed = |claims: &str| signer.token(Some(&kid(7)), claims);
     let parts = |token: &str| {
@@ -163,7 +170,7 @@ pub(super) fn texts(start_s: u64) -> Vec<String> {
     let unsigned = signer.sign("{\"alg\":\"none\"}", &claims);
     let bad = [
         "sim_unknown".to_owned(),
-        signed(&TOKENS[7].claims(start_s - 20)),
+        signed(&TOKENS[7].claims(start_s - ended_s, may_begin)),
         signed(&claims.replace("\"sim\"", "\"other\"")),
         format!("{}.{}", parts(&signed(&claims)).0, parts(&signed("{}")).1),
         format!("{}.", parts(&unsigned).0),
@@ -210,13 +217,13 @@ fn configured(token: &Token, start_s: u64) -> Option<StaticToken> {
 fn tokens_are_good_and_bad_as_they_are_meant_to_be() {
     use stentor_access::Refused;
     let start_s = 1_800_000_000;
-    let (settings, texts) = (settings(None, start_s), texts(start_s));
+    let (settings, texts) = (settings(None, start_s), texts(start_s, true));
     let all = keys(&settings, None);
     for (number, token) in TOKENS.iter().enumerate() {
         for after_s in [0, 1, 2, 3, 8, 20, 40, 1 << 20] {
             let now_s = start_s + after_s;
             let grant = all.verify(&texts[number], now_s);
-            assert_eq!(grant.is_ok(), token.is_good_at(now_s, start_s), "{number} {after_s}");
+            assert_eq!(grant.is_ok(), token.is_good_at(now_s, start_s, true), "{number} {after_s}");
             if let Ok(grant) = grant {
                 assert_eq!(grant.scope.read(), patterns(token.read).borrowed());
                 let settings = self::settings(Some(number), start_s);
