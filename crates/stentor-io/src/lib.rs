@@ -82,7 +82,7 @@ pub use process::{
 pub use queue::AcceptQueue;
 pub use rng::Rng;
 #[cfg(any(test, feature = "sim"))]
-pub use sim::{Client, Faults, Sim};
+pub use sim::{Client, Faults, KernelFaults, Sim};
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };

@@ -30,6 +30,17 @@ pub struct Faults {
     pub window_bytes: usize,
 }
 
+/// How unkind the kernel is to the server.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct KernelFaults {
+    /// The percentage of connections that are not accepted at first: there are too many files.
+    pub accept_percent: u8,
+    /// The percentage of waits that end without an event though there is one.
+    pub late_percent: u8,
+    /// The percentage of waits that report any open socket as ready, whether it is or not.
+    pub spurious_percent: u8,
+}
+
 /// A simulated client's end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Client(usize);
@@ -96,6 +107,9 @@ impl Pipe {
 pub struct Sim {
     rng: Rng,
     faults: Faults,
+    kernel: KernelFaults,
+    /// No connection is accepted before, since one could not be.
+    accepts_at_ms: u64,
     now_ms: u64,
     /// How far the wall clock is ahead of the monotonic one.
     unix_ms_ahead: u64,
@@ -124,6 +138,8 @@ impl Sim {
         Sim {
             rng,
             faults,
+            kernel: KernelFaults::default(),
+            accepts_at_ms: 0,
             now_ms: 0,
             unix_ms_ahead: EPOCH_S * 1000,
             worked_us: 0,
@@ -220,6 +236,11 @@ impl Sim {
         self.faults.reset_per_10_000 = 0;
     }
 
+    /// From now on the kernel is as unkind as this.
+    pub fn set_kernel_faults(&mut self, faults: KernelFaults) {
+        self.kernel = faults;
+    }
+
     /// Moves the clock.
     pub fn sleep(&mut self, ms: u64) {
         self.now_ms += ms;
@@ -246,16 +267,37 @@ impl Sim {
     pub fn turn<H: Handler<Sim>>(&mut self, handler: &mut H) -> bool {
         let delay_ms = self.rng.next_u64() % (self.faults.delay_ms_max + 1);
         self.sleep(delay_ms);
+        if self.fails(self.kernel.spurious_percent) {
+            self.report_any(handler);
+        }
         let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
         if busy.is_empty() {
             return false;
+        }
+        if self.fails(self.kernel.late_percent) {
+            return true;
         }
         let pipe = busy[self.rng.below(busy.len())];
         if self.rng.below(10_000) < usize::from(self.faults.reset_per_10_000) {
             self.reset_client(Client(pipe));
         }
-        self.step(handler, pipe);
+        self.step(handler, pipe, false);
         true
+    }
+
+    /// Whether the kernel fails now. Without faults no number is drawn, so that all else stays the
+    /// same.
+    fn fails(&mut self, percent: u8) -> bool {
+        percent > 0 && self.rng.percent(percent)
+    }
+
+    /// Reports a socket as ready, whether it is or not.
+    fn report_any<H: Handler<Sim>>(&mut self, handler: &mut H) {
+        let open: Vec<usize> = self.sockets.iter().flatten().copied().collect();
+        if !open.is_empty() {
+            let index = open[self.rng.below(open.len())];
+            self.step(handler, index, true);
+        }
     }
 
     /// Whether the network has something of a client's to bring to the server: bytes, room, its
@@ -275,13 +317,14 @@ impl Sim {
         let finished = pipe.client_finished && pipe.paused && !pipe.finish_told && pipe.shows_all();
         if !pipe.accepted {
             let may_come = !self.ceiling_told || self.has_room();
+            let may_come = may_come && self.now_ms >= self.accepts_at_ms;
             return pipe.waits() && may_come && !self.resting.contains(&listener_of(pipe.role));
         }
         !pipe.closed
             && (readable || shows_more || writable || broken || finished && !pipe.end_delivered)
     }
 
-    fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize) {
+    fn step<H: Handler<Sim>>(&mut self, handler: &mut H, index: usize, is_spurious: bool) {
         if !self.pipes[index].accepted {
             return self.accept(handler, index);
         }
@@ -294,7 +337,7 @@ impl Sim {
         }
         // As with the kernel: whoever sends may find out before the event tells of it.
         let broken = self.pipes[index].reset && self.rng.percent(50);
-        let reads = handler.ready(self, socket, room && !broken);
+        let reads = handler.ready(self, socket, (room || is_spurious) && !broken);
         let pipe = &mut self.pipes[index];
         pipe.paused |= !reads;
         if pipe.closed {
@@ -321,6 +364,10 @@ impl Sim {
         self.ceiling_told = !self.has_room();
         if self.ceiling_told {
             return handler.accept_paused(Pause::Ceiling);
+        }
+        if self.fails(self.kernel.accept_percent) {
+            self.accepts_at_ms = self.now_ms + ACCEPT_RETRY_MS;
+            return handler.accept_paused(Pause::Exhausted);
         }
         let free = self.sockets.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
@@ -535,6 +582,8 @@ impl Backend for Sim {
             pipe.downstream.clear();
         }
         self.sockets[socket.index()] = None;
+        // As with the kernel: there is a file again.
+        self.accepts_at_ms = 0;
     }
 
     fn abort(&mut self, socket: Peer) {
@@ -575,5 +624,7 @@ impl Backend for Sim {
 const EPOCH_S: u64 = 1_782_000_000;
 /// What one call of the kernel takes, about.
 const WORK_US: u64 = 10;
+/// As in the kernel backend: how soon accepting is tried again.
+const ACCEPT_RETRY_MS: u64 = 50;
 /// As the kernel backend's buffer: no delivery is larger.
 const RECEIVE_BYTES: usize = 64 * 1024;

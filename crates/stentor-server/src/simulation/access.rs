@@ -15,7 +15,7 @@ use super::clock::ClockJumps;
 use super::codec::{PING, PONG, put_frame, put_text};
 use super::handover::HandOvers;
 use super::net::Client;
-use super::seeds::faults;
+use super::seeds::{faults, kernel_faults};
 use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
 use crate::config::Settings;
@@ -24,7 +24,7 @@ use received::{contains, left_out, marks, names, status_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Pattern};
-use stentor_io::{Backend, Faults, Rng};
+use stentor_io::{Backend, Faults, KernelFaults, Rng};
 use stentor_test::http::Response;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
@@ -217,6 +217,7 @@ struct Stage {
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
     stage.world.panic_at_random(stage.panics);
+    stage.world.set_kernel_faults(kernel_faults(seed));
     for _ in 0..40 + stage.rng.below(300) {
         stage.act();
         if stage.clock.play(&mut stage.world) {
@@ -225,6 +226,7 @@ pub(super) fn run(seed: u64) {
         stage.turn();
     }
     stage.world.panic_at_random(false);
+    stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
     // A token that ended by a jump of the clock ends its stream at the next sign of life.
     for _ in 0..2 {

@@ -96,6 +96,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
+#[cfg(test)]
+use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
@@ -127,6 +129,8 @@ pub(crate) struct World {
     /// The percentage of turns in which a worker may panic, and how often one did.
     panics_percent: Option<u8>,
     pub(crate) panics: usize,
+    /// The percentage of turns in which a worker does not hear yet that it was woken.
+    late_percent: u8,
 }
 
 /// What a world is made of.
@@ -248,7 +252,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None, panics: 0,
+            panics_percent: None, panics: 0, late_percent: 0,
         };
         if world.shared.store.is_some() {
             return world;
@@ -334,6 +338,13 @@ impl World {
         self.panics_percent = panics.then_some(PANICS_PERCENT);
     }
 
+    /// From now on the kernel is as unkind as this to all workers.
+    #[cfg(test)]
+    pub(crate) fn set_kernel_faults(&mut self, faults: KernelFaults) {
+        self.late_percent = faults.late_percent;
+        self.at_all(|world| world.sim.set_kernel_faults(faults));
+    }
+
     fn turn_of_one(&mut self) -> bool {
         let Some(panics_percent) = self.panics_percent.filter(|_| self.sim.may_recover()) else {
             return self.turn_without_panics();
@@ -349,6 +360,7 @@ impl World {
             }
             self.panics += 1;
             self.sim.recover(&mut self.worker);
+            self.mailbox.waker().take();
             self.worker.read_mailbox(&mut self.sim);
             true
         })
@@ -356,10 +368,16 @@ impl World {
 
     fn turn_without_panics(&mut self) -> bool {
         let busy = self.sim.turn(&mut self.worker);
-        self.worker.read_mailbox(&mut self.sim);
+        let is_woken = self.mailbox.waker().take();
+        let is_late = is_woken && self.late_percent > 0 && self.chance.percent(self.late_percent);
+        match is_woken {
+            true if is_late => self.mailbox.waker().wake(),
+            true => self.worker.read_mailbox(&mut self.sim),
+            false => {}
+        }
         let passes = self.worker.next_deadline_ms() == Some(0);
         self.worker.after_turn(&mut self.sim);
-        busy || passes
+        busy || passes || is_woken
     }
 
     /// Turns until nothing happens any more, which must be after so many turns at the latest.

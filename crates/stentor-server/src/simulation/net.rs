@@ -23,6 +23,8 @@ use std::fmt;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use std::sync::Arc;
+#[cfg(test)]
+use stentor_io::KernelFaults;
 use stentor_io::{
     AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, PROXIED, Peer,
     Retransmission, Role, Sent, Sim, TurnAway,
@@ -323,6 +325,12 @@ impl Net {
     pub(crate) fn sleep(&mut self, ms: u64) {
         trace::act(self.now_ms(), format_args!("{ms} ms go by"));
         self.wire.sim.sleep(ms);
+    }
+
+    /// See [`Sim::set_kernel_faults`].
+    #[cfg(test)]
+    pub(crate) fn set_kernel_faults(&mut self, faults: KernelFaults) {
+        self.wire.sim.set_kernel_faults(faults);
     }
 
     /// See [`Sim::jump_wall_clock`].

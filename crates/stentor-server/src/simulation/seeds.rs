@@ -9,7 +9,7 @@ use super::{
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use stentor_io::{Faults, Rng};
+use stentor_io::{Faults, KernelFaults, Rng};
 use stentor_test::seeds;
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -25,6 +25,16 @@ pub(super) fn faults(rng: &mut Rng) -> Faults {
         delay_ms_max: 20,
         window_bytes: [13, 700, 9_000, 1 << 20][rng.below(4)],
     }
+}
+
+/// A kernel that is unkind to the server, in a third of the seeds.
+pub(super) fn kernel_faults(seed: u64) -> KernelFaults {
+    let mut rng = Rng::new(seed ^ 0x0001_00f5);
+    if rng.below(3) > 0 {
+        return KernelFaults::default();
+    }
+    let mut percent = || [0, 5, 30][rng.below(3)];
+    KernelFaults { accept_percent: percent(), late_percent: percent(), spurious_percent: percent() }
 }
 
 /// One seed of requests.

@@ -26,7 +26,7 @@ mod view;
 use super::clock::ClockJumps;
 use super::handover::HandOvers;
 use super::net::Client;
-use super::seeds::faults;
+use super::seeds::{faults, kernel_faults};
 use super::{Parts, World, patient};
 use crate::mailbox::Order;
 use follower::Follower;
@@ -37,7 +37,7 @@ use pressure::Pressures;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
-use stentor_io::Rng;
+use stentor_io::{KernelFaults, Rng};
 use stentor_wire::target::TopicName;
 
 /// A run: the world, the model of what was published, and the clients.
@@ -62,6 +62,7 @@ struct Stage {
 pub(super) fn run(seed: u64) {
     let mut stage = Stage::new(seed);
     stage.world.panic_at_random(seed % 2 == 1);
+    stage.world.set_kernel_faults(kernel_faults(seed));
     let turns = 50 + stage.rng.below(600);
     for turn in 0..turns {
         if turn > turns / 2 {
@@ -71,6 +72,7 @@ pub(super) fn run(seed: u64) {
         stage.turn(UNREST);
     }
     stage.world.panic_at_random(false);
+    stage.world.set_kernel_faults(KernelFaults::default());
     stage.come_to_rest();
     stage.check_readers();
     stage.come_to_rest();
