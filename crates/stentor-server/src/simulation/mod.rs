@@ -143,12 +143,14 @@ pub(crate) struct Parts {
     pub(crate) layers: Layers,
     /// The hub and its store, if there is one.
     pub(crate) kept: Option<(Arc<Hub>, Arc<StoreState>)>,
+    /// Without a store, the number behind which the first message comes.
+    pub(crate) last_seq: u64,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
         let layers = Layers::asked().unwrap_or(Layers::Plain);
-        Parts { workers: 1, late: None, layers, kept: None }
+        Parts { workers: 1, late: None, layers, kept: None, last_seq: 0 }
     }
 }
 
@@ -165,7 +167,7 @@ impl Parts {
             workers: 1 + rng.below(3),
             late: rng.percent(50).then(|| Late::new(fails_percent)),
             layers: Layers::of_seed(seed),
-            kept: None,
+            ..Parts::default()
         }
     }
 }
@@ -201,7 +203,7 @@ impl World {
     }
 
     pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
-        let Parts { workers, late, layers, kept } = parts;
+        let Parts { workers, late, layers, kept, last_seq } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
@@ -210,7 +212,9 @@ impl World {
             Some((hub, store)) => (hub, Some(store)),
             None => {
                 let limits = stentor_hub::Limits::default();
-                (Arc::new(Hub::new(epoch, settings.topics.clone(), limits)), None)
+                let hub = Hub::new(epoch, settings.topics.clone(), limits);
+                hub.continue_after(last_seq, Vec::new());
+                (Arc::new(hub), None)
             }
         };
         let sequencer: Box<dyn Sequencer> = match (&late, &store) {

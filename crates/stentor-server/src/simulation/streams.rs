@@ -70,6 +70,10 @@ pub(super) fn run(seed: u64) {
         }
         stage.publish();
         stage.turn(UNREST);
+        if seed.is_multiple_of(2) && stage.rng.below(3_000) == 0 {
+            stage.come_to_rest();
+            stage.sleep(DAY_MS);
+        }
     }
     stage.world.panic_at_random(false);
     stage.world.set_kernel_faults(KernelFaults::default());
@@ -103,7 +107,8 @@ impl Stage {
         settings.streams.stall_timeout_ms = super::PATIENCE_MS;
         let followers = if rng.percent(40) { 1 + rng.below(2) } else { 0 };
         settings.limits.feed_bytes_max = [4_000, 1 << 20][rng.below(2)];
-        let parts = Parts::of_seed(seed, &mut rng, &[0, 10, 50]);
+        let last_seq = [0, 0, (1 << 53) - 20, LAST_SEQ_MAX][rng.below(4)];
+        let parts = Parts { last_seq, ..Parts::of_seed(seed, &mut rng, &[0, 10, 50]) };
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
         let pressures = Pressures::new(seed, world.workers());
@@ -355,6 +360,11 @@ impl Stage {
 
 /// When everything is published, in seconds since 1970.
 const NOW_S: u64 = 1_782_000_000;
+
+/// A server counts to 2^62. A late commit leaves out some thousands of numbers.
+const LAST_SEQ_MAX: u64 = (1 << 62) - (1 << 30);
+
+const DAY_MS: u64 = 86_400_000;
 
 /// After so many turns in which only the time passes, what is missing will not come.
 const IDLE_TURNS_MAX: usize = 1_000;

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{Event, Filter, Hub, Message, Pattern, Rule, Subscriber};
+use stentor_io::Rng;
 use stentor_test::pattern::matches;
 
 /// The topics of a run: name, messages kept, bytes kept.
@@ -75,6 +76,8 @@ pub(super) struct Log {
     pub(super) undone: u64,
     /// Readers that come back may be told that memory is short.
     pub(super) memory_gets_short: bool,
+    /// The number behind which the first message came.
+    first: u64,
 }
 
 #[derive(Default)]
@@ -126,6 +129,7 @@ impl Log {
             sent: Sent::default(),
             undone: 0,
             memory_gets_short: false,
+            first: hub.value("/small").unwrap().seq() - 1,
         };
         for topic in ["/small", "/large", "/text"] {
             let message = hub.value(topic).unwrap();
@@ -228,6 +232,11 @@ impl Log {
     /// The last number.
     pub(super) fn seq(&self) -> u64 {
         self.entries.last_key_value().map_or(0, |(&seq, _)| seq)
+    }
+
+    /// The number of any message so far, or of none.
+    pub(super) fn any_seq(&self, rng: &mut Rng) -> u64 {
+        self.first + 1 + rng.next_u64() % (self.seq() - self.first)
     }
 
     pub(super) fn entry(&self, seq: u64) -> &Entry {

@@ -114,10 +114,13 @@ impl Cursor {
         };
         match rng.below(8) {
             0 => gap("5f3a09c1-7", "epoch", Some("5f3a09c1-7")),
-            1 => gap("0badcafe-99999999", "future", Some("0badcafe-99999999")),
+            1 => {
+                let future = format!("{EPOCH}-{}", log.seq() + 99_999_999);
+                gap(&future, "future", Some(&future))
+            }
             2 => gap(["x", "0badcafe", "-", "0badcafe-07"][rng.below(4)], "malformed", None),
             3 => Cursor::none(log),
-            _ => Cursor::after(1 + rng.next_u64() % log.seq()),
+            _ => Cursor::after(log.any_seq(rng)),
         }
     }
 }
