@@ -185,7 +185,7 @@ impl Wheel {
 }
 
 /// The first tick at which `ms` has passed; in 17 years at the latest.
-fn tick_after(ms: u64) -> u32 {
+pub(crate) fn tick_after(ms: u64) -> u32 {
     u32::try_from(ms.div_ceil(TICK_MS)).unwrap_or(u32::MAX).min(UNQUEUED - 1)
 }
 

@@ -160,3 +160,18 @@ fn a_stalled_follower_has_the_write_timeout() {
         assert_eq!(world.sim.was_cut(snapshot), is_cut);
     }
 }
+
+#[test]
+fn handed_over_feed_has_the_write_timeout() {
+    let mut settings = patient();
+    settings.limits.write_timeout_ms = 20_000;
+    let mut world = World::new(1, kind(), settings);
+    let feed = follow(&mut world, "/-/feed");
+    world.sim.stall(feed, true);
+    assert!(world.hand_over(0));
+    for (ms, is_cut) in [(15_000, false), (6_000, true)] {
+        world.sim.sleep(ms);
+        world.settle();
+        assert_eq!(world.sim.was_cut(feed), is_cut);
+    }
+}

@@ -45,7 +45,7 @@ use crate::limits::PEERS_MAX;
 use crate::memory::Usage;
 use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
-use crate::timers::{TICK_MS, Timed};
+use crate::timers::{TICK_MS, Timed, tick_after};
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
@@ -138,8 +138,11 @@ impl Worker {
             connection.note_heard(cx, heard_seq);
             section = section.or_else(|| Some(out.begin_section(CONNECTIONS)));
             (index as u32).pack(&mut out);
-            let deadline_tick = u64::from(connection.timer().deadline_tick());
-            out.moment(deadline_tick.max(now_ms / TICK_MS) * TICK_MS);
+            let deadline_tick = match ended {
+                Some(_) => tick_after(now_ms + cx.settings.limits.write_timeout_ms),
+                None => connection.timer().deadline_tick(),
+            };
+            out.moment(u64::from(deadline_tick).max(now_ms / TICK_MS) * TICK_MS);
             ended.as_ref().unwrap_or(connection).pack(&mut out);
             let pass = cx.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
