@@ -44,6 +44,8 @@ struct Stage {
     now_ms: u64,
     /// Numbers the messages.
     number: u64,
+    /// How many workers each life has.
+    workers: usize,
 }
 
 /// A server, and those who write for it.
@@ -77,13 +79,14 @@ impl Stage {
         let disk = SimDisk::new(seed ^ 0x5eed);
         let mut chronicle = Chronicle::default();
         let begun = begin(&disk, rules(None)).unwrap_or_else(|error| panic!("{error:?}"));
-        let life = Life::new(begun, &mut chronicle, 0, seed);
+        let workers = 1 + rng.below(3);
+        let life = Life::new(begun, &mut chronicle, 0, seed, workers);
         let publishers = (0..1 + rng.below(4)).map(|_| Publisher::default()).collect();
         let readers = (0..1 + rng.below(4)).map(|_| Reader::new(&mut rng)).collect();
         #[rustfmt::skip]
         let stage = Stage {
             rng, disk, disk_is_bad: false, chronicle, life, publishers, readers, flip: None,
-            now_ms: 0, number: 0,
+            now_ms: 0, number: 0, workers,
         };
         stage
     }
@@ -94,12 +97,15 @@ impl Stage {
             self.disturb();
         }
         let Stage { rng, chronicle, life, publishers, readers, number, .. } = self;
-        for publisher in publishers.iter_mut() {
+        let (world, workers) = (&mut life.world, self.workers);
+        for (index, publisher) in publishers.iter_mut().enumerate() {
             if !rests && rng.percent(30) {
-                publisher.ask(&mut life.world.sim, rng, chronicle, number);
+                world.at(index % workers, |world| {
+                    publisher.ask(&mut world.sim, rng, chronicle, number);
+                });
             }
         }
-        life.world.turn();
+        world.turn();
         chronicle.absorb(self.flip);
         if rests || rng.percent(40) {
             self.now_ms += rng.below(if rests { 200 } else { 60 }) as u64;
@@ -108,11 +114,16 @@ impl Stage {
         if rests || rng.percent(30) {
             life.pass = life.pass.take().and_then(Pass::step).map(|(pass, _)| pass);
         }
-        for publisher in publishers.iter_mut() {
-            publisher.hear(&mut life.world.sim, chronicle, self.disk_is_bad);
+        let (world, disk_is_bad) = (&mut life.world, self.disk_is_bad);
+        for (index, publisher) in publishers.iter_mut().enumerate() {
+            world.at(index % workers, |world| {
+                publisher.hear(&mut world.sim, chronicle, disk_is_bad);
+            });
         }
-        for reader in readers.iter_mut() {
-            reader.play(&mut life.world.sim, rng, chronicle, rests);
+        for (index, reader) in readers.iter_mut().enumerate() {
+            world.at(index % workers, |world| {
+                reader.play(&mut world.sim, rng, chronicle, rests);
+            });
         }
     }
 
@@ -250,7 +261,7 @@ impl Stage {
         // It may be a life of no turn.
         self.chronicle.absorb(self.flip);
         let seed = self.rng.next_u64();
-        self.life = Life::new(begun, &mut self.chronicle, self.now_ms, seed);
+        self.life = Life::new(begun, &mut self.chronicle, self.now_ms, seed, self.workers);
         self.publishers.iter_mut().for_each(Publisher::begin_life);
         self.readers.iter_mut().for_each(Reader::leave);
     }
@@ -285,20 +296,27 @@ impl Stage {
     /// The life, for its end; in its place is one that nobody sees.
     fn take_life(&mut self) -> Life {
         let begun = begin(&SimDisk::new(0), rules(None)).unwrap_or_else(|_| unreachable!());
-        let other = Life::new(begun, &mut Chronicle::default(), 0, 0);
+        let other = Life::new(begun, &mut Chronicle::default(), 0, 0, 1);
         std::mem::replace(&mut self.life, other)
     }
 }
 
 impl Life {
-    fn new(begun: Begun, chronicle: &mut Chronicle, now_ms: u64, seed: u64) -> Life {
+    fn new(
+        begun: Begun,
+        chronicle: &mut Chronicle,
+        now_ms: u64,
+        seed: u64,
+        workers: usize,
+    ) -> Life {
         let Begun { hub, state, store, .. } = begun;
         let (intake, stats) = (Arc::clone(&state.intake), Arc::clone(&state.stats));
         chronicle.attach(&hub);
         let mut writer = Writer::new(store, intake, Arc::clone(&hub), stats);
         writer.step(Duration::ZERO, now_ms);
         state.reading.end();
-        let parts = Parts { kept: Some((hub, Arc::clone(&state))), ..Parts::default() };
+        let kept = Some((hub, Arc::clone(&state)));
+        let parts = Parts { kept, workers, ..Parts::default() };
         let world = World::of(parts, seed, kind(), patient());
         Life { world, state, writer, pass: None }
     }

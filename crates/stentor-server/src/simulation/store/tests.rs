@@ -9,7 +9,7 @@ use stentor_wire::target::TopicName;
 
 /// A server with a store on this disk, and who writes for it.
 fn life(disk: &SimDisk) -> (World, Writer<SimDisk>) {
-    let life = Life::new(begin(disk, rules(None)).unwrap(), &mut Chronicle::default(), 0, 1);
+    let life = Life::new(begin(disk, rules(None)).unwrap(), &mut Chronicle::default(), 0, 1, 1);
     (life.world, life.writer)
 }
 
