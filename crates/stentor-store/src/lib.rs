@@ -82,7 +82,7 @@ pub use damage::{Damage, OpenError};
 pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
 #[cfg(any(test, feature = "sim"))]
-pub use sim::{DiskFaults, SimDisk, SimFile};
+pub use sim::{DiskFaults, SimDisk, SimFile, during_syncs};
 pub use snapshot::{
     Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
 };

@@ -7,6 +7,7 @@
 //! until the next power cut, or not even that long. Calls fail at random, with or without having
 //! done something, the disk is full, and at the call that a test names the power goes.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_io::{Disk, DiskError, DiskErrorKind, Rng};
@@ -48,10 +49,26 @@ struct State {
     /// At the call after so many the power goes.
     calls_left: Option<u64>,
     is_down: bool,
+    failed_syncs: u64,
     panics: bool,
 }
 
 type Names = BTreeMap<String, usize>;
+
+type Hook = Box<dyn FnMut()>;
+
+thread_local! {
+    static MEANWHILE: RefCell<Option<Hook>> = const { RefCell::new(None) };
+}
+
+/// Runs `act`. Whenever it has a simulated disk sync a file, on this thread, `meanwhile` runs
+/// first: all that happens while a slow disk syncs.
+pub fn during_syncs<R>(meanwhile: impl FnMut() + 'static, act: impl FnOnce() -> R) -> R {
+    MEANWHILE.set(Some(Box::new(meanwhile)));
+    let result = act();
+    MEANWHILE.set(None);
+    result
+}
 
 #[derive(Clone, Default, Debug)]
 struct Inode {
@@ -90,6 +107,7 @@ impl SimDisk {
             capacity: u64::MAX,
             calls_left: None,
             is_down: false,
+            failed_syncs: 0,
             panics: false,
         })))
     }
@@ -127,6 +145,13 @@ impl SimDisk {
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.state().is_down
+    }
+
+    /// How many syncs of files have failed. With each the kernel may have forgotten what was
+    /// written.
+    #[must_use]
+    pub fn failed_syncs(&self) -> u64 {
+        self.state().failed_syncs
     }
 
     /// The process is gone, and another may begin: what the kernel has is there.
@@ -306,13 +331,18 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self, file: &SimFile) -> Result<(), DiskError> {
+        if let Some(mut meanwhile) = MEANWHILE.take() {
+            meanwhile();
+            MEANWHILE.set(Some(meanwhile));
+        }
         let (mut state, fails) = self.call(|faults| faults.sync_percent)?;
-        let State { rng, inodes, is_down, .. } = &mut *state;
+        let State { rng, inodes, is_down, failed_syncs, .. } = &mut *state;
         if *is_down {
             return Err(failed("sync", &file.name));
         }
         let inode = &mut inodes[file.inode];
         if fails {
+            *failed_syncs += 1;
             inode.settle(rng, 50);
             if rng.percent(30) {
                 let bytes = inode.kernel.len();

@@ -10,6 +10,7 @@
 //! - a topic has the newest value that was stored, or none if a newer one was not to be stored;
 //! - a reader sees everything behind its cursor or is told of a gap; that something was rolled back
 //!   it is told exactly if what it saw last is no more;
+//! - while a slow disk syncs, everything that needs no answer from it continues;
 //! - a failing disk costs publishers an answer, and readers nothing; once it works, all is well.
 
 mod chronicle;
@@ -23,11 +24,13 @@ use crate::store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use chronicle::{Chronicle, End, Found, rules};
 use publisher::Publisher;
 use reader::Reader;
+use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 use stentor_hub::{Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
-use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store};
+use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 
 /// A run: a disk, and the server of one life after the other.
 struct Stage {
@@ -46,13 +49,20 @@ struct Stage {
     number: u64,
     /// How many workers each life has.
     workers: usize,
+    /// The percentage of the writer's steps in which each sync is slow.
+    slow_percent: u8,
+    /// The writer waits for a slow sync.
+    is_syncing: bool,
+    /// How many syncs had failed when all was last known to be stored.
+    failed_syncs: u64,
 }
 
 /// A server, and those who write for it.
 struct Life {
     world: World,
     state: Arc<StoreState>,
-    writer: Writer<SimDisk>,
+    /// `None` while it waits for a slow sync.
+    writer: Option<Writer<SimDisk>>,
     pass: Option<Pass<SimDisk>>,
 }
 
@@ -84,10 +94,12 @@ impl Stage {
         let publishers = (0..1 + rng.below(4)).map(|_| Publisher::default()).collect();
         let readers = (0..1 + rng.below(4)).map(|_| Reader::new(&mut rng)).collect();
         #[rustfmt::skip]
-        let stage = Stage {
+        let mut stage = Stage {
             rng, disk, disk_is_bad: false, chronicle, life, publishers, readers, flip: None,
             now_ms: 0, number: 0, workers,
+            slow_percent: 0, is_syncing: false, failed_syncs: 0,
         };
+        stage.slow_percent = [0, 5, 40][stage.rng.below(3)];
         stage
     }
 
@@ -96,7 +108,7 @@ impl Stage {
         if !rests {
             self.disturb();
         }
-        let Stage { rng, chronicle, life, publishers, readers, number, .. } = self;
+        let Stage { rng, chronicle, life, publishers, number, .. } = self;
         let (world, workers) = (&mut life.world, self.workers);
         for (index, publisher) in publishers.iter_mut().enumerate() {
             if !rests && rng.percent(30) {
@@ -107,10 +119,18 @@ impl Stage {
         }
         world.turn();
         chronicle.absorb(self.flip);
-        if rests || rng.percent(40) {
-            self.now_ms += rng.below(if rests { 200 } else { 60 }) as u64;
-            life.step(self.now_ms);
+        if life.state.intake.disk() == DiskState::Well {
+            self.failed_syncs = self.disk.failed_syncs();
         }
+        let steps = !self.is_syncing && (rests || rng.percent(40));
+        if steps {
+            self.now_ms += rng.below(if rests { 200 } else { 60 }) as u64;
+            match !rests && rng.percent(self.slow_percent) {
+                true => self.step_slowly(),
+                false => life.step(self.now_ms),
+            }
+        }
+        let Stage { rng, chronicle, life, publishers, readers, .. } = self;
         if rests || rng.percent(30) {
             life.pass = life.pass.take().and_then(Pass::step).map(|(pass, _)| pass);
         }
@@ -125,6 +145,40 @@ impl Stage {
                 reader.play(&mut world.sim, rng, chronicle, rests);
             });
         }
+    }
+
+    /// A step of the writer in which each sync takes up to half a minute. Meanwhile the workers and
+    /// the clients continue.
+    fn step_slowly(&mut self) {
+        let mut writer = self.life.writer.take().expect("it does not wait already");
+        let now_ms = self.now_ms;
+        self.is_syncing = true;
+        let writer = thread::scope(|scope| {
+            let (begins, has_begun) = mpsc::channel();
+            let (ends, has_ended) = mpsc::channel();
+            let meanwhile = move || {
+                let _ = begins.send(());
+                let ended = has_ended.recv_timeout(STUCK);
+                assert!(ended != Err(mpsc::RecvTimeoutError::Timeout), "all wait for the disk");
+            };
+            let step = scope.spawn(move || {
+                during_syncs(meanwhile, || writer.step(Duration::ZERO, now_ms));
+                writer
+            });
+            while has_begun.recv_timeout(STUCK).is_ok() {
+                for _ in 0..self.rng.below(20) {
+                    let ms = self.rng.below(1_500) as u64;
+                    self.now_ms += ms;
+                    self.life.world.at_all(|world| world.sim.sleep(ms));
+                    self.turn(false);
+                }
+                let _ = ends.send(());
+            }
+            step.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        self.is_syncing = false;
+        self.life.writer = Some(writer);
+        self.life.take_pass();
     }
 
     /// The disk breaks or is mended, or the rules change.
@@ -151,7 +205,7 @@ impl Stage {
                 self.disk.cut_power_after(1 + self.rng.below(40) as u64);
                 self.disk_is_bad = true;
             }
-            4..9 if self.disk_is_bad => self.mend(),
+            4..9 if self.disk_is_bad && !self.is_syncing => self.mend(),
             9..11 => {
                 let keeps = [None, Some(Keep::None), Some(Keep::None), Some(Keep::Memory)];
                 self.flip = keeps[self.rng.below(keeps.len())];
@@ -199,7 +253,8 @@ impl Stage {
             }
             assert!(self.publishers.iter().all(Publisher::is_idle), "an answer is missing");
         }
-        let Life { world, state, mut writer, pass } = self.take_life();
+        let Life { world, state, writer, pass } = self.take_life();
+        let mut writer = writer.expect("it waits for no sync");
         self.disk_is_bad |= self.disk.is_down();
         match end {
             End::Stop if !is_down => {
@@ -212,7 +267,9 @@ impl Stage {
             }
             _ => {
                 // What a disk that failed has forgotten nobody can promise.
-                let is_forgotten = state.intake.disk() == DiskState::Failed && !is_down;
+                let has_failed = state.intake.disk() == DiskState::Failed;
+                let has_forgotten = self.disk.failed_syncs() > self.failed_syncs;
+                let is_forgotten = has_failed && (!is_down || has_forgotten);
                 if end != End::Kill || is_forgotten {
                     end = End::PowerCut;
                 }
@@ -318,12 +375,17 @@ impl Life {
         let kept = Some((hub, Arc::clone(&state)));
         let parts = Parts { kept, workers, ..Parts::default() };
         let world = World::of(parts, seed, kind(), patient());
-        Life { world, state, writer, pass: None }
+        Life { world, state, writer: Some(writer), pass: None }
     }
 
     fn step(&mut self, now_ms: u64) {
-        self.writer.step(Duration::ZERO, now_ms);
-        if let Some(pass) = self.writer.pass() {
+        self.writer.as_mut().expect("it waits for no sync").step(Duration::ZERO, now_ms);
+        self.take_pass();
+    }
+
+    /// Has a snapshot be written that the writer has begun.
+    fn take_pass(&mut self) {
+        if let Some(pass) = self.writer.as_mut().and_then(Writer::pass) {
             self.pass = Some(pass);
         }
     }
@@ -361,5 +423,8 @@ const EPOCH: &str = "0badcafe";
 /// Small enough for everything to happen.
 const SETTINGS: Settings =
     Settings { segment_bytes: 2_000, buffer_bytes: 600, log_bytes_min: 4_000, reserve: 100 };
+
+/// When the server is taken to wait for the disk, in real time.
+const STUCK: Duration = Duration::from_secs(60);
 
 const RESTING_TURNS_MAX: usize = 20_000;

@@ -10,7 +10,7 @@ use stentor_wire::target::TopicName;
 /// A server with a store on this disk, and who writes for it.
 fn life(disk: &SimDisk) -> (World, Writer<SimDisk>) {
     let life = Life::new(begin(disk, rules(None)).unwrap(), &mut Chronicle::default(), 0, 1, 1);
-    (life.world, life.writer)
+    (life.world, life.writer.unwrap())
 }
 
 /// Publishes. What is not known at once the receiver is told.
