@@ -18,6 +18,7 @@ mod publisher;
 mod reader;
 mod tests;
 
+use super::handover::HandOvers;
 use super::{Parts, World, kind, patient};
 use crate::order::ReturnAddress;
 use crate::store::{DiskState, Loaded, Pass, StoreState, Writer, load};
@@ -28,9 +29,10 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
-use stentor_hub::{Epoch, Hub, Keep, Limits, Op, Precondition};
+use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
 use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
+use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.
 struct Stage {
@@ -49,6 +51,7 @@ struct Stage {
     number: u64,
     /// How many workers each life has.
     workers: usize,
+    hand_overs: HandOvers,
     /// The percentage of the writer's steps in which each sync is slow.
     slow_percent: u8,
     /// The writer waits for a slow sync.
@@ -96,11 +99,23 @@ impl Stage {
         #[rustfmt::skip]
         let mut stage = Stage {
             rng, disk, disk_is_bad: false, chronicle, life, publishers, readers, flip: None,
-            now_ms: 0, number: 0, workers,
+            now_ms: 0, number: 0, workers, hand_overs: HandOvers::new(seed),
             slow_percent: 0, is_syncing: false, failed_syncs: 0,
         };
         stage.slow_percent = [0, 5, 40][stage.rng.below(3)];
+        // A reader behind number 0 may be sent the values, whatever came before them.
+        let put = Op::Put(TopicName::parse("/memory/a").unwrap(), Draft::new(*b"first"));
+        stage.commit(put);
         stage
+    }
+
+    /// Changes something, with no client that waits for it.
+    fn commit(&self, op: Op<'_>) {
+        let (sender, _) = mpsc::channel();
+        let back = || ReturnAddress::Thread(sender.clone());
+        let shared = &self.life.world.shared;
+        let outcome = shared.commit(op, Precondition::None, super::NOW_S, &back);
+        assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
     }
 
     /// Everybody does something. At rest nobody asks for anything.
@@ -117,6 +132,7 @@ impl Stage {
                 });
             }
         }
+        self.hand_overs.play(world);
         world.turn();
         chronicle.absorb(self.flip);
         if life.state.intake.disk() == DiskState::Well {
@@ -209,12 +225,7 @@ impl Stage {
             9..11 => {
                 let keeps = [None, Some(Keep::None), Some(Keep::None), Some(Keep::Memory)];
                 self.flip = keeps[self.rng.below(keeps.len())];
-                let (sender, _) = mpsc::channel();
-                let back = || ReturnAddress::Thread(sender.clone());
-                let op = Op::Rules(rules(self.flip));
-                let shared = &self.life.world.shared;
-                let outcome = shared.commit(op, Precondition::None, super::NOW_S, &back);
-                assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
+                self.commit(Op::Rules(rules(self.flip)));
             }
             _ => {}
         }
