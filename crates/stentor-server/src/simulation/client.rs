@@ -5,7 +5,8 @@ use super::{SMALL, large, text};
 use crate::access::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
-use stentor_io::Rng;
+use std::time::UNIX_EPOCH;
+use stentor_io::{Backend, Rng};
 use stentor_test::http::Response;
 
 /// Requests, and what must come back.
@@ -22,6 +23,9 @@ struct Answer {
     body: Option<Vec<u8>>,
     /// The answer to a HEAD.
     head_only: bool,
+    /// The client's own topic whose value it is. A client that has a value of it may ask for one
+    /// that was modified since.
+    value_of: Option<String>,
 }
 
 impl Script {
@@ -54,12 +58,13 @@ impl Script {
 
     fn add(&mut self, request: &str, status: u16, body: &[u8]) {
         self.requests.push(request.as_bytes().to_vec());
-        self.answers.push(Answer { status, body: Some(body.to_vec()), head_only: false });
+        let body = Some(body.to_vec());
+        self.answers.push(Answer { status, body, head_only: false, value_of: None });
     }
 
     fn bad(&mut self, request: &str, status: u16) {
         self.requests.push(request.as_bytes().to_vec());
-        self.answers.push(Answer { status, body: None, head_only: false });
+        self.answers.push(Answer { status, body: None, head_only: false, value_of: None });
     }
 
     fn read(&mut self, rng: &mut Rng) {
@@ -127,7 +132,7 @@ impl Script {
     fn publish(&mut self, rng: &mut Rng, number: usize, own: &mut BTreeMap<String, Vec<u8>>) {
         let topic = format!("/own/{number}/{}", rng.below(3));
         let known = own.contains_key(&topic);
-        match rng.below(6) {
+        match rng.below(8) {
             0 => {
                 let status = if own.remove(&topic).is_some() { 204 } else { 404 };
                 self.bad(&format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), status);
@@ -149,9 +154,10 @@ impl Script {
                 self.chunks(rng, lines.as_bytes());
                 own.insert(topic, b"a \"b\"".to_vec());
             }
-            3 if known => {
+            3..6 if known => {
                 let body = own[&topic].clone();
                 self.add(&format!("GET {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), 200, &body);
+                self.answers.last_mut().unwrap().value_of = Some(topic);
             }
             _ => {
                 let body: Vec<u8> = (0..rng.below(5_000)).map(|_| rng.next_u64() as u8).collect();
@@ -199,6 +205,10 @@ pub(super) struct Scripted {
     connection: Client,
     script: Script,
     written: usize,
+    /// When each request was written, and the value that it asked for a newer one of.
+    asked: Vec<(u64, Option<Vec<u8>>)>,
+    /// The values of its own topics that it has seen, and when they were modified.
+    values: BTreeMap<String, (String, Vec<u8>)>,
     received: Vec<u8>,
     /// Answers seen whole.
     answered: usize,
@@ -215,6 +225,8 @@ impl Scripted {
             connection,
             script,
             written: 0,
+            asked: Vec::new(),
+            values: BTreeMap::new(),
             received,
             answered: 0,
             seen: Vec::new(),
@@ -231,13 +243,18 @@ impl Scripted {
         self.reset || self.answered == self.script.answers.len()
     }
 
+    /// The statuses of the answers it has seen, and whether it had asked with the date of a value.
+    pub(super) fn statuses(&self) -> impl Iterator<Item = (u16, bool)> {
+        let asked = self.asked.iter().map(|(_, value)| value.is_some());
+        self.seen.iter().map(|(status, _)| *status).zip(asked)
+    }
+
     /// Writes some, reads some, stalls now and then.
     pub(super) fn play(&mut self, sim: &mut Net, rng: &mut Rng) {
         self.reset |= sim.was_reset(self.connection);
         let ahead = self.written - self.answered.min(self.written);
         if self.written < self.script.requests.len() && (ahead == 0 || rng.percent(30)) {
-            sim.write(self.connection, &self.script.requests[self.written]);
-            self.written += 1;
+            self.ask(sim, rng);
         }
         if rng.percent(if self.stalled { 30 } else { 2 }) {
             self.stalled = !self.stalled;
@@ -248,9 +265,23 @@ impl Scripted {
             return;
         }
         self.received.extend(bytes);
-        while self.answered < self.script.answers.len() && self.take_answer() {
+        while self.answered < self.script.answers.len() && self.take_answer(sim) {
             self.answered += 1;
         }
+    }
+
+    /// Writes the next request, perhaps with the date of a value that it has.
+    fn ask(&mut self, sim: &mut Net, rng: &mut Rng) {
+        let mut request = self.script.requests[self.written].clone();
+        let topic = self.script.answers[self.written].value_of.as_ref();
+        let value = topic.and_then(|topic| self.values.get(topic)).filter(|_| rng.percent(80));
+        if let Some((modified, _)) = value {
+            let field = format!("If-Modified-Since: {modified}\r\n\r\n");
+            request.splice(request.len() - 2.., field.into_bytes());
+        }
+        self.asked.push((sim.unix_s(), value.map(|(_, body)| body.clone())));
+        self.written += 1;
+        sim.write(self.connection, &request);
     }
 
     /// What was received and not understood must be the beginning of an answer, or nothing; and
@@ -269,7 +300,9 @@ impl Scripted {
         let seen = &self.seen[..logged.len().min(self.seen.len())];
         let answers = self.script.answers.get(..logged.len());
         let are_expected = answers.is_some_and(|answers| {
-            answers.iter().zip(logged).all(|(answer, (status, _))| answer.status == *status)
+            answers.iter().zip(logged).all(|(answer, (status, _))| {
+                answer.status == *status || answer.value_of.is_some() && *status == 304
+            })
         });
         let is_good = logged.starts_with(seen) && are_expected;
         let missing = &self.seen[seen.len()..];
@@ -279,20 +312,33 @@ impl Scripted {
     }
 
     /// Takes one whole answer off the front, if there is one, and compares it.
-    fn take_answer(&mut self) -> bool {
+    fn take_answer(&mut self, sim: &Net) -> bool {
         let answer = &self.script.answers[self.answered];
         let take = if answer.head_only { Response::take_head } else { Response::take };
         let Some(response) = take(&mut self.received) else { return false };
         if response.status == 100 {
-            return self.take_answer();
+            return self.take_answer(sim);
         }
         self.seen.push((response.status, response.body.len()));
-        let response = response.expect(answer.status);
+        let (number, (asked_s, value)) = (self.answered, &self.asked[self.answered]);
+        let unchanged = value.as_ref().filter(|_| response.status == 304);
+        let response = response.expect(if unchanged.is_some() { 304 } else { answer.status });
+        let head = &response.head;
+        let date = httpdate::parse_http_date(response.field("Date").expect("a date")).unwrap();
+        let date_s = date.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let times_s = *asked_s..=sim.unix_s();
+        assert!(times_s.contains(&date_s), "answer {number} at no time: {head}");
         let is_deflated = response.field("Content-Encoding") == Some("gzip");
-        let (number, head) = (self.answered, &response.head);
+        let modified = response.field("Last-Modified").map(str::to_owned);
         let body = if is_deflated { gunzip(&response.body) } else { response.body };
-        if let Some(expected) = &answer.body {
+        if let Some(value) = unchanged {
+            assert_eq!(Some(value), answer.body.as_ref(), "answer {number}: it was modified");
+        } else if let Some(expected) = &answer.body {
             assert!(&body == expected, "answer {number} has a wrong body: {head}");
+        }
+        if let (Some(topic), 200) = (&answer.value_of, response.status) {
+            let modified = modified.expect("a value has a date");
+            self.values.insert(topic.clone(), (modified, body));
         }
         true
     }

@@ -8,8 +8,10 @@ use super::{
 };
 use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use stentor_io::{Faults, KernelFaults, Rng};
+use std::sync::Mutex;
+use stentor_io::{Faults, KernelFaults, Rng, lock};
 use stentor_test::seeds;
 
 /// Of the two files that are asked for one is smaller, one larger.
@@ -37,8 +39,8 @@ pub(super) fn kernel_faults(seed: u64) -> KernelFaults {
     KernelFaults { accept_percent: percent(), late_percent: percent(), spurious_percent: percent() }
 }
 
-/// One seed of requests.
-fn run(seed: u64) {
+/// One seed of requests. Returns which answers came.
+fn run(seed: u64) -> BTreeSet<(u16, bool)> {
     let mut rng = Rng::new(seed);
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", FILES));
@@ -98,6 +100,7 @@ fn run(seed: u64) {
     if !panics {
         check_log(&world, &clients, seed);
     }
+    clients.iter().flat_map(Scripted::statuses).collect()
 }
 
 /// Every answer is in the access log once, in the order of its connection, with its status and the
@@ -126,8 +129,26 @@ fn check_log(world: &World, clients: &[Scripted], seed: u64) {
 
 #[test]
 fn every_request_is_answered_once_in_order_with_the_right_bytes() {
-    seeds::run("requests", 3_000, run);
+    let answers = Mutex::new(BTreeSet::new());
+    let has_run_all = seeds::run("requests", 3_000, |seed| lock(&answers).extend(run(seed)));
+    let answers = answers.into_inner().unwrap();
+    assert!(!has_run_all || answers == BTreeSet::from(ANSWERS), "{answers:?}");
 }
+
+/// The answers that come in some seed: their statuses, and whether the client had asked with the
+/// date of a value.
+const ANSWERS: [(u16, bool); 10] = [
+    (200, false),
+    (201, false),
+    (204, false),
+    (206, false),
+    (304, false),
+    (400, false),
+    (404, false),
+    (412, false),
+    (200, true),
+    (304, true),
+];
 
 #[test]
 fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() {
