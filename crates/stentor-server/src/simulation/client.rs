@@ -203,6 +203,7 @@ fn sign(request: &mut Vec<u8>, number: usize) {
 #[derive(Debug)]
 pub(super) struct Scripted {
     connection: Client,
+    worker: usize,
     script: Script,
     written: usize,
     /// When each request was written, and the value that it asked for a newer one of.
@@ -219,10 +220,11 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    pub(super) fn new(connection: Client, script: Script) -> Scripted {
+    pub(super) fn new(connection: Client, worker: usize, script: Script) -> Scripted {
         let received = Vec::new();
         Scripted {
             connection,
+            worker,
             script,
             written: 0,
             asked: Vec::new(),
@@ -237,6 +239,11 @@ impl Scripted {
 
     pub(super) fn connection(&self) -> Client {
         self.connection
+    }
+
+    /// The worker that it is connected to.
+    pub(super) fn worker(&self) -> usize {
+        self.worker
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -47,7 +47,7 @@ fn run(seed: u64) -> BTreeSet<(u16, bool)> {
     settings.files.small_bytes_max = SMALL_FILE_BYTES_MAX;
     settings.log.access = Some(AccessTarget::Stdout);
     settings.log.access_format = AccessFormat::Json;
-    let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
+    let parts = Parts::of_seed(seed, &mut rng, &[0]);
     let faults = faults(&mut rng);
     let are_cut = faults.reset_per_10_000 > 0;
     if rng.percent(30) {
@@ -60,7 +60,9 @@ fn run(seed: u64) -> BTreeSet<(u16, bool)> {
             let script = Script::random(&mut rng, role, number);
             let is_tcp = role == PUBLIC && rng.percent(50);
             let address = is_tcp.then_some(Ipv4Addr::LOCALHOST.into());
-            Scripted::new(world.sim.connect_from(role, address), script)
+            let worker = rng.below(world.workers());
+            let connect = |world: &mut World| world.sim.connect_from(role, address);
+            Scripted::new(world.at(worker, connect), worker, script)
         })
         .collect();
     let mut hand_overs = HandOvers::new(seed);
@@ -69,7 +71,7 @@ fn run(seed: u64) -> BTreeSet<(u16, bool)> {
     world.panic_at_random(panics);
     while clients.iter().any(|client| !client.is_done()) {
         for client in &mut clients {
-            client.play(&mut world.sim, &mut rng);
+            world.at(client.worker(), |world| client.play(&mut world.sim, &mut rng));
         }
         if rng.percent(20) {
             world.jobs.run_one();
@@ -84,16 +86,18 @@ fn run(seed: u64) -> BTreeSet<(u16, bool)> {
     world.panic_at_random(false);
     for client in &clients {
         client.check(seed, are_cut || panics);
-        world.sim.stall(client.connection(), false);
+        world.at(client.worker(), |world| world.sim.stall(client.connection(), false));
     }
     world.settle();
     for client in &clients {
-        let more = world.sim.read(client.connection());
-        assert!(more.is_empty(), "seed {seed}: behind the last answer: {more:?}");
-        world.sim.finish_client(client.connection());
+        world.at(client.worker(), |world| {
+            let more = world.sim.read(client.connection());
+            assert!(more.is_empty(), "seed {seed}: behind the last answer: {more:?}");
+            world.sim.finish_client(client.connection());
+        });
     }
     world.settle();
-    world.sim.sleep(PATIENCE_MS);
+    world.at_all(|world| world.sim.sleep(PATIENCE_MS));
     world.settle();
     world.check_nothing_is_left();
     // The line of an answer whose connection panicked may be missing.
