@@ -109,6 +109,7 @@ fn what_filters_take_counts_to_what_is_held() {
     }
     let mut commander = Commander::new(&mut world);
     commander.say(&mut world, "subscribe", &names);
+    assert_eq!(world.totals().readers_cut, 0);
     // What was found for it is soon forgotten.
     world.sim.sleep(10_000);
     world.settle();
@@ -121,6 +122,34 @@ fn what_filters_take_counts_to_what_is_held() {
     let totals = world.totals();
     assert_eq!(totals.readers_cut, 1, "{totals:?}");
     assert!(totals.readers_bytes + totals.filters_bytes <= BYTES_MAX as u64, "{totals:?}");
+}
+
+/// A walk is kept for a second after its readers, unless readers hold too much.
+#[test]
+fn walks_of_readers_that_have_gone_cut_nobody() {
+    let mut world = world();
+    let names = names("made", 400);
+    for name in &names {
+        world.publish(name, b"1".to_vec(), ContentType::TEXT);
+    }
+    let query = names.iter().map(|name| format!("topic={name}&")).collect::<String>();
+    let fields = "Host: h\r\nAccept: text/event-stream\r\n";
+    let request = format!("GET /-/events?{query} HTTP/1.1\r\n{fields}\r\n");
+    let (reader, answer) = world.ask(PUBLIC, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    world.sim.reset_client(reader);
+    world.settle();
+    world.sim.sleep(200);
+    let held = world.totals().walks_bytes;
+    assert_eq!(world.totals().readers_cut, 0);
+    // By themselves they fit.
+    for _ in 0..3 {
+        hoarder(&mut world, "/-/values?topic=/big");
+    }
+    world.settle();
+    let totals = world.totals();
+    assert_eq!((totals.readers_cut, totals.walks_bytes), (0, 0));
+    assert!(totals.readers_bytes + held > BYTES_MAX as u64, "{totals:?}");
 }
 
 /// A WebSocket that speaks `stentor.v1`.

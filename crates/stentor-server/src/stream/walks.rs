@@ -83,6 +83,13 @@ impl Walks {
         self.all.retain(|(_, walk)| walk.used_ms + IDLE_MS > now_ms);
     }
 
+    /// Gives up walks that cost their readers little. A walk that is over has given a reader
+    /// something whenever it asked, and the next one begins behind that.
+    pub(crate) fn shed(&mut self) {
+        let is_under_way = |walk: &Walk| !walk.is_over && walk.used_ms + SHED_MS > self.now_ms;
+        self.all.retain(|(_, walk)| is_under_way(walk));
+    }
+
     /// When there is one to be given up, at the earliest.
     pub(crate) fn deadline_ms(&self) -> Option<u64> {
         self.all.iter().map(|(_, walk)| walk.used_ms + IDLE_MS).min()
@@ -372,6 +379,9 @@ const IDLE_MS: u64 = 1_000;
 
 /// The same for one that is over, if another is wanted in its place.
 const OVER_MS: u64 = 20;
+
+/// The same for one that is not over, while readers hold too much.
+const SHED_MS: u64 = 100;
 
 /// Names or changes that are looked at before others have their turn. Tests come to this bound, and
 /// to those below, sooner.

@@ -17,13 +17,17 @@ impl Worker {
         let bytes_max = self.cx.readers_bytes_max();
         let usage = self.cx.memory.usage;
         let layers = io.held_bytes(None);
-        let others = self.cx.feeds.filter_bytes() + self.cx.walks.held_bytes() + layers;
+        let walks = self.cx.walks.held_bytes();
+        let others = self.cx.feeds.filter_bytes() + walks + layers;
         let others = others + self.cx.replication.held_bytes();
         let owned = usage.owned + others;
         let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {
             return;
         }
+        // No connection is cut for walks that are kept for readers to come.
+        self.cx.walks.shed();
+        let owned = owned - walks + self.cx.walks.held_bytes();
         let mut pins = Pins::default();
         for index in self.connections.indices() {
             if let Some(connection) = self.connections.at(index) {
