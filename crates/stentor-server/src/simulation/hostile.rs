@@ -7,13 +7,13 @@
 //! one connection, a publisher writes on the control listener, and a reader reads what it writes.
 //! These must hold:
 //!
-//! - what one turn does is bounded, however much the attackers have asked for;
-//! - a bystander waits for as many turns as there are connections to be served, times a constant:
+//! - the work of a worker in one turn is bounded, however much the attackers have asked for;
+//! - a bystander waits for as many turns as its worker has connections to serve, times a constant:
 //!   the network serves one of them in a turn, by chance, and whatever else is queued does not
 //!   count. With the bound on a turn that bounds the work between a question and its answer;
 //! - what was published reaches the bystander within a few turns, which chance has no part in, once
 //!   the server has heard all that its socket says, and no fan-out is under way any more;
-//! - what readers own in all stays below its bound;
+//! - what the readers of a worker own in all stays below its bound;
 //! - a panic of the worker costs one of them its connection, and the others a turn;
 //! - when all have gone nothing is left.
 
@@ -34,7 +34,7 @@ pub(super) fn run(seed: u64) {
     let mut rng = Rng::new(seed);
     let window_bytes = [700, 9_000, 1 << 20][rng.below(3)];
     let faults = Faults { window_bytes, delay_ms_max: 5, ..kind() };
-    let parts = Parts { workers: 1, ..Parts::of_seed(seed, &mut rng, &[0]) };
+    let parts = Parts::of_seed(seed, &mut rng, &[0]);
     let mut world = World::of(parts, seed ^ 0x5eed, faults, settings());
     for round in 0..3 {
         for n in 0..TOPICS {
@@ -44,44 +44,48 @@ pub(super) fn run(seed: u64) {
     }
     world.publish(HOT, b"0".to_vec(), ContentType::TEXT);
     world.publish("/quotes", vec![b'"'; 100_000], ContentType::TEXT);
-    let mut bystanders = Bystanders::new(&mut world.sim);
+    let workers = world.workers();
+    let mut bystanders = Bystanders::new(&mut world);
     let mut attackers: Vec<Attacker> = Vec::new();
     for _ in 0..2 + rng.below(40) {
         attackers.push(Attacker::new(TRICKS[rng.below(TRICKS.len())]));
     }
     let turns = READS_FROM + 50 + rng.below(400);
-    let mut before = world.totals();
+    let mut before: Vec<Totals> = (0..workers).map(|index| world.totals_of(index)).collect();
     let mut hand_overs = HandOvers::new(seed);
     world.panic_at_random(seed % 2 == 1);
     for turn in 0..turns {
-        for attacker in &mut attackers {
-            attacker.play(&mut world.sim, &mut rng);
+        for (index, attacker) in attackers.iter_mut().enumerate() {
+            world.at(index % workers, |world| attacker.play(&mut world.sim, &mut rng));
         }
-        // Those that are open, and those that are about to be.
-        let connections = world.sim.open_sockets() + attackers.len();
-        let is_sweeping = world.worker.is_sweeping();
-        bystanders.play(&mut world.sim, &mut rng, turn, (connections, is_sweeping));
+        // Those that are open at each worker, and those that are about to be.
+        let arriving = attackers.len().div_ceil(workers);
+        let open = |index| world.at(index, |world| world.sim.open_sockets());
+        let connections: Vec<usize> = (0..workers).map(open).map(|open| open + arriving).collect();
+        bystanders.play(&mut world, &mut rng, turn, &connections);
         hand_overs.play(&mut world);
         let panics = world.panics;
-        world.turn();
+        world.turn_of_each();
         if world.panics > panics {
-            bystanders.outlive_a_panic(&mut world.sim, turn);
+            bystanders.outlive_a_panic(&mut world, turn);
         }
-        let after = world.totals();
-        let done = work(&after) - work(&before);
-        assert!(done <= WORK_MAX, "a turn's work is {done}: {before:?}\n{after:?}");
-        let owned = owned_bytes(&after);
-        assert!(owned <= OWNED_MAX, "readers own {owned} bytes");
-        before = after;
+        for (index, before) in before.iter_mut().enumerate() {
+            let after = world.totals_of(index);
+            let done = work(&after) - work(before);
+            assert!(done <= WORK_MAX, "a turn's work at {index} is {done}: {before:?}\n{after:?}");
+            let owned = owned_bytes(&after);
+            assert!(owned <= OWNED_MAX, "readers at {index} own {owned} bytes");
+            *before = after;
+        }
     }
     world.panic_at_random(false);
-    for attacker in &attackers {
-        attacker.leave(&mut world.sim);
+    for (index, attacker) in attackers.iter().enumerate() {
+        world.at(index % workers, |world| attacker.leave(&mut world.sim));
     }
-    bystanders.leave(&mut world.sim);
+    bystanders.leave(&mut world);
     world.settle();
     // Whoever is held goes unnoticed until its time is over.
-    world.sim.sleep(2 * HELD_MS_MAX);
+    world.at_all(|world| world.sim.sleep(2 * HELD_MS_MAX));
     world.settle();
     world.check_nothing_is_left();
     assert_eq!(world.totals().worker_panics, world.panics as u64);
@@ -253,7 +257,8 @@ impl Attacker {
     }
 }
 
-/// Those who must not notice.
+/// The clients that must not notice. The asker and the reader are connected to the first worker,
+/// the publisher to the last.
 struct Bystanders {
     asker: Asker,
     publisher: Asker,
@@ -294,12 +299,11 @@ impl Due {
 }
 
 impl Bystanders {
-    fn new(sim: &mut Net) -> Bystanders {
-        let (asker, publisher) =
-            (Asker::new(sim.connect_apart(PUBLIC)), Asker::new(sim.connect_apart(CONTROL)));
+    fn new(world: &mut World) -> Bystanders {
+        let last = world.workers() - 1;
         Bystanders {
-            asker,
-            publisher,
+            asker: Asker::new(world, PUBLIC, 0),
+            publisher: Asker::new(world, CONTROL, last),
             reader: None,
             read: Vec::new(),
             published: 0,
@@ -310,52 +314,46 @@ impl Bystanders {
         }
     }
 
-    fn play(
-        &mut self,
-        sim: &mut Net,
-        rng: &mut Rng,
-        turn: usize,
-        (connections, is_sweeping): (usize, bool),
-    ) {
+    fn play(&mut self, world: &mut World, rng: &mut Rng, turn: usize, connections: &[usize]) {
         let get = || b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
         if self.asker.due.is_none() && rng.percent(30) {
-            self.asker.ask(sim, turn, get());
+            self.asker.ask(world, turn, get());
         }
-        if let Some(body) = self.asker.hear(sim, "who asks", turn, connections) {
+        if let Some(body) = self.asker.hear(world, "who asks", turn, connections) {
             assert_eq!(body, SMALL);
         }
         if self.publisher.due.is_none() && self.has_read && rng.percent(30) {
             self.published += 1;
             self.has_read = false;
-            self.publish(sim, turn);
+            self.publish(world, turn);
         }
-        if self.publisher.hear(sim, "who publishes", turn, connections).is_some() {
+        if self.publisher.hear(world, "who publishes", turn, connections).is_some() {
             self.delivery = Due::new(turn);
         }
-        self.hear(sim, turn, connections, is_sweeping);
+        self.hear(world, turn, connections[0]);
     }
 
-    fn publish(&mut self, sim: &mut Net, turn: usize) {
+    fn publish(&mut self, world: &mut World, turn: usize) {
         let text = self.published.to_string();
         let head = format!("PUT {HOT} HTTP/1.1\r\nHost: h\r\nContent-Length: {}", text.len());
-        self.publisher.ask(sim, turn, format!("{head}\r\n\r\n{text}").into_bytes());
+        self.publisher.ask(world, turn, format!("{head}\r\n\r\n{text}").into_bytes());
     }
 
     /// The worker has panicked: who was hit by it comes again, and asks again.
-    fn outlive_a_panic(&mut self, sim: &mut Net, turn: usize) {
+    fn outlive_a_panic(&mut self, world: &mut World, turn: usize) {
         self.waits_until = turn + 1;
-        if sim.was_reset(self.asker.connection) {
-            self.asker = Asker::new(sim.connect_apart(PUBLIC));
+        if self.asker.was_reset(world) {
+            self.asker = Asker::new(world, PUBLIC, self.asker.worker);
         }
-        if sim.was_reset(self.publisher.connection) {
+        if self.publisher.was_reset(world) {
             let asked = self.publisher.due.is_some();
-            self.publisher = Asker::new(sim.connect_apart(CONTROL));
+            self.publisher = Asker::new(world, CONTROL, self.publisher.worker);
             if asked {
-                self.publish(sim, turn);
+                self.publish(world, turn);
             }
         }
-        if self.reader.is_some_and(|reader| sim.was_reset(reader)) {
-            self.begin_to_read(sim, turn);
+        if self.reader.is_some_and(|reader| world.sim.was_reset(reader)) {
+            self.begin_to_read(&mut world.sim, turn);
         }
     }
 
@@ -371,7 +369,8 @@ impl Bystanders {
     }
 
     /// The reader reads.
-    fn hear(&mut self, sim: &mut Net, turn: usize, connections: usize, is_sweeping: bool) {
+    fn hear(&mut self, world: &mut World, turn: usize, connections: usize) {
+        let (is_sweeping, sim) = (world.worker.is_sweeping(), &mut world.sim);
         if turn == READS_FROM {
             self.begin_to_read(sim, turn);
         }
@@ -405,42 +404,48 @@ impl Bystanders {
         }
     }
 
-    fn leave(&self, sim: &mut Net) {
-        let askers = [self.asker.connection, self.publisher.connection];
-        for client in askers.into_iter().chain(self.reader) {
-            sim.finish_client(client);
+    fn leave(&self, world: &mut World) {
+        for Asker { connection, worker, .. } in [&self.asker, &self.publisher] {
+            world.at(*worker, |world| world.sim.finish_client(*connection));
         }
+        self.reader.into_iter().for_each(|reader| world.sim.finish_client(reader));
     }
 }
 
 /// A client that asks one thing after the other on one connection.
 struct Asker {
     connection: Client,
+    worker: usize,
     input: Vec<u8>,
     due: Option<Due>,
 }
 
 impl Asker {
-    fn new(connection: Client) -> Asker {
-        Asker { connection, input: Vec::new(), due: None }
+    fn new(world: &mut World, role: u8, worker: usize) -> Asker {
+        let connection = world.at(worker, |world| world.sim.connect_apart(role));
+        Asker { connection, worker, input: Vec::new(), due: None }
     }
 
-    fn ask(&mut self, sim: &mut Net, turn: usize, request: Vec<u8>) {
-        sim.write(self.connection, &request);
+    fn was_reset(&self, world: &mut World) -> bool {
+        world.at(self.worker, |world| world.sim.was_reset(self.connection))
+    }
+
+    fn ask(&mut self, world: &mut World, turn: usize, request: Vec<u8>) {
+        world.at(self.worker, |world| world.sim.write(self.connection, &request));
         self.due = Some(Due::new(turn));
     }
 
     /// The body of an answer that has come.
     fn hear(
         &mut self,
-        sim: &mut Net,
+        world: &mut World,
         who: &str,
         turn: usize,
-        connections: usize,
+        connections: &[usize],
     ) -> Option<Vec<u8>> {
-        self.input.extend(sim.read(self.connection));
+        self.input.extend(world.at(self.worker, |world| world.sim.read(self.connection)));
         let due = self.due.as_mut()?;
-        due.check(who, turn, connections);
+        due.check(who, turn, connections[self.worker]);
         let answer = Response::take(&mut self.input)?;
         assert_eq!(answer.status, 200, "{who}: {}", answer.head);
         self.due = None;

@@ -327,11 +327,25 @@ impl World {
         }
         let workers = self.workers();
         let first = self.chance.below(workers);
-        let commits = match &self.late {
-            Some(late) => late.step(&self.shared, &mut self.chance),
-            None => false,
-        };
+        let commits = self.commit_some();
         commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
+    }
+
+    /// One turn of the loop of each worker.
+    #[cfg(test)]
+    pub(crate) fn turn_of_each(&mut self) {
+        self.commit_some();
+        let workers = self.workers();
+        let first = self.chance.below(workers);
+        for n in 0..workers {
+            self.at((first + n) % workers, World::turn_of_one);
+        }
+    }
+
+    /// Perhaps commits some of the changes that wait for it. Returns whether any did.
+    fn commit_some(&mut self) -> bool {
+        let World { late, shared, chance, .. } = self;
+        late.as_ref().is_some_and(|late| late.step(shared, chance))
     }
 
     /// From now on workers panic now and then, or do not any more. They never do with
@@ -399,6 +413,12 @@ impl World {
 
     pub(crate) fn totals(&self) -> Totals {
         Totals::sum(self.shared.workers.iter().map(AsRef::as_ref))
+    }
+
+    /// The counters of one worker.
+    #[cfg(test)]
+    pub(crate) fn totals_of(&self, index: usize) -> Totals {
+        Totals::sum([self.shared.workers[index].as_ref()])
     }
 
     /// What they have counted by look-up route.
