@@ -572,9 +572,9 @@ impl Node {
         let is_new = !self.has_all && self.staging.is_none();
         let here = self.hub.rolled_back();
         if is_new || self.anew || !self.is_placed && !self.place(&Line::of_lost(&here), 0) {
-            // Somebody may know, and say it again.
-            let since_ms = *self.bare_ms.get_or_insert(now_ms);
-            if looked.last == 0 || now_ms >= since_ms + BARE_PATIENCE_MS {
+            // A node that knows the life says it again, but not in an empty log.
+            let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
+            if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
                 self.turn(0, now_ms);
             }
             return;

@@ -398,6 +398,24 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
     assert_eq!(next, [Action::Read { from: 1 }]);
 }
 
+/// Another node has begun a life in the empty log, and its turn was purged before this node saw it.
+#[test]
+fn an_empty_log_does_not_count_as_waiting() {
+    let mut node = new_node(&Arc::new(Intake::new()));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &looked(0, None), 0);
+    let Some(Action::Append { token, .. }) = node.poll() else { panic!("it begins a life") };
+    node.handle_appended(token, Appended::Conflict(1), 10);
+    let begun_ms = (6..60).map(|n| n * LOOK_MS).find(|now_ms| {
+        node.handle_time(*now_ms);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
+        node.handle_looked(token, &looked(3, None), *now_ms);
+        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 0, .. }))
+    });
+    assert_eq!(begun_ms, Some(6 * LOOK_MS + BARE_PATIENCE_MS), "another node may know the life");
+}
+
 #[test]
 fn seeds_that_may_be_lost_are_not_waited_for() {
     let cases = [
