@@ -290,7 +290,7 @@ impl Node {
         let is_compared = self.hash.is_none() && seq == self.least;
         let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
         self.contradicts |= contradicts;
-        let is_next = !contradicts && (!self.lacks_before(seq) || self.pass_hole(seq));
+        let is_next = !contradicts && self.follows(seq, bytes);
         if !is_next {
             self.stop_reading();
             self.look(now_ms);
@@ -450,7 +450,7 @@ impl Node {
         self.writer.forget(&self.intake);
         self.counts.clear();
         (self.read, self.least, self.whole, self.hash) = (began - 1, 0, 0, None);
-        (self.contradicts, self.is_placed, self.wants) = (false, true, None);
+        (self.contradicts, self.is_placed, self.wants) = (false, false, None);
         self.suspects = None;
         (self.line, self.staging) = (Line::default(), None);
         self.read_on(now_ms);

@@ -34,6 +34,13 @@ impl Node {
         Ok(())
     }
 
+    /// Whether a message follows the one read last. Where a life is to begin, its turn does: if
+    /// another message is there, the log has lost the turn, and this node is still in its own life.
+    pub(super) fn follows(&mut self, seq: u64, bytes: &[u8]) -> bool {
+        let is_turn = || matches!(decode(bytes), Ok(Message { body: Body::Turn(_), .. }));
+        (self.is_placed || is_turn()) && (!self.lacks_before(seq) || self.pass_hole(seq))
+    }
+
     /// Whether it was read before. What a run writes is counted from 1 on.
     fn is_copy(&mut self, seq: u64, message: &Message<'_>) -> bool {
         if message.counter == 0 {
@@ -126,6 +133,7 @@ impl Node {
             self.left_ms = None;
         }
         (self.began, self.broker, self.line) = (seq, turn.broker, Line::default());
+        self.is_placed = true;
         self.since_ms = turn.since_ms;
         let hub = self.hub.stage(epoch, self.anew);
         self.staging = Some(Staging {

@@ -416,6 +416,29 @@ fn an_empty_log_does_not_count_as_waiting() {
     assert_eq!(begun_ms, Some(6 * LOOK_MS + BARE_PATIENCE_MS), "another node may know the life");
 }
 
+/// A node that is about to read the turn of another life is still in its own.
+#[test]
+fn a_turn_lost_unread_hides_no_loss() {
+    let mut alone = Alone::open();
+    let epoch = alone.epoch;
+    let batch = |run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
+    alone.read(&batch(9, 1, "/a"));
+    alone.read(&batch(9, 2, "/b"));
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let life = Some((3, turn.encode((Epoch::from_number(3), 8, 0)), false));
+    alone.node.handle_time(LOOK_MS);
+    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+    alone.node.handle_looked(token, &looked(3, life), LOOK_MS);
+    assert_eq!(alone.node.poll(), Some(Action::Read { from: 1 }));
+    // The log has lost that, too, and another node has gone on where the first life was.
+    for now_ms in [2 * LOOK_MS, 4 * LOOK_MS] {
+        alone.node.handle_message(3, &batch(8, 1, "/c"), now_ms);
+        look_and_answer(&mut alone, 3, Some(3), now_ms);
+    }
+    assert!(alone.node.complaint().is_some_and(|said| said.contains(DIFFERS)));
+    assert!(alone.node.hub.value("/c").is_none());
+}
+
 #[test]
 fn seeds_that_may_be_lost_are_not_waited_for() {
     let cases = [
