@@ -87,12 +87,11 @@ impl World {
         self.waits_for_peer(index);
     }
 
-    /// Whether a node was kept from a snapshot of another one lately. A round over more than two
-    /// peers may take longer than a node waits for them.
+    /// Whether a node was kept from a snapshot of another one lately.
     pub(super) fn lacks_peer(&self, index: usize, other: usize) -> bool {
         let failed_ms = self.members[index].failed_ms.get(&other);
         let has_failed = failed_ms.is_some_and(|failed_ms| failed_ms + 20_000 > self.now_ms);
-        self.members.len() > 3 || has_failed || !self.has_link(index, other)
+        has_failed || !self.has_link(index, other)
     }
 
     /// Gives a node the snapshot that has come. Returns whether it still waits for one.
