@@ -10,14 +10,34 @@ import { Server } from './server.js'
 
 let faster = 100
 const PATIENCE_MS = 10_000
-const real = globalThis.setTimeout
+const { setTimeout: real, clearTimeout: clear } = globalThis
 
 /** The waits that were asked for, in milliseconds. */
 export const waits = []
+const PART_MS = 5
+
+/**
+ * A wait has short parts, one after the other. A busy machine makes each of them longer: what is
+ * waited for has as many turns to come as on an idle one.
+ */
 globalThis.setTimeout = (f, ms = 0, ...rest) => {
   waits.push(ms)
-  return real(f, ms / faster, ...rest)
+  let counts = true
+  const begin = (left_ms) => {
+    const part_ms = Math.min(left_ms, PART_MS)
+    const end = () => (left_ms > part_ms ? begin(left_ms - part_ms) : f(...rest))
+    wait.timer = real(end, part_ms)
+    if (!counts) wait.timer.unref()
+  }
+  // What `fetch` asks of a timer as well.
+  const wait = {
+    unref: () => { counts = false; wait.timer.unref() },
+    refresh: () => { clear(wait.timer); begin(ms / faster) },
+  }
+  begin(ms / faster)
+  return wait
 }
+globalThis.clearTimeout = (wait) => clear(wait?.timer ?? wait)
 
 /** For a server that has waits of its own, which do not run faster. */
 export const setPace = (n) => { faster = n }

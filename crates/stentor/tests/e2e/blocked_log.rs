@@ -36,8 +36,10 @@ impl Piped {
     fn block(&self) {
         self.signal_reader("STOP");
         let mut client = self.server.reader();
+        let requests = "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(500);
         eventually("lines are dropped", || {
-            (0..500).for_each(|_| drop(client.get("/none").refused(404)));
+            client.send(&requests);
+            (0..500).for_each(|_| drop(client.response().refused(404)));
             (self.server.figure("counters/log_dropped") > 0).then_some(())
         });
     }

@@ -251,7 +251,8 @@ fn sessions_leave_no_secret(mut secured: Secured, act: impl Fn(&mut Server)) {
         assert_eq!(found.get(name), Some(&WITH_TLS13), "{found:?}");
     }
     input.write_all(b"\n").unwrap();
-    assert_eq!(client.said().code, Some(0));
+    let said = client.said();
+    assert_eq!(said.code, Some(0), "{}", said.err);
     secured.server.settled("tls_sessions", 0);
     let found = needles.count_in(secured.server.child.id());
     assert!(found.is_empty(), "{found:?}");
