@@ -4,7 +4,7 @@
 //! each must be. From the rules alone it works out what history has lost by now, so that it can
 //! tell a gap that had to be from one that hides a mistake.
 
-use super::super::{PATIENCE_MS, World};
+use super::super::World;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -76,8 +76,6 @@ pub(super) struct Log {
     pub(super) undone: u64,
     /// Readers that come back may be told that memory is short.
     pub(super) memory_gets_short: bool,
-    /// A reader that does not read for so long is cut.
-    pub(super) stall_ms: u64,
     /// The number behind which the first message came.
     first: u64,
 }
@@ -131,7 +129,6 @@ impl Log {
             sent: Sent::default(),
             undone: 0,
             memory_gets_short: false,
-            stall_ms: PATIENCE_MS,
             first: hub.value("/small").unwrap().seq() - 1,
         };
         for topic in ["/small", "/large", "/text"] {

@@ -3,11 +3,11 @@
 
 use super::super::codec::{BINARY, CLOSE, PING, PONG, TEXT, put_frame, put_text};
 use super::super::net::{Client, Net};
-use super::super::{CONTROL, PATIENCE_MS, PUBLIC};
+use super::super::{CONTROL, PUBLIC};
 use super::log::{Log, PATTERNS, TOPICS};
 use super::view::{From, Gap, View};
 use serde_json::Value;
-use stentor_io::{Backend, Rng};
+use stentor_io::Rng;
 use stentor_test::http::Response;
 use stentor_test::sse::{Decoder, Item};
 use stentor_test::websocket::{DEFLATED, Frame};
@@ -127,9 +127,6 @@ impl Cursor {
 
 pub(super) const EPOCH: &str = "0badcafe";
 
-/// A server sees so much later what a client does.
-const ON_THE_WAY_MS: u64 = 500;
-
 /// How far a connection is.
 enum Wire {
     /// The head of the answer has not come.
@@ -148,12 +145,6 @@ pub(super) struct Reader {
     input: Vec<u8>,
     pub(super) view: View,
     is_stalled: bool,
-    /// When it last stopped reading for longer than the server may notice, since it connected, and
-    /// when it last began to read.
-    stalled_ms: Option<u64>,
-    reads_ms: u64,
-    /// How often the server has cut it.
-    pub(super) cut: u64,
     /// The last thing of the stream was what ends it well.
     has_farewell: bool,
     pings: u64,
@@ -175,9 +166,6 @@ impl Reader {
             input: Vec::new(),
             view,
             is_stalled: false,
-            stalled_ms: None,
-            reads_ms: 0,
-            cut: 0,
             has_farewell: false,
             pings: 0,
             is_commanding: false,
@@ -237,7 +225,7 @@ impl Reader {
         self.connection = Some(connection);
         self.wire = Wire::Head;
         self.input.clear();
-        (self.is_stalled, self.stalled_ms) = (false, None);
+        self.is_stalled = false;
         self.has_farewell = false;
         self.is_commanding = false;
         self.errors_due = 0;
@@ -270,22 +258,11 @@ impl Reader {
         let ended = sim.ended(connection);
         self.hear(sim, rng, log, mood);
         if ended {
-            return self.leave(sim, connection, log, mood);
+            return self.leave(sim, connection, mood);
         }
         let stalls = self.is_stalled;
-        let change_percent = match stalls {
-            true if log.stall_ms < PATIENCE_MS => 1,
-            true => 3,
-            false => unrest,
-        };
-        if stalls && unrest == 0 || rng.percent(change_percent) {
+        if stalls && unrest == 0 || rng.percent(if stalls { 3 } else { unrest }) {
             self.is_stalled = !stalls;
-            let now_ms = sim.now_ms();
-            if stalls {
-                self.reads_ms = now_ms;
-            } else if self.stalled_ms.is_none() || now_ms > self.reads_ms + ON_THE_WAY_MS {
-                self.stalled_ms = Some(now_ms);
-            }
             sim.stall(connection, self.is_stalled);
         }
         if rng.below(400) < usize::from(unrest) {
@@ -298,10 +275,8 @@ impl Reader {
     }
 
     /// The connection has ended: that must have had a reason.
-    fn leave(&mut self, sim: &mut Net, connection: Client, log: &Log, mood: Mood) {
-        let is_cut = sim.was_cut(connection) && self.has_stalled(log, sim.now_ms());
-        self.cut += u64::from(is_cut);
-        let broken = sim.was_reset(connection) && !sim.was_cut(connection) || is_cut;
+    fn leave(&mut self, sim: &mut Net, connection: Client, mood: Mood) {
+        let broken = sim.was_reset(connection) && !sim.was_cut(connection);
         // A stop does not wait for requests that are still on their way.
         let is_early = mood.draining && matches!(self.wire, Wire::Head);
         // Nor does a stream of events have a last word.
@@ -310,15 +285,6 @@ impl Reader {
         assert!(broken || is_over || is_early, "the server cut a stream: {mood:?} {:?}", self.view);
         sim.finish_client(connection);
         self.connection = None;
-    }
-
-    /// Whether it did not read for so long that it may be cut. The server may have waited for it a
-    /// little earlier, and see a little later that it reads.
-    fn has_stalled(&self, log: &Log, now_ms: u64) -> bool {
-        let reads_ms = if self.is_stalled { now_ms } else { self.reads_ms };
-        let is_long_ago = now_ms > reads_ms + ON_THE_WAY_MS;
-        let is_long = |since_ms: u64| now_ms + ON_THE_WAY_MS >= since_ms + log.stall_ms;
-        !is_long_ago && self.stalled_ms.is_some_and(is_long)
     }
 
     /// A WebSocket's client says something.
