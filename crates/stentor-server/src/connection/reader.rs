@@ -411,7 +411,7 @@ impl Connection {
         cx.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
         if full {
-            self.keep_rest(io, peer, sent);
+            self.keep_rest(sent);
         }
         Ok(!full)
     }
@@ -541,7 +541,7 @@ impl Connection {
             self.reader.cursor = cursor;
         }
         if full {
-            self.keep_rest(io, peer, sent);
+            self.keep_rest(sent);
         }
         Ok(!full)
     }
@@ -561,11 +561,8 @@ impl Connection {
     /// The socket is full: keeps the rest of the message that was cut, if one was, and waits for
     /// room.
     /// Whatever is behind it is asked for again then.
-    fn keep_rest<B: Backend>(&mut self, io: &B, peer: Peer, sent: Sent) {
-        let mut backlog = Backlog::of_stream(sent.rest);
-        // The progress of the peer counts from here.
-        backlog.progress(io, peer);
-        self.work().backlog = Some(backlog);
+    fn keep_rest(&mut self, sent: Sent) {
+        self.work().backlog = Some(Backlog::of_stream(sent.rest));
     }
 
     /// With everything sent that was heard of: lets new subscriptions count. Returns whether there

@@ -1,10 +1,9 @@
 //! How connections end on the simulated network: by a deadline, by the peer, after the last answer.
 
 use super::faults::{GET, world};
-use super::{CONTROL, PUBLIC, SMALL, World, kind, large, patient};
+use super::{CONTROL, PUBLIC, SMALL, World, kind, large};
 use crate::config::{Close, Settings};
 use std::net::{IpAddr, Ipv4Addr};
-use stentor_hub::ContentType;
 use stentor_io::Faults;
 
 #[test]
@@ -151,23 +150,4 @@ fn a_client_cut_while_stalled_counts_as_timeout() {
     world.sim.sleep(30_200);
     world.turn();
     assert_eq!((world.sim.was_reset(client), world.totals().timeouts), (true, 1));
-}
-
-/// The kernel tells of room only when there is a lot of it.
-#[test]
-fn slow_reader_of_a_stream_is_not_cut() {
-    let mut settings = patient();
-    settings.streams.stall_timeout_ms = 10_000;
-    let mut world = World::new(1, Faults { window_bytes: 2_000, ..kind() }, settings);
-    let request = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
-    let (client, _) = world.ask(PUBLIC, request);
-    world.publish("/small", vec![b'x'; 5_000], ContentType::TEXT);
-    world.turn();
-    world.sim.stall(client, true);
-    assert!(!world.sim.read(client).is_empty());
-    for is_cut in [false, true] {
-        world.sim.sleep(11_000);
-        world.settle();
-        assert_eq!(world.sim.was_cut(client), is_cut);
-    }
 }
