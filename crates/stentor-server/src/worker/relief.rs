@@ -25,14 +25,17 @@ impl Worker {
         if owned + usage.pinned <= bytes_max || is_spared {
             return;
         }
-        // No connection is cut for walks that are kept for readers to come.
-        self.cx.walks.shed();
-        let owned = owned - walks + self.cx.walks.held_bytes();
         let mut pins = Pins::default();
         for index in self.connections.indices() {
             if let Some(connection) = self.connections.at(index) {
                 connection.add_pins(&mut pins);
             }
+        }
+        let mut owned = owned;
+        if owned + pins.bytes() > bytes_max {
+            // No connection is cut for walks that are kept for readers to come.
+            self.cx.walks.shed();
+            owned = owned - walks + self.cx.walks.held_bytes();
         }
         let total = owned + pins.bytes();
         let holders = if total > bytes_max { self.holders(io, &pins) } else { Vec::new() };

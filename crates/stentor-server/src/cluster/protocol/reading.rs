@@ -34,11 +34,15 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a message follows the one read last. Where a life is to begin, its turn does: if
-    /// another message is there, the log has lost the turn, and this node is still in its own life.
+    /// Whether a message follows the one read last. Where a life is to begin, the turn does that
+    /// begins it: if another message is there, the log has lost the turn, and this node is still in
+    /// its own life.
     pub(super) fn follows(&mut self, seq: u64, bytes: &[u8]) -> bool {
-        let is_turn = || matches!(decode(bytes), Ok(Message { body: Body::Turn(_), .. }));
-        (self.is_placed || is_turn()) && (!self.lacks_before(seq) || self.pass_hole(seq))
+        let begins = || match decode(bytes) {
+            Ok(Message { body: Body::Turn(turn), .. }) => turn.again.is_none(),
+            _ => false,
+        };
+        (self.is_placed || begins()) && (!self.lacks_before(seq) || self.pass_hole(seq))
     }
 
     /// Whether it was read before. What a run writes is counted from 1 on.

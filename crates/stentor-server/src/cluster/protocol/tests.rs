@@ -419,24 +419,36 @@ fn an_empty_log_does_not_count_as_waiting() {
 /// A node that is about to read the turn of another life is still in its own.
 #[test]
 fn a_turn_lost_unread_hides_no_loss() {
-    let mut alone = Alone::open();
-    let epoch = alone.epoch;
-    let batch = |run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
-    alone.read(&batch(9, 1, "/a"));
-    alone.read(&batch(9, 2, "/b"));
+    let batch =
+        |epoch, run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
     let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
-    let life = Some((3, turn.encode((Epoch::from_number(3), 8, 0)), false));
-    alone.node.handle_time(LOOK_MS);
-    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
-    alone.node.handle_looked(token, &looked(3, life), LOOK_MS);
-    assert_eq!(alone.node.poll(), Some(Action::Read { from: 1 }));
-    // The log has lost that, too, and another node has gone on where the first life was.
-    for now_ms in [2 * LOOK_MS, 4 * LOOK_MS] {
-        alone.node.handle_message(3, &batch(8, 1, "/c"), now_ms);
-        look_and_answer(&mut alone, 3, Some(3), now_ms);
+    for says_again in [false, true] {
+        let mut alone = Alone::open();
+        let epoch = alone.epoch;
+        alone.read(&batch(epoch, 9, 1, "/a"));
+        alone.read(&batch(epoch, 9, 2, "/b"));
+        let life = Some((3, turn.encode((Epoch::from_number(3), 8, 0)), false));
+        alone.node.handle_time(LOOK_MS);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        alone.node.handle_looked(token, &looked(3, life), LOOK_MS);
+        assert_eq!(alone.node.poll(), Some(Action::Read { from: 1 }));
+        // The log has lost that, too, and another node has gone on where the first life was.
+        let again = Some(Again { began: 1, line: Line::default(), jump: None });
+        let message = match says_again {
+            false => batch(epoch, 8, 1, "/c"),
+            true => Turn { again, ..turn.clone() }.encode((epoch, 8, 0)),
+        };
+        for now_ms in [2 * LOOK_MS, 4 * LOOK_MS] {
+            alone.node.handle_message(3, &message, now_ms);
+            look_and_answer(&mut alone, 3, Some(3), now_ms);
+        }
+        let complaint = alone.node.complaint();
+        assert!(
+            complaint.as_ref().is_some_and(|said| said.contains(DIFFERS)),
+            "{says_again} {complaint:?}"
+        );
+        assert!(alone.node.hub.value("/c").is_none());
     }
-    assert!(alone.node.complaint().is_some_and(|said| said.contains(DIFFERS)));
-    assert!(alone.node.hub.value("/c").is_none());
 }
 
 #[test]
