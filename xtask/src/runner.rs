@@ -1,8 +1,8 @@
 //! Runs test programs while others are still compiled.
 //!
 //! `cargo test` runs nothing before all programs are built. The last one takes minutes on one
-//! core, and the end-to-end tests wait most of their time. So they run during the build, and
-//! beside the other tests.
+//! core, and the end-to-end tests wait most of their time. This runner starts each
+//! program during the build, and the end-to-end tests beside the others.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Ended {
     }
 }
 
-/// Builds with this command of cargo, and runs each test program as soon as it is built. The
+/// Runs this command of cargo, and starts each test program when cargo has built it. The
 /// end-to-end tests wait for the command, too, and run beside the others, which run one after the
 /// other. The function calls `settings` once, when the first program is built. All programs that
 /// are built run, whatever fails.

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use xtask::source::{File, blank, expect_none, read, rust, tests_of};
 
-/// Code of tests: their files, the simulator, and modules inside a file with other code. What tests
-/// share is left out.
+/// Code of tests: their files, the simulator, and modules inside a file with other code. The code
+/// that tests share is left out.
 fn tests() -> Vec<File> {
     let shared = ["crates/stentor-test/", "crates/stentor/tests/e2e/support/", "xtask/"];
     let is_apart = |path: &str| {

@@ -29,7 +29,7 @@ globalThis.setTimeout = (f, ms = 0, ...rest) => {
     wait.timer = real(end, part_ms)
     if (!counts) wait.timer.unref()
   }
-  // What `fetch` asks of a timer as well.
+  // `fetch` calls these methods of a timer.
   const wait = {
     unref: () => { counts = false; wait.timer.unref() },
     refresh: () => { clear(wait.timer); begin(ms / faster) },

@@ -784,7 +784,7 @@ const EVENTS_PER_TURN: usize = 256;
 const PAUSE_US: u64 = 1_000_000;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
-const ACCEPT_RETRY_MS: u64 = 50;
+pub(crate) const ACCEPT_RETRY_MS: u64 = 50;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@
 //! simulator says nothing more of a socket after a pause until it is resumed, and calls a blocked
 //! writer only when there is room: a server that forgets either hangs here, in a test.
 
+use crate::epoll::ACCEPT_RETRY_MS;
 use crate::{
     AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, PROXIED, Pause, Peer,
     Retransmission, Rng, Role, Sent, TurnAway, listener_of,
@@ -624,7 +625,5 @@ impl Backend for Sim {
 const EPOCH_S: u64 = 1_782_000_000;
 /// What one call of the kernel takes, about.
 const WORK_US: u64 = 10;
-/// As in the kernel backend: how soon accepting is tried again.
-const ACCEPT_RETRY_MS: u64 = 50;
 /// As the kernel backend's buffer: no delivery is larger.
 const RECEIVE_BYTES: usize = 64 * 1024;

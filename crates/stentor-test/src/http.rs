@@ -1,12 +1,12 @@
-//! Reads answers of HTTP/1.1 (RFC 9112) as strictly as a server should write them. What has come
-//! is taken off the front of a buffer as soon as it is whole.
+//! Reads answers of HTTP/1.1 (RFC 9112) as strictly as a server should write them. Each
+//! function takes a whole piece off the front of a buffer, or nothing.
 
 use std::fmt;
 
 /// An answer, or its head alone.
 #[derive(Clone)]
 pub struct Response {
-    /// Of its first line.
+    /// The number in its first line.
     pub status: u16,
     /// Its lines, and the empty one at its end.
     pub head: String,
@@ -19,7 +19,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it is no head, or not ASCII.
+    /// The bytes are no head, or are not ASCII.
     pub fn take_head(input: &mut Vec<u8>) -> Option<Response> {
         let response = Response::of_head(input)?;
         input.drain(..response.head.len());
@@ -65,7 +65,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it is there twice.
+    /// The field is there twice.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.values(name);
@@ -103,7 +103,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it is not UTF-8.
+    /// The body is not UTF-8.
     #[must_use]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
@@ -113,7 +113,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// The body is no JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {
@@ -124,7 +124,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// The answer has no entity tag.
     #[must_use]
     #[track_caller]
     pub fn tag(&self) -> String {
@@ -135,7 +135,7 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it has another.
+    /// The status is another.
     #[track_caller]
     pub fn expect(self, status: u16) -> Response {
         assert_eq!(self.status, status, "{self:?}");
@@ -146,18 +146,18 @@ impl Response {
     ///
     /// # Panics
     ///
-    /// If it has another.
+    /// The status is another.
     #[track_caller]
     pub fn expect_one_of(self, statuses: &[u16]) -> Response {
         assert!(statuses.contains(&self.status), "{self:?}");
         self
     }
 
-    /// The same answer, if it is a refusal as they all are: this status, one line of plain text.
+    /// Checks that this is a refusal: it has this status, and one line of plain text.
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// The answer is no refusal.
     #[track_caller]
     pub fn refused(self, status: u16) -> Response {
         assert_eq!(self.status, status, "{self:?}");
@@ -180,7 +180,7 @@ impl fmt::Debug for Response {
 ///
 /// # Panics
 ///
-/// If it is no chunk, or has extensions or trailers, which no server here sends.
+/// The bytes are no chunk, or one with an extension or a trailer, which no server here sends.
 pub fn take_chunk(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     let start = input.windows(2).position(|two| two == b"\r\n")? + 2;
     let length = std::str::from_utf8(&input[..start - 2]).expect("a length is text");

@@ -1,7 +1,7 @@
 //! How a test says that it cannot run on this machine.
 //!
-//! libtest swallows what a passing test prints. So each of them also writes a line into the file
-//! that `TEST_SKIPPED` names, which `cargo xtask test` prints at its end.
+//! libtest swallows what a passing test prints. A test that is skipped therefore writes
+//! a line into the file that `TEST_SKIPPED` names. `cargo xtask test` prints it at its end.
 
 use std::env;
 use std::fs::{self, File};

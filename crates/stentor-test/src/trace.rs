@@ -1,4 +1,4 @@
-//! What happens in a simulation, act by act: `cargo xtask sim NAME --seed N --trace`.
+//! Prints the acts of a simulation, one by one: `cargo xtask sim NAME --seed N --trace`.
 
 use std::env;
 use std::fmt::{self, Display};

@@ -68,7 +68,7 @@ impl Frame {
         self.first & !DEFLATED
     }
 
-    /// What it brings, inflated if it was deflated.
+    /// The payload, inflated if it was deflated.
     #[must_use]
     pub fn data(self) -> Vec<u8> {
         if self.first & DEFLATED == 0 { self.payload } else { inflate(&self.payload) }

@@ -1,4 +1,4 @@
-//! What a backend promises. Each case runs on the kernel and on the simulator, so what the
+//! The promises of a backend. Each case runs on the kernel and on the simulator, so what the
 //! simulator shows of a server is true of the kernel.
 
 use super::network::{ADDRESS, End, Kernel, Network, ROLES, waiting};
@@ -96,7 +96,7 @@ impl<B: Backend> Server<B> {
     fn go_on(&mut self, io: &mut B, peer: Peer) {
         while self.sent < self.output.len() {
             let rest = &self.output[self.sent..];
-            // Of two parts, as heads and bodies are.
+            // A head and a body are two parts as well.
             let (head, body) = rest.split_at(rest.len().min(100));
             let sent = io.send(peer, &[IoSlice::new(head), IoSlice::new(body)]).unwrap();
             self.sent += sent.bytes;
@@ -276,15 +276,21 @@ fn long_input_arrives_in_order<N: Network>(mut net: N) {
     assert!(server.received == input);
 }
 
+/// A client's second piece of input, which the server does not read. From now on it would.
+fn leave_unread<N: Network>(net: &mut N, server: &mut Server<N::Io>) -> (N::Client, Peer) {
+    let (mut client, peer) = connected(net, server);
+    server.reads = false;
+    net.write(&mut client, b"more");
+    net.settle(server);
+    assert_eq!(server.received, b"?");
+    server.reads = true;
+    (client, peer)
+}
+
 fn paused_input_waits_for_resume<N: Network>(mut net: N) {
     // It says only once that it pauses, and is not asked again by a read.
     let mut server = Server::acting(|_, _| Flow::Pause);
-    let (mut client, peer) = connected(&mut net, &mut server);
-    server.reads = false;
-    net.write(&mut client, b"more");
-    net.settle(&mut server);
-    assert_eq!(server.received, b"?");
-    server.reads = true;
+    let (_client, peer) = leave_unread(&mut net, &mut server);
     // One resume for each pause: bytes may come one by one.
     net.until(&mut server, |net, server| {
         net.io().resume(peer);
@@ -294,12 +300,7 @@ fn paused_input_waits_for_resume<N: Network>(mut net: N) {
 
 fn unready_input_waits_for_resume<N: Network>(mut net: N) {
     let mut server = Server::new();
-    let (mut client, peer) = connected(&mut net, &mut server);
-    server.reads = false;
-    net.write(&mut client, b"more");
-    net.settle(&mut server);
-    assert_eq!(server.received, b"?");
-    server.reads = true;
+    let (_client, peer) = leave_unread(&mut net, &mut server);
     net.io().resume(peer);
     net.until(&mut server, |_, server| server.received == b"?more");
 }
@@ -409,7 +410,7 @@ fn end_is_reported_once_while_paused<N: Network>(mut net: N) {
         net.until(&mut server, |_, server| server.count(&Event::Finished) == 1);
         net.settle(&mut server);
         assert_eq!((server.count(&Event::Finished), server.count(&Event::Ended)), (1, 0));
-        // What comes before it is read first, once the server reads.
+        // Once the server reads, it first reads the input before the end.
         server.reads = true;
         server.on_received = Box::new(|_, _| Flow::More);
         net.io().resume(peer);
@@ -533,7 +534,7 @@ fn clocks_agree<N: Network>(mut net: N) {
     assert!(passed_us.abs_diff(passed_ms * 1_000) < 50_000, "{passed_us} us, {passed_ms} ms");
     assert!((1..60).contains(&(net.io().unix_s() - before_s)));
     assert!(net.io().now_us() >= net.io().turn_us());
-    // What is read once in a turn stays, however long the turn takes.
+    // The time of a turn stays the same, however long the turn takes.
     let turn_us = net.io().turn_us();
     let (client, peer) = connected(&mut net, &mut server);
     drop(client);

@@ -1,4 +1,4 @@
-//! What a backend promises of sending files. The files are the host's on both.
+//! The promises of a backend about sending files. The files are the host's on both.
 
 use super::network::{End, Kernel, Network, read_some};
 use crate::scratch::Scratch;
@@ -17,7 +17,7 @@ contract! {
     file_for_a_peer_that_is_gone
 }
 
-/// Sends one part of a file, and a head before it, to whoever asks with any byte.
+/// Sends a head and one part of a file to each client that has sent a byte.
 struct Download {
     file: File,
     head: &'static [u8],

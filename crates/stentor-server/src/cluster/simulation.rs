@@ -652,8 +652,7 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
     world.outcomes
 }
 
-/// Runs all seeds, and judges what came of all publishes together: applied, unknown, away,
-/// refused.
+/// Runs all seeds, and judges how many publishes were applied, unknown, away, and refused.
 fn run_all(faults: Faults, judge: impl Fn([u64; 4]) -> bool) {
     let sums = Mutex::new([0; 4]);
     let has_run_all = seeds::run("cluster", 40, |seed| {

@@ -758,7 +758,7 @@ fn expires(brought: Brought) -> bool {
 }
 
 /// A ping as the server sends it.
-const SENT_PING: &[u8] = &[0x80 | PING, 0];
+const SENT_PING: &[u8] = &[PING, 0];
 
 const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

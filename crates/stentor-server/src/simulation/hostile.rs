@@ -8,9 +8,9 @@
 //! These must hold:
 //!
 //! - the work of a worker in one turn is bounded, however much the attackers have asked for;
-//! - a bystander waits for as many turns as its worker has connections to serve, times a constant:
-//!   the network serves one of them in a turn, by chance, and whatever else is queued does not
-//!   count. With the bound on a turn that bounds the work between a question and its answer;
+//! - a bystander waits for as many turns as its worker has connections to serve, times a constant.
+//!   The network serves one of them in a turn, by chance. With the bound on a turn, this bounds the
+//!   work between a question and its answer;
 //! - what was published reaches the bystander within a few turns, which chance has no part in, once
 //!   the server has heard all that its socket says, and no fan-out is under way any more;
 //! - what the readers of a worker own in all stays below its bound;

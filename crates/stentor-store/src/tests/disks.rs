@@ -1,4 +1,4 @@
-//! What a disk promises. Each case runs on a directory of the host and on the simulated disk, so
+//! The promises of a disk. Each case runs on a directory of the host and on the simulated disk, so
 //! what a store survives there is true of the host.
 
 use crate::SimDisk;
@@ -113,7 +113,7 @@ fn renamed_file_replaces_the_target<D: Disk>(disk: D) {
     assert_eq!(files(&disk), named(&[("b", 3)]));
 }
 
-/// A log's segment is one that was used before: whoever reads it must tell its old bytes.
+/// A segment of a log may have been used before. Its reader must tell the old bytes apart.
 fn recycled_file_keeps_its_bytes<D: Disk>(disk: D) {
     let segment = disk.create("segment", 6).unwrap();
     disk.write_at(&segment, 0, b"before").unwrap();

@@ -1,6 +1,6 @@
-//! What the oracle looks for in the bytes that a client has received.
+//! The oracle searches the bytes that a client has received.
 
-/// What is said to be left out of what was asked for.
+/// The names that the server says it leaves out.
 pub(super) fn left_out(input: &[u8]) -> Vec<&str> {
     let lists = memchr::memmem::find_iter(input, LEFT_OUT);
     let lists =
@@ -18,7 +18,7 @@ pub(super) fn marks(bytes: &[u8]) -> Vec<u64> {
     pieces.next();
     let mut pieces = pieces.peekable();
     while let Some(piece) = pieces.next() {
-        // What is not closed yet may go on.
+        // The last mark may not be whole yet.
         let is_closed = pieces.peek().is_some();
         let digits = std::str::from_utf8(piece).ok().and_then(|text| text.parse().ok());
         if let Some(mark) = digits.filter(|_| is_closed) {
