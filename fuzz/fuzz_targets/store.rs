@@ -1,4 +1,4 @@
-//! See `stentor_store::fuzz::fuzz_store` for what must hold.
+//! See `stentor_log::fuzz::fuzz_store` for what must hold.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stentor_store::fuzz::fuzz_store(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| stentor_log::fuzz::fuzz_store(data));

@@ -94,7 +94,7 @@ fn first_seed() -> u32 {
 pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
     let (package, module) = match name {
         "cluster" => ("stentor-server", "cluster::simulation"),
-        "crashes" => ("stentor-store", "tests::crashes"),
+        "crashes" => ("stentor-log", "tests::crashes"),
         "places" => ("stentor-server", "simulation::places"),
         "snapshots" => ("stentor-hub", "hub::"),
         "access" | "hostile" | "requests" | "store" | "streams" => {

@@ -224,7 +224,7 @@ const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor-hub", 44),
     ("stentor-io", 34),
     ("stentor-server", 272),
-    ("stentor-store", 24),
+    ("stentor-log", 24),
     ("stentor-tls", 47),
     ("stentor-tune", 11),
     ("stentor-wire", 14),

@@ -50,7 +50,7 @@ use std::{fmt, io};
 use stentor_access::Cache;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User};
-use stentor_store::{OpenError, Recovery, open_replaced};
+use stentor_log::{OpenError, Recovery, open_replaced};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -521,7 +521,7 @@ impl Server {
         ended.map(Some)
     }
 
-    fn start_writer(&self, begun: stentor_store::Store<HostDisk>) -> io::Result<()> {
+    fn start_writer(&self, begun: stentor_log::Store<HostDisk>) -> io::Result<()> {
         let Some(store) = &self.shared.store else { return Ok(()) };
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         self.keep_writing(Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats))

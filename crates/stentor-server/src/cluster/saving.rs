@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Epoch, Hub, Id, Place, Snapshot, decode_entry};
 use stentor_io::{Disk, DiskError, HostDisk, monotonic_us, unix_s};
-use stentor_store::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
+use stentor_log::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
 pub(super) struct Saving {
@@ -210,7 +210,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use stentor_hub::{Draft, Life, Limits, Precondition, Rule};
     use stentor_io::Rng;
-    use stentor_store::SimDisk;
+    use stentor_log::SimDisk;
     use stentor_wire::target::TopicName;
 
     /// One whose numbers are not those of its ids.

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use stentor_hub::{Adopted, Applied, Hub, Id, NotAdopted, Place, Restore, Restored, decode_entry};
-use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
+use stentor_log::{Piece, SnapshotDecoder, read_feed_frame};
 
 /// A follower, from one connection to the next.
 pub(super) struct Follower {

@@ -9,7 +9,7 @@ use super::intake::News;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Epoch, Id, Rule, encode_event, encode_rules, entry_topic};
-use stentor_store::{FeedEncoder, FeedFrame, read_feed_frame};
+use stentor_log::{FeedEncoder, FeedFrame, read_feed_frame};
 
 /// The latest entries.
 pub(super) struct Ring {

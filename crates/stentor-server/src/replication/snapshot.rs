@@ -3,7 +3,7 @@
 use super::Next;
 use super::ring::{CHUNK_HEAD_BYTES, Lost, Place, Ring, end_chunk, frame_in};
 use stentor_hub::{Filter, Hub, Snapshot, entry_topic};
-use stentor_store::SnapshotEncoder;
+use stentor_log::SnapshotEncoder;
 
 /// How far it is.
 pub(super) struct SnapshotCopy {

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, monotonic_us};
-use stentor_store::{Settings as StoreSettings, Store};
+use stentor_log::{Settings as StoreSettings, Store};
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {

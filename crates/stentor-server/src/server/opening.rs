@@ -3,7 +3,7 @@
 use super::{Server, StartError};
 use crate::store::{Loaded, Reading, TOO_LARGE, load};
 use stentor_io::HostDisk;
-use stentor_store::{OpenError, Recovered, Recovery, Settings as StoreSettings};
+use stentor_log::{OpenError, Recovered, Recovery, Settings as StoreSettings};
 
 impl Server {
     /// Fills the hub from the store, and has what is published from now on written to it.
@@ -88,7 +88,7 @@ impl Server {
         let Some(store) = &self.shared.store else { return Ok(()) };
         let hub = &self.shared.hub;
         let begun =
-            stentor_store::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+            stentor_log::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
         if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
             return Err(self.store_error(error.clone().into()));
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, Scope};
 use stentor_hub::{Entry, Hub, Place, Restore, decode_entry};
 use stentor_io::Disk;
-use stentor_store::{OpenError, Piece, Progress, Recovered, Recovery};
+use stentor_log::{OpenError, Piece, Progress, Recovered, Recovery};
 
 /// What was read into a hub, and what follows from it.
 pub(crate) struct Loaded<D: Disk> {
@@ -226,7 +226,7 @@ mod tests {
     use stentor_hub::{
         Draft, Entry, Epoch, Limits, Op, Precondition, Snapshot as Slices, encode_event,
     };
-    use stentor_store::{Settings, SimDisk, Store, import};
+    use stentor_log::{Settings, SimDisk, Store, import};
     use stentor_wire::target::TopicName;
 
     fn hub() -> Hub {

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{Applied, Entry, Event, Filter, Hub, Keep, Place, Published, Rule, Subscriber};
-use stentor_store::Progress;
+use stentor_log::Progress;
 
 /// What waits for the thread that writes. At first no thread sleeps, and the disk is well.
 #[derive(Default)]

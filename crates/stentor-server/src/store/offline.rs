@@ -20,7 +20,7 @@ use stentor_hub::{
     Pattern, Place, Rule,
 };
 use stentor_io::{DiskErrorKind, HostDisk, unix_s};
-use stentor_store::{Damage, OpenError, Recovery};
+use stentor_log::{Damage, OpenError, Recovery};
 use stentor_wire::target::TopicName;
 
 /// What is in a store.
@@ -55,7 +55,7 @@ pub enum Checked {
 /// It is in use, it is none, or the disk failed.
 pub fn check(path: &Path) -> Result<Checked, String> {
     let disk = take(path)?;
-    let damages = stentor_store::check(disk.clone()).map_err(told(path))?;
+    let damages = stentor_log::check(disk.clone()).map_err(told(path))?;
     if !damages.is_empty() {
         return Ok(Checked::Damaged(damages));
     }
@@ -69,7 +69,7 @@ pub fn check(path: &Path) -> Result<Checked, String> {
 /// As [`check`]; or there is no room for the copy.
 pub fn repair(path: &Path) -> Result<(Vec<Damage>, Contents), String> {
     let disk = take(path)?;
-    let damages = stentor_store::repair(&disk, Epoch::random().number()).map_err(told(path))?;
+    let damages = stentor_log::repair(&disk, Epoch::random().number()).map_err(told(path))?;
     let left = Recovery::open(disk).and_then(contents).map_err(told(path))?;
     Ok((damages, left))
 }
@@ -82,9 +82,9 @@ pub fn backup(path: &Path, target: &Path) -> Result<Contents, String> {
     let from = look(path)?;
     let to = HostDisk::open(target, None).map_err(|error| told(target)(error.into()))?;
     let epoch = Epoch::random().number();
-    read_in_use(&from, |recovery| stentor_store::backup(recovery, &to, epoch)).map_err(
-        |error| format!("cannot copy {} to {}: {error}", path.display(), target.display()),
-    )?;
+    read_in_use(&from, |recovery| stentor_log::backup(recovery, &to, epoch)).map_err(|error| {
+        format!("cannot copy {} to {}: {error}", path.display(), target.display())
+    })?;
     Recovery::open(to).and_then(contents).map_err(told(target))
 }
 
@@ -124,7 +124,7 @@ impl Export {
 pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> {
     refuse_root(path)?;
     let disk = HostDisk::open(path, None).map_err(|error| told(path)(error.into()))?;
-    if let Some(file) = stentor_store::file_of_store(&disk).map_err(|e| told(path)(e.into()))? {
+    if let Some(file) = stentor_log::file_of_store(&disk).map_err(|e| told(path)(e.into()))? {
         return Err(format!(
             "there is a store in {} already ({file}): name an empty directory",
             path.display()
@@ -146,7 +146,7 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
             line.apply(&hub).map_err(wrong)?;
         }
     }
-    let made = stentor_store::import(&disk, epoch.number(), |writer| {
+    let made = stentor_log::import(&disk, epoch.number(), |writer| {
         write_slices(writer, &hub)?;
         Ok(hub.seq())
     });
@@ -326,7 +326,7 @@ fn take(path: &Path) -> Result<HostDisk, String> {
 /// Opens a store to read it, whoever has it.
 fn look(path: &Path) -> Result<HostDisk, String> {
     let disk = HostDisk::look(path).map_err(|error| told(path)(error.into()))?;
-    match stentor_store::file_of_store(&disk).map_err(|error| told(path)(error.into()))? {
+    match stentor_log::file_of_store(&disk).map_err(|error| told(path)(error.into()))? {
         Some(_) => Ok(disk),
         None => Err(format!("there is no store in {}", path.display())),
     }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Hub, Snapshot as Slices};
 use stentor_io::{Disk, DiskError, DiskErrorKind};
-use stentor_store::{Snapshot, SnapshotWriter};
+use stentor_log::{Snapshot, SnapshotWriter};
 
 /// A snapshot that somebody waits for.
 pub(super) struct Rewriting {

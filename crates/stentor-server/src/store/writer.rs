@@ -16,7 +16,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
 use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, monotonic_us, unix_s};
-use stentor_store::{PushError, Recovered, Store, Unclosed};
+use stentor_log::{PushError, Recovered, Store, Unclosed};
 
 /// Writes down what an [`Intake`] is told.
 pub(crate) struct Writer<D: Disk> {

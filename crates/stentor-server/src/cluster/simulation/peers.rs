@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::follow::SnapshotReader;
-use stentor_store::SnapshotEncoder;
+use stentor_log::SnapshotEncoder;
 
 /// A snapshot on its way to a node.
 pub(super) struct Fetch {

@@ -7,7 +7,7 @@ use stentor_hub::{
     encode_rules,
 };
 use stentor_io::Rng;
-use stentor_store::{FeedEncoder, SnapshotEncoder};
+use stentor_log::{FeedEncoder, SnapshotEncoder};
 use stentor_wire::target::TopicName;
 
 /// A hub, and what a feed of it would send.

@@ -31,7 +31,7 @@ use std::thread;
 use std::time::Duration;
 use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
-use stentor_store::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
+use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.

@@ -7,7 +7,7 @@ use super::log::PATTERNS;
 use super::reader::Mood;
 use stentor_hub::{Epoch, Event, Hub, Limits, Place, Snapshot, decode_entry};
 use stentor_io::Rng;
-use stentor_store::{Piece, SnapshotDecoder, read_feed_frame};
+use stentor_log::{Piece, SnapshotDecoder, read_feed_frame};
 use stentor_test::http::{Response, take_chunk};
 use stentor_test::pattern::matches;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use stentor_io::{Disk, DiskError, HostDisk, HostFile, Rng};
-use stentor_store::{Piece, Recovery, Settings, Store};
+use stentor_log::{Piece, Recovery, Settings, Store};
 
 /// A disk that counts.
 #[derive(Clone)]

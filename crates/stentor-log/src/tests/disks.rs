@@ -32,7 +32,7 @@ contract! {
 
 /// Runs a case in a directory of its own.
 pub(super) fn on_host(name: &str, case: impl FnOnce(HostDisk)) {
-    let directory = format!("stentor-store-{}-{name}", std::process::id());
+    let directory = format!("stentor-log-{}-{name}", std::process::id());
     let path = std::env::temp_dir().join(directory);
     case(HostDisk::open(&path, None).unwrap());
     std::fs::remove_dir_all(path).unwrap();
