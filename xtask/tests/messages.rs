@@ -194,6 +194,7 @@ const CRATES: &[&str] = &[
     "crates/stentor-access/src/refused.rs",
     "crates/stentor-wire/src/",
     "crates/stentor-hub/src/",
+    "crates/stentor-order/src/",
     "crates/stentor-server/src/",
 ];
 

@@ -8,6 +8,7 @@
 //! `stentor-wire` gives. Only Brotli's cannot be used again.
 
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 
 use brotli::enc::BrotliEncoderParams;
 use flate2::Crc;
@@ -51,6 +52,16 @@ impl Encoder {
             }
         }
         Some(&self.packed)
+    }
+
+    /// Does some work with this encoder. A panic of the work returns `None` and resets the
+    /// encoder.
+    pub fn outlive<T>(&mut self, work: impl FnOnce(&mut Encoder) -> T) -> Option<T> {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| work(self)));
+        if done.is_err() {
+            *self = Encoder::default();
+        }
+        done.ok()
     }
 
     /// One member without name, time and system (RFC 1952, 2.3).

@@ -25,7 +25,6 @@ use self::protocol::Node;
 use self::saving::{Saving, read_saved};
 use self::waiting::Intake;
 use crate::config::Cluster as Settings;
-use crate::context::Shared;
 use crate::follow::{agent, authorization, snapshot_of};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -37,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use stentor_hub::{Epoch, Hub};
 use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
+use stentor_order::Applier;
 use ureq::Agent;
 
 /// How it is with the cluster, for all who ask.
@@ -386,25 +386,24 @@ pub(crate) struct ClusterThread {
 }
 
 impl ClusterThread {
-    /// Begins, if `shared` is one of several, with what was kept on `disk`, if there is one.
+    /// The node begins with its snapshot on `disk`, if there is one.
     ///
     /// # Errors
     /// There is no thread to be had, or a file cannot be read that is shown to the broker or its
     /// peers, or by which they are known.
     pub(crate) fn start(
-        shared: &Arc<Shared>,
+        state: &Arc<ClusterState>,
+        applier: &Applier,
         disk: Option<HostDisk>,
-    ) -> io::Result<Option<ClusterThread>> {
-        let Some(state) = &shared.cluster else { return Ok(None) };
+    ) -> io::Result<ClusterThread> {
         check(&state.settings).map_err(io::Error::other)?;
         let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
         let bell = sender.clone();
         // If there is no room in it, it is awake.
         state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
-        let on_applied = Shared::on_applied(shared);
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
-        let (hub, intake) = (Arc::clone(&shared.hub), Arc::clone(&state.intake));
-        let mut node = Node::new(hub, intake, seed, on_applied);
+        let (hub, intake) = (Arc::clone(applier.hub()), Arc::clone(&state.intake));
+        let mut node = Node::new(hub, intake, seed, applier.on_applied());
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
@@ -414,8 +413,8 @@ impl ClusterThread {
         };
         thread::Builder::new().name("cluster".to_owned()).spawn(begin)?;
         let saving =
-            disk.map(|disk| Saving::start(disk, Arc::clone(&shared.hub), Arc::clone(state)));
-        Ok(Some(ClusterThread { state: Arc::clone(state), saving: saving.transpose()? }))
+            disk.map(|disk| Saving::start(disk, Arc::clone(applier.hub()), Arc::clone(state)));
+        Ok(ClusterThread { state: Arc::clone(state), saving: saving.transpose()? })
     }
 }
 

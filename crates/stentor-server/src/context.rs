@@ -25,7 +25,6 @@ use crate::guard::Pressure;
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
-use crate::order::{Outcome, Promised, Ticket};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::replication::Replication;
@@ -44,6 +43,7 @@ use std::sync::atomic::Ordering;
 use stentor_access::{Keys, Refused};
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
+use stentor_order::{Outcome, Promised, Ticket};
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
@@ -363,7 +363,7 @@ impl Context {
     pub(crate) fn end_promises(&mut self) {
         let promised = self.promised.get_mut();
         if !promised.is_empty() {
-            self.shared.sequencer.when_kept(promised);
+            self.shared.committer.when_kept(promised);
         }
     }
 

@@ -6,7 +6,6 @@
 
 use crate::access::{Bearer, PUBLIC};
 use crate::addresses::AddressCounts;
-use crate::compressor::Compressor;
 use crate::config::{Lookup, Settings};
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::{Context, Shared};
@@ -16,7 +15,6 @@ use crate::files::FileCache;
 use crate::guard::MemoryState;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
-use crate::order::{InMemory, Ticket};
 use crate::route;
 use crate::stats::Stats;
 use std::io;
@@ -27,6 +25,7 @@ use stentor_hub::{
     ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
     StreamForm,
 };
+use stentor_order::{Applier, Committer, Compressor, Ticket};
 use stentor_wire::http1::{FieldSlots, head_lines, parse};
 use stentor_wire::lookup::{LineShares, PieceKind};
 use stentor_wire::target::TopicName;
@@ -108,12 +107,11 @@ impl Desk {
         let shared = Arc::new(Shared {
             acceptors: Arc::default(),
             hub: Arc::clone(&hub),
-            sequencer: Box::new(InMemory),
+            // The plain form is shown: no thread compresses.
+            committer: Committer::in_memory(Applier::new(Arc::clone(&hub), Compressor::new().0)),
             store: None,
             follow: None,
             cluster: None,
-            // Nobody compresses: what is shown is the plain form.
-            compressor: Compressor::new().0,
             file_cache: Arc::new(FileCache::new()?),
             client: endpoint::client::module(unix_s),
             addresses: AddressCounts::new(),
@@ -146,7 +144,8 @@ impl Desk {
         let entry = self.hub.admit(op, Precondition::None, self.cx.unix_s);
         let entry = entry.map_err(|refusal| refused(&format!("{refusal:?}")))?;
         let before = self.hub.seq();
-        self.cx.shared.apply(entry, Place::Next).map_err(|error| refused(&format!("{error:?}")))?;
+        let applied = self.cx.shared.committer.applier().apply(entry, Place::Next);
+        applied.map_err(|error| refused(&format!("{error:?}")))?;
         let mut events = Vec::new();
         let span = Span { since: before, upto: u64::MAX, mode: Mode::All };
         self.hub.missed(&name, span, usize::MAX, &mut events);

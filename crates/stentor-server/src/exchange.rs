@@ -15,7 +15,6 @@ use crate::files::OpenFiles;
 use crate::guard::Pressure;
 use crate::limits::PROMISES_TOGETHER;
 use crate::mailbox::Mailbox;
-use crate::order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use crate::replication::Replication;
 use crate::response::Reply;
 use crate::stats::Route;
@@ -27,6 +26,7 @@ use std::sync::Arc;
 use stentor_access::Keys;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
+use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
@@ -224,7 +224,7 @@ impl Exchange<'_> {
 
     /// Has a change made for this request. `None` if the connection is told later what came of it.
     pub(crate) fn commit(&self, op: Op<'_>, when: Precondition) -> Option<Outcome> {
-        match self.shared.begin_commit(op, when, self.unix_s, &|| self.back(0)) {
+        match self.shared.committer.begin(op, when, self.unix_s, &|| self.back(0)) {
             Commit::Known(outcome) => Some(outcome),
             Commit::Later => None,
             Commit::Applied(applied, due) => {
@@ -237,7 +237,7 @@ impl Exchange<'_> {
     /// Has one of many changes made; `line` tells it from the others.
     pub(crate) fn commit_line(&self, op: Op<'_>, line: u64) -> Commit {
         let back = || self.back(line);
-        self.shared.begin_commit(op, Precondition::None, self.unix_s, &back)
+        self.shared.committer.begin(op, Precondition::None, self.unix_s, &back)
     }
 
     /// Has the connection told of this line once it is kept as promised.
@@ -245,13 +245,13 @@ impl Exchange<'_> {
         let mut promised = self.promised.borrow_mut();
         promised.push(Promised { due, applied, back: self.back(line) });
         if promised.len() >= PROMISES_TOGETHER {
-            self.shared.sequencer.when_kept(&mut promised);
+            self.shared.committer.when_kept(&mut promised);
         }
     }
 
     fn back(&self, line: u64) -> ReturnAddress {
         let ticket = Ticket { line, ..self.ticket };
-        ReturnAddress::Worker(Arc::clone(self.mailbox), ticket)
+        ReturnAddress::Worker(Arc::clone(self.mailbox) as _, ticket)
     }
 
     /// The request is answered when what it awaits is there.

@@ -15,8 +15,6 @@ pub(crate) use leader::{agent, authorization, snapshot_of};
 pub(crate) use protocol::SnapshotReader;
 
 use crate::config::Follow as Settings;
-use crate::context::Shared;
-use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};
 use serde::Serialize;
 use std::fmt;
 use std::io;
@@ -25,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use stentor_hub::{Entry, Epoch, Hub};
 use stentor_io::{Counter, monotonic_us};
+use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};
 
 /// How it is with whoever is followed, for all who ask.
 #[derive(Default)]
@@ -208,16 +207,15 @@ pub(crate) struct FollowThread {
 }
 
 impl FollowThread {
-    /// Begins to follow, if that is what `shared` is to do.
+    /// Begins to follow.
     ///
     /// # Errors
     /// There is no thread to be had, or there are no certificates to know a leader by.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<FollowThread>> {
-        let Some(state) = &shared.follow else { return Ok(None) };
+    pub(crate) fn start(state: &Arc<FollowState>, applier: &Applier) -> io::Result<FollowThread> {
         let ends = Arc::new(AtomicBool::new(false));
-        let leaders = leader::Leaders::new(shared, Arc::clone(state), Arc::clone(&ends))?;
+        let leaders = leader::Leaders::new(applier, Arc::clone(state), Arc::clone(&ends))?;
         thread::Builder::new().name("follow".to_owned()).spawn(move || leaders.run())?;
-        Ok(Some(FollowThread { ends }))
+        Ok(FollowThread { ends })
     }
 }
 
@@ -231,7 +229,7 @@ impl Drop for FollowThread {
 pub(crate) struct Elsewhere;
 
 impl Sequencer for Elsewhere {
-    fn commit(&self, _: &Shared, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+    fn commit(&self, _: &Applier, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
         Commit::Known(Err(CommitError::Elsewhere))
     }
 }

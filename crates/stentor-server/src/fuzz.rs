@@ -19,9 +19,9 @@ use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
-use crate::order::Ticket;
 use crate::simulation::{World, kind, patient};
 use stentor_hub::{Epoch, Hub};
+use stentor_order::Ticket;
 use stentor_wire::http1::{Method, Request};
 
 /// A configuration is refused with a place and a reason, or is within its bounds; and a setting

@@ -15,7 +15,6 @@ mod answers;
 mod budget;
 pub mod certificates;
 mod cluster;
-mod compressor;
 pub mod config;
 mod connection;
 mod context;
@@ -35,7 +34,6 @@ mod mailbox;
 mod memory;
 mod metrics;
 mod operations;
-mod order;
 mod output;
 mod panics;
 mod put_off;
@@ -48,7 +46,6 @@ mod slab;
 mod stats;
 mod store;
 mod stream;
-mod tapping;
 mod timers;
 mod transport;
 mod turns;
@@ -62,11 +59,11 @@ pub mod fuzz;
 mod simulation;
 
 pub use inspection::{Inspection, inspect};
-pub use order::CommitError;
 pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
 pub use stentor_io::{
     Children, Inherited, Line, Outcome, Outcomes, Waiting, WaitingParent, adopt_orphans,
     ask_process, has_waiting_parent, hold_signals, is_root, parent_process, reap, release_signals,
     send_signal, tell_waiting_parent, unix_s,
 };
+pub use stentor_order::CommitError;
 pub use store::offline;

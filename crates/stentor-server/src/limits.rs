@@ -183,9 +183,6 @@ pub(crate) const BULK_ERRORS_TOLD: usize = 100;
 /// The most topics one page of `/-/topics` lists.
 pub(crate) const TOPICS_PAGE_MAX: usize = 1_000;
 
-/// Messages that may wait to be compressed; beyond it they are sent as they are.
-pub(crate) const COMPRESS_QUEUE: usize = 16 * 1024;
-
 /// How often a worker says in the log what others could make it say again and again: that it has
 /// run out of files or memory, that somebody is refused.
 pub(crate) const PAUSE_LOG_MS: u64 = 60_000;

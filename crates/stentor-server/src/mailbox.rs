@@ -4,13 +4,13 @@
 
 use crate::config::Settings;
 use crate::guard::Pressure;
-use crate::order::Told;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_access::Keys;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
+use stentor_order::{Notifier, Outcomes};
 
 /// An order to a worker.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Order {
     /// Memory is so short from now on.
     Memory(Pressure),
     /// Tell connections what came of their changes.
-    Committed(Told),
+    Committed(Outcomes),
 }
 
 /// Something a worker is told.
@@ -112,6 +112,12 @@ impl Subscriber for Mailbox {
 
     fn wake(&self) {
         self.waker.wake();
+    }
+}
+
+impl Notifier for Mailbox {
+    fn committed(&self, outcomes: Outcomes) {
+        self.put(Order::Committed(outcomes));
     }
 }
 

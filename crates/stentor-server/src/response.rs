@@ -381,11 +381,11 @@ const PREAMBLE_PARTS: [HeadPart; 5] =
 mod tests {
     use super::*;
     use crate::access::CONTROL;
-    use crate::order::Ticket;
     use crate::route;
     use crate::simulation::{World, kind, patient};
     use crate::stats::{Heads, Totals};
     use stentor_io::Counter;
+    use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
 
     #[test]

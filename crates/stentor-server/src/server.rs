@@ -21,7 +21,6 @@ use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::certificates::{self, Acceptors, Missing, Prepared};
 use crate::cluster::{ClusterState, ClusterThread};
-use crate::compressor::{Compressor, Jobs};
 use crate::config::{ControlAddress, Settings};
 use crate::context::Shared;
 use crate::endpoint;
@@ -33,10 +32,8 @@ use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::operations::{Reloads, Upgrades};
-use crate::order::{CommitError, InMemory, Outcome, ReturnAddress, Sequencer};
 use crate::secured::Sessions;
 use crate::store::{Ended, StoreState, Writer};
-use crate::tapping::Tapping;
 use crate::user::{become_user, user_named};
 use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
@@ -51,6 +48,9 @@ use stentor_access::Cache;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User};
 use stentor_log::{OpenError, Recovery, open_replaced};
+use stentor_order::Tapping;
+use stentor_order::{Applier, CommitError, Committer, InMemory, Outcome, ReturnAddress, Sequencer};
+use stentor_order::{Compressor, Jobs};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -275,17 +275,19 @@ fn share(
         hub.begin_following();
     }
     let (compressor, jobs) = Compressor::new();
+    let hub = Arc::new(hub);
+    let sequencer: Arc<dyn Sequencer> = match (&follow, &cluster, &store) {
+        (Some(_), _, _) => Arc::new(Elsewhere),
+        (_, Some(cluster), _) => Arc::clone(&cluster.intake) as _,
+        (_, _, Some(store)) => Arc::clone(&store.intake) as _,
+        (None, None, None) => Arc::new(InMemory),
+    };
     let shared = Shared {
-        hub: Arc::new(hub),
-        sequencer: match (&follow, &cluster) {
-            (Some(_), _) => Box::new(Elsewhere),
-            (_, Some(cluster)) => Box::new(Arc::clone(&cluster.intake)),
-            (None, None) => sequencer(store.as_deref()),
-        },
+        committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), sequencer),
+        hub,
         store,
         follow,
         cluster,
-        compressor,
         file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
         client: endpoint::client::module(stentor_io::unix_s()),
@@ -348,14 +350,6 @@ fn open_disk_of_node(
     let opened = HostDisk::open(path, user);
     let opened = opened.and_then(|disk| open_replaced(&disk).map(|_| disk));
     opened.map(Some).map_err(|error| StartError::of_store(path, &error.into()))
-}
-
-/// Who gives changes their places.
-fn sequencer(store: Option<&StoreState>) -> Box<dyn Sequencer> {
-    match store {
-        Some(store) => Box::new(Arc::clone(&store.intake)),
-        None => Box::new(InMemory),
-    }
 }
 
 /// Whether all directories whose files are to be served can be opened.
@@ -449,7 +443,7 @@ impl Server {
     fn commit(&self, op: Op<'_>) -> Outcome {
         let (sender, outcome) = mpsc::channel();
         let back = || ReturnAddress::Thread(sender.clone());
-        let now = self.shared.commit(op, Precondition::None, stentor_io::unix_s(), &back);
+        let now = self.shared.committer.commit(op, Precondition::None, stentor_io::unix_s(), &back);
         now.unwrap_or_else(|| outcome.recv().unwrap_or(Err(CommitError::Failed)))
     }
 
@@ -549,8 +543,13 @@ impl Server {
             self.certificates.iter().for_each(LookThread::begin);
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
-            self.follow = FollowThread::start(shared)?;
-            self.cluster = ClusterThread::start(shared, self.disk.take())?;
+            let applier = shared.committer.applier();
+            let follow = shared.follow.as_ref().map(|state| FollowThread::start(state, applier));
+            self.follow = follow.transpose()?;
+            let disk = self.disk.take();
+            let cluster =
+                shared.cluster.as_ref().map(|state| ClusterThread::start(state, applier, disk));
+            self.cluster = cluster.transpose()?;
             Ok(())
         });
         match started {

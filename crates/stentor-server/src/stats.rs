@@ -5,7 +5,6 @@
 
 use crate::config::Lookup;
 pub(crate) use crate::metrics::{Stats, Totals};
-use crate::order::CommitError;
 use crate::secured::Failed;
 use serde::ser::Serializer;
 use std::marker::PhantomData;
@@ -14,6 +13,7 @@ use stentor_access::Refused;
 use stentor_hub::OwnFields;
 use stentor_hub::Refusal;
 use stentor_io::Counter;
+use stentor_order::CommitError;
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
 use stentor_wire::label::Label;
 use stentor_wire::lookup::LineShares;

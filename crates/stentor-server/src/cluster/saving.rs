@@ -6,7 +6,6 @@
 
 use super::ClusterState;
 use crate::follow::SnapshotReader;
-use crate::tapping::{Tapping, next_entry};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
@@ -17,6 +16,7 @@ use std::time::Duration;
 use stentor_hub::{Epoch, Hub, Id, Place, Snapshot, decode_entry};
 use stentor_io::{Disk, DiskError, HostDisk, monotonic_us, unix_s};
 use stentor_log::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
+use stentor_order::{Tapping, next_entry};
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
 pub(super) struct Saving {

@@ -27,7 +27,6 @@ use self::peers::Fetch;
 use super::codec::{Body, Turn, decode};
 use super::protocol::{Action, Appended, Looked, Node, Subject, hash_of};
 use super::waiting::Intake;
-use crate::order::{CommitError, Outcome, ReturnAddress};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -36,6 +35,7 @@ use stentor_hub::{
     Restore, Snapshot, Subscriber,
 };
 use stentor_io::Rng;
+use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_test::seeds;
 use stentor_wire::target::TopicName;
 

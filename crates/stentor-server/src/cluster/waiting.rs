@@ -8,12 +8,11 @@
 
 use super::codec::{ENTRIES_MAX, Growing};
 use super::writer::PATIENCE_MS;
-use crate::context::Shared;
-use crate::order::{Commit, CommitError, ReturnAddress, Sequencer, Telling};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use stentor_hub::{Entry, Place, encode_entry};
+use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer, Telling};
 
 /// What waits for the thread that talks to the broker.
 pub(crate) struct Intake {
@@ -200,22 +199,22 @@ impl Batch {
 }
 
 /// The broker makes the order.
-impl Sequencer for Arc<Intake> {
-    fn commit(
-        &self,
-        shared: &Shared,
-        entry: Entry<'_>,
-        back: &dyn Fn() -> ReturnAddress,
-    ) -> Commit {
+impl Sequencer for Intake {
+    fn commit(&self, to: &Applier, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
         // Rules are each node's own.
         if entry.topic().is_none() {
             let _held = self.hold_rules();
-            return Commit::Known(shared.apply(entry, Place::Next));
+            return Commit::Known(to.apply(entry, Place::Next));
         }
         match self.put(&entry, back()) {
             Ok(()) => Commit::Later,
             Err(error) => Commit::Known(Err(error)),
         }
+    }
+
+    /// Others know more, perhaps.
+    fn judges_at_place(&self) -> bool {
+        true
     }
 }
 

@@ -4,10 +4,10 @@ use super::codec::{Message, again};
 use super::protocol::{Action, Appended, Subject};
 use super::seeds::Late;
 use super::waiting::Intake;
-use crate::order::{CommitError, ReturnAddress, Telling};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::Event;
+use stentor_order::{CommitError, ReturnAddress, Telling};
 
 /// What this run writes under its own subject, one message at a time.
 pub(super) struct Writer {

@@ -3,9 +3,9 @@
 use super::{Connection, Phase};
 use crate::context::Context;
 use crate::exchange::{Exchange, Persistence};
-use crate::order::Ticket;
 use crate::response::Shape;
 use stentor_io::Peer;
+use stentor_order::Ticket;
 use stentor_wire::status::Refusal;
 
 impl Connection {

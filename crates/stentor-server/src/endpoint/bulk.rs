@@ -10,7 +10,6 @@ use crate::access::Author;
 use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
-use crate::order::{Commit, Due, Outcome};
 use crate::stats::Stats;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,6 +17,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
+use stentor_order::{Commit, Due, Outcome};
 use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
@@ -347,8 +347,8 @@ mod tests {
     use super::*;
     use crate::access::CONTROL;
     use crate::exchange::Persistence;
-    use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
+    use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
 
     #[test]

@@ -8,11 +8,11 @@ use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{GATHER_BYTES, INFLATE_COST};
-use crate::order::{CommitError, Outcome};
 use crate::route;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
 };
+use stentor_order::{CommitError, Outcome};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;

@@ -122,7 +122,7 @@ fn select(x: &Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) -> En
     if message.compressible()
         && let Some(wanted) = acceptable.best(Encodings::ALL)
     {
-        x.shared.compressor.ask(message, wanted);
+        x.shared.committer.applier().compressor().ask(message, wanted);
     }
     acceptable.best(message.available()).unwrap_or(Encoding::Identity)
 }

@@ -392,11 +392,11 @@ mod tests {
     use crate::config::Settings;
     use crate::context::Context;
     use crate::exchange::Persistence;
-    use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
     use crate::stats::Routes;
     use std::sync::Arc;
     use stentor_hub::ContentType;
+    use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
     use stentor_wire::lookup::Template;
 

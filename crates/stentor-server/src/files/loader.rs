@@ -11,7 +11,6 @@ use super::disk::{Root, read_whole, symlinks};
 use super::{
     CachedFile, FileCache, Job, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of,
 };
-use crate::compressor::{low_priority, outlive};
 use crate::config::{Files, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, PANICS_MAX};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,7 +20,9 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::thread;
 use stentor_hub::Encoder;
-use stentor_io::{Change, File, Found, Waker, WatchId, Watcher, monotonic_us, unix_s};
+use stentor_io::{
+    Change, File, Found, Waker, WatchId, Watcher, lower_priority, monotonic_us, unix_s,
+};
 use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
 
@@ -105,7 +106,9 @@ impl FileLoader {
     /// The host refuses another thread.
     pub(crate) fn start(mut self) -> io::Result<()> {
         let life = move || {
-            low_priority("files are read");
+            if let Err(error) = lower_priority() {
+                tracing::warn!("files are read at the priority of the workers: {error}");
+            }
             loop {
                 match self.turn() {
                     Ok(true) => {}
@@ -474,8 +477,7 @@ impl FileLoader {
                 None => return entry.forget(encoding),
             },
         };
-        let what = format_args!("compressing {path} in {}", encoding.token());
-        outlive(what, &mut self.encoder, |encoder| {
+        let done = self.encoder.outlive(|encoder| {
             #[cfg(test)]
             assert!(!path.ends_with(PANICS_IF_PACKED));
             let packed = encoder.encode(encoding, content);
@@ -483,6 +485,12 @@ impl FileLoader {
                 entry.add(encoding, entry.tag.encoded(encoding), packed.to_vec());
             }
         });
+        if done.is_none() {
+            tracing::error!(
+                "compressing {path} in {} panicked; it is left as it is, and the thread goes on",
+                encoding.token()
+            );
+        }
     }
 
     /// The content of a text that is too large to be kept, if it is still what its entry says.

@@ -9,7 +9,6 @@ use super::FollowState;
 use super::protocol::{Fault, Follower, Next, SnapshotReader};
 use crate::certificates::read_small;
 use crate::config::ServerUrl;
-use crate::context::Shared;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 use stentor_hub::{Hub, Id};
 use stentor_io::{Rng, monotonic_us};
+use stentor_order::Applier;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
@@ -32,12 +32,12 @@ pub(super) struct Leaders {
 
 impl Leaders {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        applier: &Applier,
         state: Arc<FollowState>,
         ends: Arc<AtomicBool>,
     ) -> io::Result<Leaders> {
         Ok(Leaders {
-            follower: Follower::new(Arc::clone(&shared.hub), Shared::on_applied(shared)),
+            follower: Follower::new(Arc::clone(applier.hub()), applier.on_applied()),
             agent: agent(
                 &state.settings.leaders,
                 state.settings.ca_file.as_deref(),

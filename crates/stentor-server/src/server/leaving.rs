@@ -9,7 +9,6 @@ use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, REDIRECT};
 use crate::operations::{Failed, History, Upgraded};
 use crate::store::Ended;
-use crate::tapping::Tapping;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -20,6 +19,7 @@ use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, monotonic_us};
 use stentor_log::{Settings as StoreSettings, Store};
+use stentor_order::Tapping;
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {

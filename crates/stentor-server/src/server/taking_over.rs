@@ -8,13 +8,13 @@ use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
 use crate::operations::Upgraded;
 use crate::stats::Totals;
-use crate::tapping::next_entry;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory};
+use stentor_order::next_entry;
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.

@@ -83,7 +83,7 @@ fn a_publish_takes_until_it_is_committed() {
         world.turn();
     }
     world.sim.sleep(3_000);
-    late.commit_one(&world.shared, &mut Rng::new(1));
+    late.commit_one(world.shared.committer.applier(), &mut Rng::new(1));
     world.settle();
     assert!(world.sim.read(client).starts_with(b"HTTP/1.1 201"));
     let (count, us) = of_kind(&world, RequestKind::Publish);

@@ -17,7 +17,7 @@ fn world(fails_percent: u8, faults: Faults) -> (World, Arc<Late>) {
 
 /// Commits so many changes, and lets the worker do what follows.
 fn commit(world: &mut World, late: &Late, count: usize) {
-    (0..count).for_each(|_| late.commit_one(&world.shared, &mut Rng::new(1)));
+    (0..count).for_each(|_| late.commit_one(world.shared.committer.applier(), &mut Rng::new(1)));
     turns(world);
 }
 

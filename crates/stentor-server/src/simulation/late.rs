@@ -1,12 +1,11 @@
 //! A sequencer that commits late, out of a queue, leaves holes in the numbers, and fails at random:
 //! what a store or a broker does to the server, and more.
 
-use crate::context::Shared;
-use crate::order::{Commit, CommitError, ReturnAddress, Sequencer};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{Entry, Place};
 use stentor_io::Rng;
+use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};
 
 /// The entries that wait for their places.
 pub(crate) struct Late {
@@ -25,31 +24,31 @@ impl Late {
     }
 
     /// Perhaps commits some of what waits. Returns whether anything did.
-    pub(crate) fn step(&self, shared: &Shared, rng: &mut Rng) -> bool {
+    pub(crate) fn step(&self, to: &Applier, rng: &mut Rng) -> bool {
         let waiting = self.waiting();
         if rng.percent(30) {
-            (0..rng.below(waiting + 1)).for_each(|_| self.commit_one(shared, rng));
+            (0..rng.below(waiting + 1)).for_each(|_| self.commit_one(to, rng));
         }
         waiting > 0
     }
 
     /// Commits what has waited for the longest, or fails to.
-    pub(crate) fn commit_one(&self, shared: &Shared, rng: &mut Rng) {
+    pub(crate) fn commit_one(&self, to: &Applier, rng: &mut Rng) {
         let Some((entry, back)) = self.queue.lock().unwrap().pop_front() else { return };
         if rng.percent(self.fails_percent) {
             return back.tell(Err(CommitError::Failed));
         }
         // Far ahead: others take the next places meanwhile.
         let place = match rng.percent(20) {
-            true => Place::At(shared.hub.seq() + AHEAD),
+            true => Place::At(to.hub().seq() + AHEAD),
             false => Place::Next,
         };
-        back.tell(shared.apply(entry, place));
+        back.tell(to.apply(entry, place));
     }
 }
 
-impl Sequencer for Arc<Late> {
-    fn commit(&self, _: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
+impl Sequencer for Late {
+    fn commit(&self, _: &Applier, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
         self.queue.lock().unwrap().push_back((entry.into_owned(), back()));
         Commit::Later
     }

@@ -75,7 +75,6 @@ mod tokens;
 use crate::access::{CONTROL, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::compressor::{Compressor, Jobs};
 use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
@@ -84,7 +83,6 @@ use crate::keys;
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
-use crate::order::{InMemory, Sequencer};
 use crate::panics::planned;
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::store::StoreState;
@@ -99,6 +97,8 @@ use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Preconditi
 #[cfg(test)]
 use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
+use stentor_order::{Applier, Committer, InMemory, Sequencer};
+use stentor_order::{Compressor, Jobs};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
@@ -217,22 +217,21 @@ impl World {
                 (Arc::new(hub), None)
             }
         };
-        let sequencer: Box<dyn Sequencer> = match (&late, &store) {
-            (Some(late), _) => Box::new(Arc::clone(late)),
-            (None, Some(store)) => Box::new(Arc::clone(&store.intake)),
-            (None, None) => Box::new(InMemory),
+        let sequencer: Arc<dyn Sequencer> = match (&late, &store) {
+            (Some(late), _) => Arc::clone(late) as _,
+            (None, Some(store)) => Arc::clone(&store.intake) as _,
+            (None, None) => Arc::new(InMemory),
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let shared = Arc::new(Shared {
             acceptors: Arc::default(),
-            sequencer,
+            committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), sequencer),
             store,
             follow: None,
             cluster: None,
             access_log,
             hub,
-            compressor,
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::new(),
@@ -287,7 +286,7 @@ impl World {
         let op = Op::Put(TopicName::parse(topic).unwrap(), draft);
         let entry = self.shared.hub.admit(op, Precondition::None, NOW_S).unwrap();
         trace::act(self.sim.now_ms(), format_args!("{topic} is published"));
-        match self.shared.apply(entry, Place::Next).unwrap() {
+        match self.shared.committer.applier().apply(entry, Place::Next).unwrap() {
             Applied::Put(published) => published,
             other => panic!("{other:?}"),
         }
@@ -345,7 +344,7 @@ impl World {
     /// Perhaps commits some of the changes that wait for it. Returns whether any did.
     fn commit_some(&mut self) -> bool {
         let World { late, shared, chance, .. } = self;
-        late.as_ref().is_some_and(|late| late.step(shared, chance))
+        late.as_ref().is_some_and(|late| late.step(shared.committer.applier(), chance))
     }
 
     /// From now on workers panic now and then, or do not any more. They never do with

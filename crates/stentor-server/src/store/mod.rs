@@ -24,14 +24,15 @@ pub(crate) use rewrite::Pass;
 use rewrite::Rewriting;
 pub(crate) use writer::{Ended, Stats, Writer};
 
-use crate::context::Shared;
-use crate::order::{Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{Applied, Entry, Event, Filter, Hub, Keep, Place, Published, Rule, Subscriber};
 use stentor_log::Progress;
+use stentor_order::{
+    Applier, Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling,
+};
 
 /// What waits for the thread that writes. At first no thread sleeps, and the disk is well.
 #[derive(Default)]
@@ -329,12 +330,12 @@ impl Subscriber for Intake {
 }
 
 /// The order is made here; the store keeps it.
-impl Sequencer for Arc<Intake> {
-    fn commit(&self, shared: &Shared, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
-        if let Some(refusal) = self.refusal(&shared.hub, &entry) {
+impl Sequencer for Intake {
+    fn commit(&self, to: &Applier, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        if let Some(refusal) = self.refusal(to.hub(), &entry) {
             return Commit::Known(Err(refusal));
         }
-        let applied = match shared.apply(entry, Place::Next) {
+        let applied = match to.apply(entry, Place::Next) {
             Ok(applied) => applied,
             Err(refusal) => return Commit::Known(Err(refusal)),
         };

@@ -5,13 +5,12 @@
 //! who drops it wants none.
 
 use super::writer::Stats;
-use crate::compressor::low_priority;
 use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Hub, Snapshot as Slices};
-use stentor_io::{Disk, DiskError, DiskErrorKind};
+use stentor_io::{Disk, DiskError, DiskErrorKind, lower_priority};
 use stentor_log::{Snapshot, SnapshotWriter};
 
 /// A snapshot that somebody waits for.
@@ -109,7 +108,9 @@ where
     pub(super) fn start(self, stats: Arc<Stats>) -> io::Result<JoinHandle<()>> {
         let begin = stats.bytes.value();
         thread::Builder::new().name("store-snapshot".to_owned()).spawn(move || {
-            low_priority("snapshots are written");
+            if let Err(error) = lower_priority() {
+                tracing::warn!("snapshots are written at the priority of the workers: {error}");
+            }
             let (mut next, mut written) = (self.step(), 0);
             while let Some((pass, bytes)) = next {
                 written += bytes as u64;

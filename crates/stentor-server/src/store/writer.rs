@@ -5,7 +5,6 @@
 
 use super::rewrite::Pass;
 use super::{DiskState, Intake, News, Rewriting, Sleep, Waiting};
-use crate::order::{CommitError, Promised, Telling};
 use crate::stats::Histogram;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,6 +16,7 @@ use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
 use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, monotonic_us, unix_s};
 use stentor_log::{PushError, Recovered, Store, Unclosed};
+use stentor_order::{CommitError, Promised, Telling};
 
 /// Writes down what an [`Intake`] is told.
 pub(crate) struct Writer<D: Disk> {

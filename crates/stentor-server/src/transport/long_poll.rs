@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use crate::access::PUBLIC;
     use crate::exchange::Persistence;
-    use crate::order::Ticket;
     use crate::simulation::{World, kind, patient};
+    use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
     use stentor_wire::pack::{Packed, Packer};
 

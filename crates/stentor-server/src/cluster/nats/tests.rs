@@ -3,7 +3,6 @@
 use super::*;
 use crate::cluster::waiting::Intake;
 use crate::config::Cluster as Settings;
-use crate::order::{CommitError, Outcome, ReturnAddress};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashMap;
@@ -13,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use stentor_hub::{Draft, Epoch, Limits, Op, Precondition};
+use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
 /// What a broker has, and does.

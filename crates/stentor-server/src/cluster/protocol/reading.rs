@@ -5,9 +5,9 @@ use super::{Node, Staging};
 use crate::cluster::codec::{Body, Message, Of, Turn, decode, entries};
 use crate::cluster::line::Line;
 use crate::cluster::seeds::{Late, has, has_changed, newest};
-use crate::order::{CommitError, ReturnAddress, Telling};
 use std::collections::VecDeque;
 use stentor_hub::{Applied, Entry, Epoch, Event, Hub, Id, NotAdopted, Op, Place, decode_entry};
+use stentor_order::{CommitError, ReturnAddress, Telling};
 
 impl Node {
     pub(super) fn take(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> Result<(), &'static str> {

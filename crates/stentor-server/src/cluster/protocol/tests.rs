@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::cluster::codec::{Growing, entries};
-use crate::order::{CommitError, Outcome, ReturnAddress};
 use std::sync::mpsc::{self, Receiver};
 use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, decode_entry, encode_entry};
+use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
 struct Alone {

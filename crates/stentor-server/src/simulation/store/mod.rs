@@ -20,7 +20,6 @@ mod tests;
 
 use super::handover::HandOvers;
 use super::{Parts, World, kind, patient};
-use crate::order::ReturnAddress;
 use crate::store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use chronicle::{Chronicle, End, Found, rules};
 use publisher::Publisher;
@@ -32,6 +31,7 @@ use std::time::Duration;
 use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
+use stentor_order::ReturnAddress;
 use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.
@@ -114,7 +114,7 @@ impl Stage {
         let (sender, _) = mpsc::channel();
         let back = || ReturnAddress::Thread(sender.clone());
         let shared = &self.life.world.shared;
-        let outcome = shared.commit(op, Precondition::None, super::NOW_S, &back);
+        let outcome = shared.committer.commit(op, Precondition::None, super::NOW_S, &back);
         assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
     }
 

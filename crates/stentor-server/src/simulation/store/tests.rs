@@ -2,9 +2,9 @@
 
 use super::super::CONTROL;
 use super::*;
-use crate::order::{CommitError, Due, Outcome, Promised};
 use std::thread;
 use stentor_hub::Draft;
+use stentor_order::{CommitError, Due, Outcome, Promised};
 use stentor_wire::target::TopicName;
 
 /// A server with a store on this disk, and who writes for it.
@@ -18,7 +18,7 @@ fn put(world: &World, topic: &str) -> (Option<Outcome>, mpsc::Receiver<Outcome>)
     let (sender, later) = mpsc::channel();
     let back = || ReturnAddress::Thread(sender.clone());
     let op = Op::Put(TopicName::parse(topic).unwrap(), Draft::new(*b"x"));
-    (world.shared.commit(op, Precondition::None, 0, &back), later)
+    (world.shared.committer.commit(op, Precondition::None, 0, &back), later)
 }
 
 fn error(outcome: Option<Outcome>) -> Option<CommitError> {
@@ -148,7 +148,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let due = Due { seq: world.shared.hub.seq(), keep: Keep::Synced };
     let (sender, later) = mpsc::channel();
     let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
-    world.shared.sequencer.when_kept(&mut vec![promised]);
+    world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
     let complaint = world.shared.store.as_ref().unwrap().complaint().unwrap();
     assert!(complaint.contains("panicked"), "{complaint}");
@@ -195,7 +195,7 @@ fn nobody_waits_for_ever() {
         let (sender, later) = mpsc::channel();
         let back = || ReturnAddress::Thread(sender.clone());
         let op = Op::Put(TopicName::parse(topic).unwrap(), Draft::new(*b"x"));
-        let now = shared.commit(op, Precondition::None, 0, &back);
+        let now = shared.committer.commit(op, Precondition::None, 0, &back);
         let outcome = now.unwrap_or_else(|| later.recv_timeout(PATIENCE).expect("an answer"));
         match outcome {
             Ok(_) => return,

@@ -8,19 +8,17 @@
 //! Whoever waits for a worker waits for an answer, and whoever waits for this thread has had one:
 //! so it runs at a lower priority than they do.
 
-use crate::limits::COMPRESS_QUEUE;
-use std::panic::{self, AssertUnwindSafe};
+use std::io;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::{fmt, io};
 use stentor_hub::{Encoder, Message};
 use stentor_io::lower_priority;
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 /// A handle to the compressing thread, which ends with the last handle.
-#[derive(Debug)]
-pub(crate) struct Compressor {
+#[derive(Clone, Debug)]
+pub struct Compressor {
     jobs: SyncSender<Job>,
 }
 
@@ -28,7 +26,7 @@ pub(crate) struct Compressor {
 type Job = (Weak<Message>, Encoding);
 
 /// What is to be compressed. Nobody does until it is started.
-pub(crate) struct Jobs {
+pub struct Jobs {
     queue: mpsc::Receiver<Job>,
     encoder: Encoder,
 }
@@ -38,9 +36,11 @@ impl Jobs {
     ///
     /// # Errors
     /// The host refuses another thread.
-    pub(crate) fn start(mut self) -> io::Result<()> {
+    pub fn start(mut self) -> io::Result<()> {
         let life = move || {
-            low_priority("compression runs");
+            if let Err(error) = lower_priority() {
+                tracing::warn!("compression runs at the priority of the workers: {error}");
+            }
             for job in self.queue {
                 work(&mut self.encoder, &job);
             }
@@ -49,8 +49,7 @@ impl Jobs {
     }
 
     /// Does the next job, if there is one: a test says when.
-    #[cfg(any(test, feature = "fuzz"))]
-    pub(crate) fn run_one(&mut self) -> bool {
+    pub fn run_one(&mut self) -> bool {
         let job = self.queue.try_recv();
         job.inspect(|job| work(&mut self.encoder, job)).is_ok()
     }
@@ -58,20 +57,20 @@ impl Jobs {
 
 impl Compressor {
     /// The handle, and what is to be started once the process is who it is to be.
-    pub(crate) fn new() -> (Compressor, Jobs) {
+    pub fn new() -> (Compressor, Jobs) {
         let (jobs, queue) = mpsc::sync_channel(COMPRESS_QUEUE);
         (Compressor { jobs }, Jobs { queue, encoder: Encoder::default() })
     }
 
     /// A client would like `message` in `encoding`: makes it so, some time soon.
-    pub(crate) fn ask(&self, message: &Arc<Message>, encoding: Encoding) {
+    pub fn ask(&self, message: &Arc<Message>, encoding: Encoding) {
         if message.ask(encoding) && !self.enqueue(message, encoding) {
             message.forget(encoding);
         }
     }
 
     /// A topic has a new value: what clients asked of the old one they will ask of it.
-    pub(crate) fn expect(&self, message: &Arc<Message>, asked_before: Encodings) {
+    pub fn expect(&self, message: &Arc<Message>, asked_before: Encodings) {
         for encoding in Encoding::ALL {
             if asked_before.contains(encoding) && message.compressible() {
                 // Should the queue be full, the clients themselves will ask.
@@ -88,35 +87,22 @@ impl Compressor {
 /// Does a job. A panic costs its message this form, and nothing else.
 fn work(encoder: &mut Encoder, (message, encoding): &Job) {
     let Some(message) = message.upgrade() else { return };
-    let what = format_args!("compressing message {} in {}", message.id(), encoding.token());
-    outlive(what, encoder, |encoder| {
+    let done = encoder.outlive(|encoder| {
         #[cfg(test)]
         assert_ne!(message.content_type(), PANICS);
         message.compress(encoder, *encoding);
     });
-}
-
-/// Uses an encoder for something. If that panics, the thread goes on with a new one, and `None` is
-/// what came of it.
-pub(crate) fn outlive<T>(
-    what: fmt::Arguments<'_>,
-    encoder: &mut Encoder,
-    work: impl FnOnce(&mut Encoder) -> T,
-) -> Option<T> {
-    let done = panic::catch_unwind(AssertUnwindSafe(|| work(encoder)));
-    if done.is_err() {
-        tracing::error!("{what} panicked; it is left as it is, and the thread goes on");
-        *encoder = Encoder::default();
-    }
-    done.ok()
-}
-
-/// Lets the workers go before the thread that calls this, whose work is named.
-pub(crate) fn low_priority(work: &str) {
-    if let Err(error) = lower_priority() {
-        tracing::warn!("{work} at the priority of the workers: {error}");
+    if done.is_none() {
+        tracing::error!(
+            "compressing message {} in {} panicked; it is left as it is, and the thread goes on",
+            message.id(),
+            encoding.token()
+        );
     }
 }
+
+/// Messages that may wait to be compressed; beyond it they are sent as they are.
+const COMPRESS_QUEUE: usize = 16 * 1024;
 
 /// The type of a message that cannot be compressed.
 #[cfg(test)]

@@ -5,9 +5,9 @@
 //! the spot. Others, a store or a broker, take their time, and tell whoever asked by its
 //! [`ReturnAddress`] what came of it. A worker waits for nobody: the connection's answer does.
 
-use crate::context::Shared;
-use crate::mailbox::{Mailbox, Order};
+use crate::committer::Applier;
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use stentor_hub::{Applied, Entry, Keep, Place, Refusal};
@@ -15,7 +15,7 @@ use stentor_io::Peer;
 use stentor_wire::status::Status;
 
 /// What came of a change.
-pub(crate) type Outcome = Result<Applied, CommitError>;
+pub type Outcome = Result<Applied, CommitError>;
 
 /// Why a change did not come about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub enum CommitError {
 
 impl CommitError {
     /// What a publisher is answered.
-    pub(crate) fn status(self) -> Status {
+    pub fn status(self) -> Status {
         match self {
             CommitError::Refused(Refusal::TooLarge { .. }) | CommitError::BrokerRefuses { .. } => {
                 Status::CONTENT_TOO_LARGE
@@ -112,7 +112,7 @@ impl fmt::Display for CommitError {
 impl std::error::Error for CommitError {}
 
 /// What has become of an admitted entry.
-pub(crate) enum Commit {
+pub enum Commit {
     /// It is known what came of it.
     Known(Outcome),
     /// Whoever asked is told what comes of it, once. Whoever asks for several may be told in any
@@ -124,16 +124,23 @@ pub(crate) enum Commit {
 
 /// Up to which number everything has to be kept, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Due {
-    pub(crate) seq: u64,
-    pub(crate) keep: Keep,
+pub struct Due {
+    /// The last number.
+    pub seq: u64,
+    /// The promise to their publishers.
+    pub keep: Keep,
 }
 
 /// Whoever gives changes their places.
-pub(crate) trait Sequencer: Send + Sync {
+pub trait Sequencer: Send + Sync {
     /// Has an admitted entry committed and applied. If that takes a while, `back` is told.
-    fn commit(&self, shared: &Shared, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress)
-    -> Commit;
+    fn commit(&self, to: &Applier, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit;
+
+    /// Whether preconditions are judged where a change has its place, and not when it is admitted:
+    /// others give places, too.
+    fn judges_at_place(&self) -> bool {
+        false
+    }
 
     /// Takes out changes that were applied, and has each publisher told once what it was promised
     /// holds. That is at once where [`Sequencer::commit`] returns no [`Commit::Applied`].
@@ -145,79 +152,90 @@ pub(crate) trait Sequencer: Send + Sync {
 
 /// A change that was applied, and whose publisher is to be told once it is kept.
 #[derive(Debug)]
-pub(crate) struct Promised {
-    pub(crate) due: Due,
-    pub(crate) applied: Applied,
-    pub(crate) back: ReturnAddress,
+pub struct Promised {
+    /// When it is kept.
+    pub due: Due,
+    /// The outcome.
+    pub applied: Applied,
+    /// Whom to tell.
+    pub back: ReturnAddress,
 }
 
 /// The order is made here and nowhere kept: an entry has its place as soon as it is applied.
-pub(crate) struct InMemory;
+pub struct InMemory;
 
 impl Sequencer for InMemory {
-    fn commit(&self, shared: &Shared, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
-        Commit::Known(shared.apply(entry, Place::Next))
+    fn commit(&self, to: &Applier, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        Commit::Known(to.apply(entry, Place::Next))
     }
 }
 
 /// Which request asked for a change, and which of the changes it asked for this was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ticket {
-    pub(crate) peer: Peer,
+pub struct Ticket {
+    /// The connection of the worker.
+    pub peer: Peer,
     /// The number of the request, in all lives of the connection's record.
-    pub(crate) stamp: u32,
+    pub stamp: u32,
     /// The line of a stream of messages; 0 for what is asked for alone.
-    pub(crate) line: u64,
+    pub line: u64,
 }
 
 impl Ticket {
     /// Of a request that came from nowhere.
-    pub(crate) fn of_nobody() -> Ticket {
+    pub fn of_nobody() -> Ticket {
         Ticket { peer: Peer::from_index(0), stamp: 0, line: 0 }
     }
 }
 
+/// A worker, which is told the outcomes of changes that its connections asked for.
+pub trait Notifier: fmt::Debug + Send + Sync {
+    /// Tells it, without waiting.
+    fn committed(&self, outcomes: Outcomes);
+}
+
 /// Where what came of a change is to be told.
 #[derive(Debug)]
-pub(crate) enum ReturnAddress {
+pub enum ReturnAddress {
     /// A connection of a worker.
-    Worker(Arc<Mailbox>, Ticket),
+    Worker(Arc<dyn Notifier>, Ticket),
     /// A thread that waits.
     Thread(Sender<Outcome>),
 }
 
 impl ReturnAddress {
     /// Tells what came of it. If nobody waits any more, nobody is told.
-    #[cfg(any(test, feature = "fuzz"))]
-    pub(crate) fn tell(self, outcome: Outcome) {
+    pub fn tell(self, outcome: Outcome) {
         Telling::default().add(self, outcome);
     }
 }
 
 /// What came of many changes: each worker is told of all of its own at once, when this is dropped.
 #[derive(Default)]
-pub(crate) struct Telling(Vec<(Arc<Mailbox>, Told)>);
+pub struct Telling(Vec<(Arc<dyn Notifier>, Outcomes)>);
 
-/// What the connections of a worker are told.
-pub(crate) type Told = Vec<(Ticket, Outcome)>;
+/// Outcomes of changes, each with the request that asked for it.
+pub type Outcomes = Vec<(Ticket, Outcome)>;
 
 impl Telling {
-    pub(crate) fn add(&mut self, back: ReturnAddress, outcome: Outcome) {
-        let (mailbox, ticket) = match back {
-            ReturnAddress::Worker(mailbox, ticket) => (mailbox, ticket),
+    /// Tells a thread at once, and a worker when this is dropped. If nobody waits any more, nobody
+    /// is told.
+    pub fn add(&mut self, back: ReturnAddress, outcome: Outcome) {
+        let (worker, ticket) = match back {
+            ReturnAddress::Worker(worker, ticket) => (worker, ticket),
             ReturnAddress::Thread(sender) => return drop(sender.send(outcome)),
         };
-        match self.0.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &mailbox)) {
-            Some((_, told)) => told.push((ticket, outcome)),
-            None => self.0.push((mailbox, vec![(ticket, outcome)])),
+        match self.0.iter_mut().find(|(known, _)| ptr::addr_eq(&**known, &*worker)) {
+            Some((_, outcomes)) => outcomes.push((ticket, outcome)),
+            None => self.0.push((worker, vec![(ticket, outcome)])),
         }
     }
 }
 
 impl Drop for Telling {
     fn drop(&mut self) {
-        for (mailbox, told) in self.0.drain(..) {
-            mailbox.put(Order::Committed(told));
+        for (worker, outcomes) in self.0.drain(..) {
+            worker.committed(outcomes);
         }
     }
 }

@@ -9,7 +9,7 @@ use stentor_hub::{Event, Filter, Hub, Rule, Subscriber, SubscriberId, encode_eve
 struct Tap(Mutex<Tapped>);
 
 /// Hears what changes in a hub, while it is open.
-pub(crate) struct Tapping {
+pub struct Tapping {
     tap: Arc<Tap>,
     hub: Arc<Hub>,
     id: SubscriberId,
@@ -17,20 +17,20 @@ pub(crate) struct Tapping {
 
 impl Tapping {
     /// Hears nothing yet. A hub never forgets a subscriber: make one, and open it again and again.
-    pub(crate) fn new(hub: &Arc<Hub>) -> Tapping {
+    pub fn new(hub: &Arc<Hub>) -> Tapping {
         let tap = Arc::new(Tap::default());
         let id = hub.add_subscriber(Arc::clone(&tap) as Arc<dyn Subscriber>);
         Tapping { tap, hub: Arc::clone(hub), id }
     }
 
     /// Hears of everything from now on.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         *self.tap.tapped() = Tapped::default();
         self.hub.subscribe(self.id, &Filter::any(), Arc::default());
     }
 
     /// Hears of nothing any more, and forgets what came.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.hub.unsubscribe(self.id, &Filter::any());
         self.tap.close();
     }
@@ -39,7 +39,7 @@ impl Tapping {
     ///
     /// # Errors
     /// It was more than is kept, or the hub has adopted another one.
-    pub(crate) fn take(&self) -> io::Result<Vec<u8>> {
+    pub fn take(&self) -> io::Result<Vec<u8>> {
         self.tap.take()
     }
 }
@@ -105,7 +105,7 @@ impl Subscriber for Tap {
 }
 
 /// The next of the entries of [`Tapping::take`], of which all or only the first bytes are there.
-pub(crate) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
     let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     *bytes = rest;

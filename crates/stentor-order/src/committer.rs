@@ -1,0 +1,139 @@
+//! Admits, commits and applies a change.
+
+use crate::compressor::Compressor;
+use crate::sequencer::{Commit, InMemory, Outcome, Promised, ReturnAddress, Sequencer};
+use std::sync::Arc;
+use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published};
+
+/// Applies changes that have their places, and has their messages compressed.
+#[derive(Clone)]
+pub struct Applier {
+    hub: Arc<Hub>,
+    compressor: Compressor,
+}
+
+impl Applier {
+    /// Applies changes to this hub.
+    #[must_use]
+    pub fn new(hub: Arc<Hub>, compressor: Compressor) -> Applier {
+        Applier { hub, compressor }
+    }
+
+    /// The hub that it applies changes to.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// What compresses messages.
+    #[must_use]
+    pub fn compressor(&self) -> &Compressor {
+        &self.compressor
+    }
+
+    /// Applies a change that has its place, and has the message compressed as the one before it was
+    /// asked for.
+    ///
+    /// # Errors
+    /// The change is refused at its place.
+    pub fn apply(&self, entry: Entry<'_>, place: Place) -> Outcome {
+        let mut applied = self.hub.apply(entry, place)?;
+        expect_compression(&self.compressor, &mut applied);
+        Ok(applied)
+    }
+
+    /// For threads that apply changes to the hub themselves: they call it with each.
+    #[must_use]
+    pub fn on_applied(&self) -> Box<dyn FnMut(&mut Applied) + Send> {
+        let compressor = self.compressor.clone();
+        Box::new(move |applied| expect_compression(&compressor, applied))
+    }
+}
+
+fn expect_compression(compressor: &Compressor, applied: &mut Applied) {
+    // Taken out: what is not read any more is not to stay until the publisher is answered.
+    if let Applied::Put(Published { message, replaced, .. }) = applied
+        && let Some(replaced) = replaced.take()
+    {
+        compressor.expect(message, replaced.asked());
+    }
+}
+
+/// Takes a change through all its steps.
+pub struct Committer {
+    applier: Applier,
+    sequencer: Arc<dyn Sequencer>,
+}
+
+impl Committer {
+    /// Has changes committed by this sequencer.
+    #[must_use]
+    pub fn new(applier: Applier, sequencer: Arc<dyn Sequencer>) -> Committer {
+        Committer { applier, sequencer }
+    }
+
+    /// The order is kept in memory alone.
+    #[must_use]
+    pub fn in_memory(applier: Applier) -> Committer {
+        Committer::new(applier, Arc::new(InMemory))
+    }
+
+    /// The applier of its changes.
+    #[must_use]
+    pub fn applier(&self) -> &Applier {
+        &self.applier
+    }
+
+    /// Commits a change. Returns `None` if the outcome comes later; then it is sent to `back`.
+    pub fn commit(
+        &self,
+        op: Op<'_>,
+        when: Precondition,
+        unix_s: u64,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Option<Outcome> {
+        match self.begin(op, when, unix_s, back) {
+            Commit::Known(outcome) => Some(outcome),
+            Commit::Later => None,
+            Commit::Applied(applied, due) => {
+                self.when_kept(&mut vec![Promised { due, applied, back: back() }]);
+                None
+            }
+        }
+    }
+
+    /// The same for a caller that commits several changes and waits for them itself.
+    pub fn begin(
+        &self,
+        op: Op<'_>,
+        when: Precondition,
+        unix_s: u64,
+        back: &dyn Fn() -> ReturnAddress,
+    ) -> Commit {
+        match &op {
+            Op::Put(topic, _) => tracing::debug!("to be published: {topic}"),
+            Op::Delete(topic) => tracing::debug!("to be deleted: {topic}"),
+            Op::Rules(_) => {}
+        }
+        let hub = &self.applier.hub;
+        let admitted = if !self.sequencer.judges_at_place() {
+            hub.admit(op, when, unix_s)
+        } else if matches!(op, Op::Delete(_)) {
+            // Others know more, perhaps: it is judged where it has its place.
+            Ok(Entry::past(op, unix_s).if_holds(when))
+        } else {
+            let admitted = hub.admit(op, Precondition::None, unix_s);
+            admitted.map(|entry| entry.if_holds(when))
+        };
+        match admitted {
+            Ok(entry) => self.sequencer.commit(&self.applier, entry, back),
+            Err(refusal) => Commit::Known(Err(refusal.into())),
+        }
+    }
+
+    /// Takes out changes that were applied, and has each publisher told once what it was promised
+    /// holds: see [`Sequencer::when_kept`].
+    pub fn when_kept(&self, promised: &mut Vec<Promised>) {
+        self.sequencer.when_kept(promised);
+    }
+}

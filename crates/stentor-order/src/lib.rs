@@ -1,0 +1,23 @@
+//! This crate decides the order of changes, and reports the outcome of each.
+//!
+//! The hub admits a change and applies it. In between, a [`Sequencer`] commits it. The one in
+//! memory is here. Others, a store, a leader or a broker, have crates of their own; to a server
+//! each of them is a [`Sequencer`]. [`Committer`] joins the three steps.
+//!
+//! Two more things follow changes: [`Compressor`] compresses messages away from the workers, and
+//! [`Tapping`] hears what changes in a hub while it is copied.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+mod committer;
+mod compressor;
+mod sequencer;
+mod tapping;
+
+pub use committer::{Applier, Committer};
+pub use compressor::{Compressor, Jobs};
+pub use sequencer::{
+    Commit, CommitError, Due, InMemory, Notifier, Outcome, Outcomes, Promised, ReturnAddress,
+    Sequencer, Telling, Ticket,
+};
+pub use tapping::{Tapping, next_entry};

@@ -1,0 +1,309 @@
+//! The structure of the crates: which module imports which, how large types are, and how often a
+//! name stands for two things.
+//!
+//! A module is a file or a folder directly under `src/`, without its tests. The rules read syntax
+//! trees: `use` declarations, paths, and the paths in macros. A name that is exported again counts
+//! for the module that exports it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use xtask::source::{expect_none, read, rust};
+
+/// The largest import circle of each crate that has one of more than `CIRCLE_MAX` modules. These
+/// numbers only fall.
+const CIRCLES: [(&str, usize); 6] = [
+    ("stentor", 18),
+    ("stentor-access", 6),
+    ("stentor-hub", 9),
+    ("stentor-log", 4),
+    ("stentor-server", 26),
+    ("stentor-tune", 5),
+];
+
+const CIRCLE_MAX: usize = 4;
+
+#[test]
+fn import_circles_are_small() {
+    let mut broken = Vec::new();
+    for (name, modules) in &crates() {
+        let allowed = CIRCLES.iter().find(|(known, _)| known == name).map_or(CIRCLE_MAX, |it| it.1);
+        let largest = circles(modules).into_iter().max_by_key(Vec::len).unwrap_or_default();
+        if largest.len() > allowed {
+            broken.push(format!("{name}: {} modules, {allowed} allowed", largest.len()));
+            for module in &largest {
+                let arrows = modules[module].iter().filter(|(to, _)| largest.contains(to));
+                for (to, names) in arrows {
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    broken.push(format!("    {module} -> {to}: {}", names.join(", ")));
+                }
+            }
+        } else if largest.len() < allowed && allowed > CIRCLE_MAX {
+            broken.push(format!("{name}: {} modules: lower its number here", largest.len()));
+        }
+    }
+    expect_none("import circles", broken);
+}
+
+/// For each module the modules that it imports, and what of them, and where.
+type Modules = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+fn crates() -> BTreeMap<String, Modules> {
+    let mut crates: BTreeMap<String, Vec<(Vec<String>, syn::File)>> = BTreeMap::new();
+    for file in rust() {
+        let Some(rest) = file.path.strip_prefix("crates/") else { continue };
+        let Some((name, path)) = rest.split_once("/src/") else { continue };
+        let path = path.strip_suffix(".rs").unwrap();
+        let path = path.strip_suffix("/mod").unwrap_or(path);
+        let mut module: Vec<String> = path.split('/').map(str::to_owned).collect();
+        if ["lib", "main"].contains(&path) {
+            module.clear();
+        }
+        let tree = syn::parse_file(&file.text).unwrap_or_else(|e| panic!("{}: {e}", file.path));
+        crates.entry(name.to_owned()).or_default().push((module, tree));
+    }
+    crates.into_iter().map(|(name, files)| (name, modules(files))).collect()
+}
+
+fn modules(mut files: Vec<(Vec<String>, syn::File)>) -> Modules {
+    let mut left_out = BTreeSet::new();
+    for (module, tree) in &files {
+        for item in &tree.items {
+            if let syn::Item::Mod(item) = item
+                && is_of_tests(&item.attrs)
+            {
+                let mut path = module.clone();
+                path.push(item.ident.to_string());
+                left_out.insert(path);
+            }
+        }
+    }
+    files.retain(|(module, _)| !(1..=module.len()).any(|n| left_out.contains(&module[..n])));
+    let root = files.iter().find(|(module, _)| module.is_empty());
+    let exports = root.map(|(_, tree)| exports(tree)).unwrap_or_default();
+    let names: BTreeSet<String> = files.iter().filter_map(|(it, _)| it.first().cloned()).collect();
+    let mut modules = Modules::new();
+    for (module, tree) in files.iter().filter(|(module, _)| !module.is_empty()) {
+        let mut paths =
+            Paths { module: module.clone(), names: &names, exports: &exports, found: vec![] };
+        paths.visit_file(tree);
+        let arrows = modules.entry(module[0].clone()).or_default();
+        for (to, what) in paths.found {
+            if to != module[0] {
+                let at = if module.len() > 1 { module[1..].join("/") } else { ".".to_owned() };
+                let names: &mut BTreeSet<String> = arrows.entry(to).or_default();
+                names.insert(format!("{what} [{at}]"));
+            }
+        }
+    }
+    modules
+}
+
+/// The names that the root of a crate exports, each with its module.
+fn exports(root: &syn::File) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for item in &root.items {
+        if let syn::Item::Use(item) = item {
+            let mut leaves = Vec::new();
+            leaves_of(&item.tree, Vec::new(), &mut leaves);
+            for mut leaf in leaves {
+                leaf.retain(|part| !["crate", "self"].contains(&part.as_str()));
+                exports.insert(leaf[leaf.len() - 1].clone(), leaf[0].clone());
+            }
+        }
+    }
+    exports
+}
+
+fn leaves_of(tree: &syn::UseTree, mut before: Vec<String>, leaves: &mut Vec<Vec<String>>) {
+    match tree {
+        syn::UseTree::Path(path) => {
+            before.push(path.ident.to_string());
+            leaves_of(&path.tree, before, leaves);
+        }
+        syn::UseTree::Group(group) => {
+            group.items.iter().for_each(|it| leaves_of(it, before.clone(), leaves));
+        }
+        syn::UseTree::Name(name) => {
+            before.push(name.ident.to_string());
+            leaves.push(before);
+        }
+        syn::UseTree::Rename(rename) => {
+            before.push(rename.ident.to_string());
+            leaves.push(before);
+        }
+        syn::UseTree::Glob(_) => {
+            before.push("*".to_owned());
+            leaves.push(before);
+        }
+    }
+}
+
+/// Whether it is compiled for tests and fuzz targets alone.
+fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let syn::Meta::List(list) = &attribute.meta else { return false };
+        let condition = list.tokens.to_string().replace(' ', "");
+        list.path.is_ident("cfg")
+            && !condition.contains("not(")
+            && ["test", "feature=\"fuzz\"", "feature=\"sim\""]
+                .iter()
+                .any(|it| condition.contains(it))
+    })
+}
+
+/// The paths of a file that lead to other modules of its crate.
+struct Paths<'a> {
+    module: Vec<String>,
+    names: &'a BTreeSet<String>,
+    exports: &'a BTreeMap<String, String>,
+    found: Vec<(String, String)>,
+}
+
+impl Paths<'_> {
+    fn note(&mut self, path: &[String]) {
+        let mut at = match path[0].as_str() {
+            "crate" => Vec::new(),
+            "super" | "self" => self.module.clone(),
+            _ => return,
+        };
+        let mut rest = &path[1..];
+        if path[0] == "super" {
+            at.pop();
+        }
+        while rest.first().is_some_and(|part| part == "super") {
+            at.pop();
+            rest = &rest[1..];
+        }
+        at.extend(rest.iter().cloned());
+        let Some(first) = at.first() else { return };
+        let to = if self.names.contains(first) { Some(first) } else { self.exports.get(first) };
+        if let Some(to) = to {
+            let what = if at.len() > 1 { at[1..].join("::") } else { first.clone() };
+            self.found.push((to.clone(), what));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes = match item {
+            syn::Item::Mod(it) => &it.attrs,
+            syn::Item::Fn(it) => &it.attrs,
+            syn::Item::Impl(it) => &it.attrs,
+            syn::Item::Use(it) => &it.attrs,
+            syn::Item::Struct(it) => &it.attrs,
+            syn::Item::Const(it) => &it.attrs,
+            syn::Item::Enum(it) => &it.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if is_of_tests(attributes) {
+            return;
+        }
+        if let syn::Item::Mod(item) = item
+            && let Some((_, items)) = &item.content
+        {
+            self.module.push(item.ident.to_string());
+            items.iter().for_each(|it| self.visit_item(it));
+            self.module.pop();
+            return;
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !is_of_tests(&item.attrs) {
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let mut leaves = Vec::new();
+        leaves_of(&item.tree, Vec::new(), &mut leaves);
+        leaves.iter().for_each(|leaf| self.note(leaf));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let parts: Vec<String> = path.segments.iter().map(|it| it.ident.to_string()).collect();
+        self.note(&parts);
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.visit_path(&item.path);
+        let text = item.tokens.to_string();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for (i, word) in words.iter().enumerate() {
+            if ["crate", "super", "self"].contains(word) && words.get(i + 1) == Some(&"::") {
+                let parts = words[i..]
+                    .chunks(2)
+                    .take_while(|it| it[0].starts_with(|c: char| c.is_alphabetic() || c == '_'));
+                let mut path = Vec::new();
+                for part in parts {
+                    path.push(part[0].to_owned());
+                    if part.get(1) != Some(&"::") {
+                        break;
+                    }
+                }
+                self.note(&path);
+            }
+        }
+    }
+}
+
+/// The sets of modules that reach each other.
+fn circles(modules: &Modules) -> Vec<Vec<String>> {
+    let reach: BTreeMap<&String, BTreeSet<&String>> = modules
+        .keys()
+        .map(|from| {
+            let mut seen = BTreeSet::new();
+            let mut next = vec![from];
+            while let Some(at) = next.pop() {
+                for to in modules.get(at).into_iter().flat_map(BTreeMap::keys) {
+                    if seen.insert(to) {
+                        next.push(to);
+                    }
+                }
+            }
+            (from, seen)
+        })
+        .collect();
+    let mut circles: Vec<Vec<String>> = Vec::new();
+    for (from, seen) in &reach {
+        let circle: Vec<String> = seen
+            .iter()
+            .filter(|to| reach.get(*to).is_some_and(|it| it.contains(*from)))
+            .map(|it| (*it).clone())
+            .collect();
+        if circle.len() > 1 && !circles.contains(&circle) {
+            circles.push(circle);
+        }
+    }
+    circles
+}
+
+#[test]
+fn crates_know_what_the_map_says() {
+    let map = read("ARCHITECTURE.md");
+    let (_, map) = map.split_once("\ncrate ").unwrap();
+    let (map, _) = map.split_once("\n```").unwrap();
+    let mut broken = Vec::new();
+    for row in map.lines().skip(1) {
+        let (name, rest) = row.split_once(' ').unwrap();
+        let (_, told) = rest.rsplit_once("  ").unwrap();
+        let told = BTreeSet::from_iter(told.split(' ').filter(|word| *word != "nothing"));
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let (_, known) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let known = known.lines().take_while(|line| !line.starts_with('['));
+        let known = known.filter(|line| !line.contains("optional"));
+        let known =
+            known.filter_map(|line| Some(line.strip_prefix("stentor-")?.split_once('.')?.0));
+        let known = BTreeSet::from_iter(known);
+        if told != BTreeSet::from(["all", "below"]) && told != known {
+            broken.push(format!("{name} knows {known:?}, the map says {told:?}"));
+        }
+    }
+    expect_none("crates that know others than the map says", broken);
+}
