@@ -193,6 +193,7 @@ fn messages_are_compared() {
 const CRATES: &[&str] = &[
     "crates/stentor-access/src/refused.rs",
     "crates/stentor-wire/src/",
+    "crates/stentor-config/src/",
     "crates/stentor-hub/src/",
     "crates/stentor-order/src/",
     "crates/stentor-server/src/",

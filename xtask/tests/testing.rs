@@ -219,11 +219,12 @@ const ENDLESS_WAITS: &[(&str, usize)] = &[
 /// By crate.
 const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor", 284),
-    ("stentor-access", 22),
+    ("stentor-access", 23),
     ("stentor-bench", 17),
     ("stentor-hub", 44),
     ("stentor-io", 34),
-    ("stentor-server", 272),
+    ("stentor-config", 19),
+    ("stentor-server", 252),
     ("stentor-log", 24),
     ("stentor-tls", 47),
     ("stentor-tune", 11),

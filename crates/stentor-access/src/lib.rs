@@ -26,6 +26,7 @@
 //! | `fetch` | [`JwksThread`], which fetches them |
 //! | `secret` | [`StaticToken`], [`Secret`]: tokens of the configuration |
 //! | `refused` | [`Refused`]: why a token is not good |
+//! | `rules` | [`TopicRules`]: which topics ask for a token |
 //! | `cache` | [`Cache`]: tokens that were verified before |
 //! | `pack` | grants as bytes, for another process |
 //! | `settings` | [`Settings`], [`Jwt`]: what is configured, [`load`] |
@@ -48,6 +49,7 @@ mod pack;
 mod patterns;
 mod permissions;
 mod refused;
+mod rules;
 mod secret;
 mod settings;
 
@@ -60,6 +62,7 @@ pub use keys::{KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns, PatternsRef};
 pub use permissions::Permissions;
 pub use refused::Refused;
+pub use rules::{Publishers, Readers, TopicAccess, TopicRules};
 pub use secret::{Secret, StaticToken};
 pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, Settings, load};
 

@@ -6,21 +6,20 @@
 //! place.
 //!
 //! What a listener grants to nobody, a token may: to read what is private, and to publish. Which
-//! topics that concerns, rules say (`access/rules.rs`); what a token allows, `stentor-access`; what
+//! topics that concerns, and what a token allows, `stentor-access` says; what
 //! the readers of streams were let in by, `access/passes.rs`; which names files have beside the
 //! path that is asked for, `access/names.rs`. No answer here depends on whether a topic exists.
 
 pub(crate) mod denials;
 pub(crate) mod names;
 pub(crate) mod passes;
-pub(crate) mod rules;
 pub(crate) mod sight;
 
-use crate::config::{Cors, Settings};
 use crate::endpoint::replication::{FEED, SNAPSHOT};
 use crate::transport::EVENTS;
 use std::net::IpAddr;
 use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
+use stentor_config::{Cors, Settings};
 use stentor_hub::Filter;
 use stentor_io::Role;
 use stentor_wire::credentials::{Credential, Place};
@@ -275,7 +274,7 @@ impl Visitor<'_> {
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
                 self.may_read(|allowed| allowed.matches(topic))
             }
-            Act::Fetch(name) if self.asks_for_token() && settings.is_private_name(name) => {
+            Act::Fetch(name) if self.asks_for_token() && names::is_private(settings, name) => {
                 match self.bearer {
                     // What was judged was a value. Since it is gone a file may have its name.
                     Bearer::Judged => Err(NO_TOKEN.because(Why::NoToken)),
@@ -516,7 +515,7 @@ pub(crate) fn needs_token(listener: &Listener, settings: &Settings, request: &Re
             let is_of_many =
                 || path == EVENTS || path == b"/-/values" || is_lookup(settings, request);
             let is_private =
-                || target::decode(path).is_ok_and(|path| settings.may_send_private(&path));
+                || target::decode(path).is_ok_and(|path| names::may_send_private(settings, &path));
             let is_copy = || listener.operates && matches!(path, FEED | SNAPSHOT);
             asks && (access.topics.has_private() && is_of_many() || is_copy() || is_private())
         }

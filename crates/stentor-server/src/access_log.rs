@@ -15,7 +15,6 @@
 mod writer;
 
 use crate::answers::Answered;
-use crate::config::{AccessFormat, AccessTarget, Log, date_of};
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
 use crate::line_writer::lines_of;
 use crate::slab::Slab;
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
+use stentor_config::{AccessFormat, AccessTarget, Log, date_of};
 use stentor_io::{Counter, lock};
 use stentor_wire::http1::{outline, without_secrets};
 use stentor_wire::packed;

@@ -9,7 +9,6 @@
 //! One thread looks at the files once a second, and reads them again when they change
 //! (`watcher.rs`).
 
-use crate::config::{PairFiles, Settings, Tls};
 use crate::watcher::{self, Due, FileStates, FileWatcher, LookThread};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, mem};
+use stentor_config::{PairFiles, Settings, Tls};
 use stentor_io::{User, unix_s};
 use stentor_tls::{
     Acceptor, Certificates, ClientAuth, KeyKind, Pair, PemPair, Settings as Handshakes,

@@ -6,7 +6,6 @@
 
 use crate::access::{Bearer, PUBLIC};
 use crate::addresses::AddressCounts;
-use crate::config::{Lookup, Settings};
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::{Context, Shared};
 use crate::endpoint;
@@ -21,6 +20,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::{Cache, Keys};
+use stentor_config::{Lookup, Settings};
 use stentor_hub::{
     ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
     StreamForm,

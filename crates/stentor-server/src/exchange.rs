@@ -6,7 +6,6 @@
 use crate::access::denials::Denials;
 use crate::access::{Act, Author, Bearer, Denied, Listener, Visitor};
 use crate::answers::Asked;
-use crate::config::Settings;
 use crate::connection::Copying;
 use crate::context::{Scratch, Shared};
 use crate::endpoint::Sink;
@@ -24,6 +23,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use stentor_access::Keys;
+use stentor_config::Settings;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};

@@ -14,13 +14,13 @@ mod protocol;
 pub(crate) use leader::{agent, authorization, snapshot_of};
 pub(crate) use protocol::SnapshotReader;
 
-use crate::config::Follow as Settings;
 use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use stentor_config::Follow as Settings;
 use stentor_hub::{Entry, Epoch, Hub};
 use stentor_io::{Counter, monotonic_us};
 use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};

@@ -14,12 +14,12 @@ pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;
 use crate::cluster;
-use crate::config::{ConfigError, ConfigErrors, ControlAddress, ListenAddress, Settings};
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
 use crate::simulation::{World, kind, patient};
+use stentor_config::{ConfigError, ConfigErrors, ControlAddress, ListenAddress, Settings};
 use stentor_hub::{Epoch, Hub};
 use stentor_order::Ticket;
 use stentor_wire::http1::{Method, Request};

@@ -16,7 +16,6 @@
 //! second thread evicts history whenever topics come near that limit (`hub/storage.rs` of
 //! `stentor-hub`).
 
-use crate::config::Settings;
 use crate::context::Shared;
 use crate::mailbox::{Mailbox, Order};
 use std::io;
@@ -26,6 +25,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use stentor_config::Settings;
 use stentor_hub::{Hub, Shortage};
 use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory};
 

@@ -5,11 +5,11 @@
 
 use crate::certificates::{self, Prepared, Shown};
 use crate::cluster;
-use crate::config::{AccessTarget, Settings};
 use crate::files::check_roots;
 use crate::follow;
 use crate::user::user_named;
 use std::fs::{self, OpenOptions};
+use stentor_config::{AccessTarget, Settings};
 
 /// The result of an inspection that found no error.
 #[derive(Debug)]

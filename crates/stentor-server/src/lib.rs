@@ -15,7 +15,6 @@ mod answers;
 mod budget;
 pub mod certificates;
 mod cluster;
-pub mod config;
 mod connection;
 mod context;
 pub mod cost;

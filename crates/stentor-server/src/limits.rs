@@ -1,6 +1,6 @@
 //! Limits of workers and connections that are no settings, each with its name and its reason.
 //!
-//! Limits an operator may change are in [`crate::config::Limits`]; those of the syntax (head,
+//! Limits an operator may change are in [`stentor_config::Limits`]; those of the syntax (head,
 //! fields, chunk overhead) are in `stentor_wire::http1`. A limit that only one module knows stands
 //! at the bottom of its file.
 

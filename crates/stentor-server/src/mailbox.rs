@@ -2,12 +2,12 @@
 //! waker for when it sleeps. Whoever writes to a worker that has ended writes to nobody, and
 //! nothing is kept.
 
-use crate::config::Settings;
 use crate::guard::Pressure;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_access::Keys;
+use stentor_config::Settings;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
 use stentor_order::{Notifier, Outcomes};

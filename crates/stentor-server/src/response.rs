@@ -2,7 +2,6 @@
 
 use crate::access::{LISTENERS, Listener, PUBLIC, listener};
 use crate::answers::Answers;
-use crate::config::{Cors, Settings};
 use crate::exchange::Persistence;
 use crate::files::{CachedFile, Head as FileHead};
 use crate::limits::TURN_COST_MAX;
@@ -11,6 +10,7 @@ use crate::panics::may_panic;
 use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
+use stentor_config::{Cors, Settings};
 use stentor_hub::Message;
 use stentor_io::{File, LAYERED, Role, listener_of};
 use stentor_wire::http1::{HeadPart, HeadShares};
@@ -57,7 +57,7 @@ impl Preamble {
             let _ = write!(self.fields, "Stentor-Stale: {stale_s}\r\n");
         }
         if self.listener.has_cors {
-            self.fields.extend_from_slice(settings.cors.constant_fields());
+            self.fields.extend_from_slice(constant_fields(&settings.cors));
             if stale_s.is_some() && !settings.cors.origins.is_empty() {
                 self.fields.extend_from_slice(b"Access-Control-Expose-Headers: Stentor-Stale\r\n");
             }
@@ -78,23 +78,16 @@ impl Preamble {
     }
 }
 
-impl Cors {
-    /// What every public answer says, whoever asks: a cache may give it to anybody. If any page
-    /// may read, that; if only some may, that answers differ.
-    fn constant_fields(&self) -> &'static [u8] {
-        match self.origins.as_slice() {
-            [] => b"",
-            _ if self.allows_any() => {
-                b"Access-Control-Allow-Origin: *\r\n\
-                  Access-Control-Expose-Headers: Content-Range, ETag\r\n"
-            }
-            _ => b"Vary: Origin\r\n",
+/// What every public answer says, whoever asks: a cache may give it to anybody. If any page may
+/// read, that; if only some may, that answers differ.
+fn constant_fields(cors: &Cors) -> &'static [u8] {
+    match cors.origins.as_slice() {
+        [] => b"",
+        _ if cors.allows_any() => {
+            b"Access-Control-Allow-Origin: *\r\n\
+              Access-Control-Expose-Headers: Content-Range, ETag\r\n"
         }
-    }
-
-    /// Whether `origin` is one of those that are listed by name.
-    pub(crate) fn lists(&self, origin: &[u8]) -> bool {
-        !self.allows_any() && self.origins.iter().any(|listed| listed.as_bytes() == origin)
+        _ => b"Vary: Origin\r\n",
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::access::Listener;
 use crate::answers::RequestKind;
-use crate::config::Lookup;
 use crate::endpoint::operate::Operation;
 use crate::endpoint::{self, Sink, replication};
 use crate::exchange::{Answer, Exchange};
 use crate::stats::VALUES_PATH;
 use crate::transport::{EVENTS, long_poll, sse, websocket};
+use stentor_config::Lookup;
 use stentor_wire::credentials::credential;
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::accepts_events;

@@ -3,13 +3,13 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
-use crate::config::Lookup;
 pub(crate) use crate::metrics::{Stats, Totals};
 use crate::secured::Failed;
 use serde::ser::Serializer;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use stentor_access::Refused;
+use stentor_config::Lookup;
 use stentor_hub::OwnFields;
 use stentor_hub::Refusal;
 use stentor_io::Counter;

@@ -3,9 +3,9 @@
 //! Listeners of one address are told apart by the order in which they began to listen. With as many
 //! workers as cores, each bound to one, that is the order of the workers, and so of their cores.
 
-use crate::config::Settings;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use stentor_config::Settings;
 use stentor_io::{BindError, Listener, Role, allowed_cores, narrow_card};
 
 /// Whose turn it is.

@@ -13,7 +13,6 @@ mod relief;
 mod shares;
 
 use crate::budget::Kind;
-use crate::config::Settings;
 use crate::connection::{Connection, Origin};
 use crate::context::{Context, Shared};
 use crate::limits::{
@@ -31,6 +30,7 @@ use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
+use stentor_config::Settings;
 use stentor_io::{Backend, Flow, Handler, PROXIED, Pause, Peer, Refused, Role, listener_of};
 
 /// The connections of one thread.

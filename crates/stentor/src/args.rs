@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use stentor_server::config::{ControlAddress, ListenAddress, ServerUrl, Settings, parse_address};
+use stentor_config::{ControlAddress, ListenAddress, ServerUrl, Settings, parse_address};
 
 use crate::{
     Failure, bench, check, completions, config, demo, parent, publish, reload, serve, status,

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use stentor_config::{LogFormat, Settings};
 use stentor_server::certificates::Shown;
-use stentor_server::config::{LogFormat, Settings};
 use stentor_server::cost::{Account, accounts};
 use stentor_server::{event_log, inspect, unix_s};
 use tracing::Level;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use stentor_server::config::ControlAddress;
+use stentor_config::ControlAddress;
 use stentor_wire::target::Server;
 use ureq::config::ConfigBuilder;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};

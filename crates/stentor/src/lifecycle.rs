@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
-use stentor_server::config::{LogFormat, Settings};
+use stentor_config::{LogFormat, Settings};
 use stentor_server::event_log::{self, EventWriter};
 use stentor_server::{Inherited, Line, LogFiles, Outcome, Predecessor, Server, WaitingParent};
 use tracing::level_filters::LevelFilter;

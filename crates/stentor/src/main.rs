@@ -41,7 +41,7 @@ use std::process::ExitCode;
 use std::{env, fmt};
 
 use clap::Parser;
-use stentor_server::config::ConfigErrors;
+use stentor_config::ConfigErrors;
 use stentor_server::event_log;
 
 use args::{Cli, Command};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sd_notify::NotifyState;
-use stentor_server::config::{ControlAddress, Mount, Settings, parse_user};
+use stentor_config::{ControlAddress, Mount, Settings, parse_user};
 use stentor_server::{Outcome, Server};
 use tracing::{error, info, warn};
 

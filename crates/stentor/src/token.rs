@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use stentor_access::{
     Grant, Patterns, PatternsRef, Permissions, Secret, StaticToken, fetch_once, load,
 };
-use stentor_server::config::{Settings, date_of, parse_moment, parse_period_s, token_table};
+use stentor_config::{Settings, date_of, parse_moment, parse_period_s, token_table};
 use stentor_server::unix_s;
 
 use crate::Failure;

@@ -6,50 +6,52 @@
 //! anything is looked up: no answer says whether there is something that may not be read.
 
 use super::{Act, Denied, Visitor};
-use crate::config::{Mount, Settings};
 use crate::exchange::Exchange;
 use crate::files::{PACKED, mount_of};
 use stentor_access::{Coverage, PatternsRef};
+use stentor_config::{Mount, Settings};
 use stentor_hub::Filter;
 
 /// What a directory is answered with.
 pub(crate) const INDEX: &str = "index.html";
 
-impl Settings {
-    /// Whether this name asks for a token, be it that of a topic or of a file.
-    pub(crate) fn is_private_name(&self, name: &str) -> bool {
-        self.access.topics.is_private(name) || self.is_private_file(name)
-    }
+/// Whether this name asks for a token, be it that of a topic or of a file.
+pub(crate) fn is_private(settings: &Settings, name: &str) -> bool {
+    settings.access.topics.is_private(name) || settings.is_private_file(name)
+}
 
-    /// Whether a GET of this path may be answered with something that asks for a token.
-    pub(crate) fn may_send_private(&self, path: &str) -> bool {
-        if self.mounts.is_empty() {
-            return self.access.topics.is_private(path);
-        }
-        let is_private = |name: String| self.is_private_name(&name);
-        let fallback = || {
-            let mount = mount_of(&self.mounts, path).map(|(_, mount, _)| mount);
-            mount.and_then(Mount::fallback_name).is_some_and(is_private)
-        };
-        unpacked(path).any(|name| self.is_private_name(name))
-            || path.ends_with('/') && self.may_hide_below(path, None)
-            || is_private(format!("{path}/"))
-            || fallback()
+/// Whether a GET of this path may be answered with something that asks for a token.
+pub(crate) fn may_send_private(settings: &Settings, path: &str) -> bool {
+    if settings.mounts.is_empty() {
+        return settings.access.topics.is_private(path);
     }
+    let is_private = |name: &str| is_private(settings, name);
+    let fallback = || {
+        let mount = mount_of(&settings.mounts, path).map(|(_, mount, _)| mount);
+        mount.and_then(Mount::fallback_name).is_some_and(|name| is_private(&name))
+    };
+    unpacked(path).any(is_private)
+        || path.ends_with('/') && may_hide_below(settings, path, None)
+        || is_private(&format!("{path}/"))
+        || fallback()
+}
 
-    /// Whether a name that begins with this directory, which ends with a slash, may be one that
-    /// whoever is allowed these may not read.
-    pub(crate) fn may_hide_below(&self, directory: &str, allowed: Option<PatternsRef<'_>>) -> bool {
-        let hides = |mount: &Mount| mount.asks_for_token() && mount.path.starts_with(directory);
-        if self.mounts.iter().any(hides) {
-            return true;
-        }
-        let rules = &self.access.topics;
-        // What is no pattern may be anything.
-        let filter = || Filter::parse(&format!("{directory}**")).ok();
-        let covers = |filter| rules.compare(allowed).coverage(&filter) == Coverage::Whole;
-        rules.has_private() && !filter().is_some_and(covers)
+/// Whether a name that begins with this directory, which ends with a slash, may be one that
+/// whoever is allowed these may not read.
+pub(crate) fn may_hide_below(
+    settings: &Settings,
+    directory: &str,
+    allowed: Option<PatternsRef<'_>>,
+) -> bool {
+    let hides = |mount: &Mount| mount.asks_for_token() && mount.path.starts_with(directory);
+    if settings.mounts.iter().any(hides) {
+        return true;
     }
+    let rules = &settings.access.topics;
+    // What is no pattern may be anything.
+    let filter = || Filter::parse(&format!("{directory}**")).ok();
+    let covers = |filter| rules.compare(allowed).coverage(&filter) == Coverage::Whole;
+    rules.has_private() && !filter().is_some_and(covers)
 }
 
 impl Visitor<'_> {
@@ -60,7 +62,7 @@ impl Visitor<'_> {
 
     /// Whether they may read whatever there is, or may be, in this directory.
     pub(crate) fn may_read_all_below(&self, directory: &str) -> bool {
-        !self.asks_for_token() || !self.settings.may_hide_below(directory, self.allowed())
+        !self.asks_for_token() || !may_hide_below(self.settings, directory, self.allowed())
     }
 }
 
@@ -71,7 +73,7 @@ impl Exchange<'_> {
     /// # Errors
     /// Why not.
     pub(crate) fn may_send(&mut self, name: &str) -> Result<(), Denied> {
-        if self.settings.is_private_name(name) {
+        if is_private(self.settings, name) {
             self.may(Act::Fetch(name))?;
             self.reply.shape.is_private = true;
         }

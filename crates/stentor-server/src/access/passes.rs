@@ -106,8 +106,8 @@ const _: () = assert!(size_of::<Held>() == 16);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::rules::TopicRules;
     use crate::access::sight::SightOf;
+    use stentor_access::TopicRules;
     use stentor_access::{Patterns, Permissions, Secret, Settings, StaticToken, load};
 
     /// Grants of two tokens, the first of them twice.

@@ -5,7 +5,6 @@
 //! line that was cut by that is ended before the next one begins.
 
 use super::AccessLog;
-use crate::config::AccessTarget;
 use crate::event_log::PatientWriter;
 use crate::limits::ACCESS_LOG_REST_MS;
 use crate::line_writer::LineWriter;
@@ -16,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
+use stentor_config::AccessTarget;
 
 /// Where the lines go, and how that goes.
 pub(super) struct Writer {

@@ -20,12 +20,12 @@ use self::wire::Message;
 pub(super) use self::wire::Said;
 use super::protocol::{Action, Appended, Looked, Node, hash_of};
 use super::{ClusterState, Input};
-use crate::config::BrokerUrl;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
+use stentor_config::BrokerUrl;
 use stentor_hub::Hub;
 use stentor_io::{Rng, monotonic_us, unix_ns};
 

@@ -206,8 +206,8 @@ const READ_BYTES: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Cluster as Settings;
     use std::sync::atomic::Ordering;
+    use stentor_config::Cluster as Settings;
     use stentor_hub::{Draft, Life, Limits, Precondition, Rule};
     use stentor_io::Rng;
     use stentor_log::SimDisk;

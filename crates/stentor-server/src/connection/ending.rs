@@ -1,9 +1,9 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
 use super::{Connection, Origin, Phase, RequestWait};
-use crate::config::Close;
 use crate::context::Context;
 use crate::secured::Failed;
+use stentor_config::Close;
 use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::status::{Refusal, Status};
 

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
 use crate::stream::Start;
 use crate::stream::feeds::FeedId;
+use crate::stream::feeds::Room;
 use crate::transport::{TOO_MANY_TOPICS, Transport};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ impl Connection {
         if left + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), cx.settings.room()) {
+        if !cx.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), Room::of(&cx.settings)) {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
         let hub = Arc::clone(&cx.shared.hub);

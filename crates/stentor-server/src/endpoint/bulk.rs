@@ -7,7 +7,6 @@
 //! promised when the last of them is.
 
 use crate::access::Author;
-use crate::config::Settings;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
 use crate::stats::Stats;
@@ -16,6 +15,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use stentor_config::Settings;
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_order::{Commit, Due, Outcome};
 use stentor_wire::packed;

@@ -8,7 +8,6 @@ use super::listing;
 use super::publish::RETRY_SOON;
 use crate::access::Denied;
 use crate::access::names::{INDEX, unpacked};
-use crate::config::Mount;
 use crate::exchange::Exchange;
 use crate::files::{
     CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
@@ -17,6 +16,7 @@ use crate::files::{
 use crate::response::Part;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use stentor_config::Mount;
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
 use stentor_wire::file_name::content_type;

@@ -1,13 +1,13 @@
 //! What is in a directory, as a page: where a mount allows it and there is no index.
 
-use crate::access::Visitor;
-use crate::config::Mount;
+use crate::access::{Visitor, names};
 use crate::exchange::Exchange;
 use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
 use html_escape::encode_quoted_attribute;
 use httpdate::HttpDate;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
+use stentor_config::Mount;
 use stentor_io::{FileKind, Listed};
 use stentor_wire::status::Status;
 use stentor_wire::target::check_file;
@@ -47,7 +47,7 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
         (true, false) => Rest::None,
     };
     let page = page(path, &listing.names, rest, is_dated);
-    x.reply.shape.is_private |= x.settings.may_hide_below(path, None);
+    x.reply.shape.is_private |= names::may_hide_below(x.settings, path, None);
     // Whatever the page's length, it was a turn's work.
     *x.reply.cost += TURN_COST_MAX;
     let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";

@@ -2,13 +2,13 @@
 
 use crate::access::{Act, Author, Denied};
 use crate::answers::RequestKind;
-use crate::config::Settings;
 use crate::context::Scratch;
 use crate::endpoint::bulk::Bulk;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{GATHER_BYTES, INFLATE_COST};
 use crate::route;
+use stentor_config::Settings;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
 };

@@ -58,8 +58,8 @@ fn is_of_a_name(b: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::access::REDIRECT;
-    use crate::config::Settings;
     use crate::simulation::{World, kind, patient};
+    use stentor_config::Settings;
 
     fn world(port: u16) -> World {
         let redirect = vec!["0.0.0.0:80".parse().unwrap()];

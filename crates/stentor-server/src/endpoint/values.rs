@@ -8,7 +8,6 @@
 //! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
 use crate::answers::RequestKind;
-use crate::config::Lookup;
 use crate::context::Shared;
 use crate::exchange::Exchange;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
@@ -16,6 +15,7 @@ use crate::panics::may_panic;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
+use stentor_config::Lookup;
 use stentor_hub::Message;
 use stentor_wire::http1::Request;
 use stentor_wire::lookup::{LineShares, Template, json_string, json_string_len, names};
@@ -389,12 +389,12 @@ const NAMES_USUAL: usize = 16;
 mod tests {
     use super::*;
     use crate::access::PUBLIC;
-    use crate::config::Settings;
     use crate::context::Context;
     use crate::exchange::Persistence;
     use crate::simulation::{World, kind, patient};
     use crate::stats::Routes;
     use std::sync::Arc;
+    use stentor_config::Settings;
     use stentor_hub::ContentType;
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};

@@ -7,12 +7,12 @@
 //! and then a file counts as whole that was last changed half a second ago or more, and does not
 //! change while it is read.
 
-use crate::config::Mount;
 use crate::limits::LISTING_MAX;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use stentor_config::Mount;
 use stentor_io::{
     Directory, DirectoryId, File, FileStatus, Found, Held, Listed, Listing, Symlinks, unix_ns,
 };

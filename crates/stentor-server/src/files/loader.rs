@@ -11,7 +11,6 @@ use super::disk::{Root, read_whole, symlinks};
 use super::{
     CachedFile, FileCache, Job, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of,
 };
-use crate::config::{Files, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, PANICS_MAX};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -19,6 +18,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::thread;
+use stentor_config::{Files, Mount};
 use stentor_hub::Encoder;
 use stentor_io::{
     Change, File, Found, Waker, WatchId, Watcher, lower_priority, monotonic_us, unix_s,

@@ -22,12 +22,12 @@ mod disk;
 mod entry;
 mod loader;
 
-use crate::config::{Files, Immutable, Mount};
 use crate::limits::{COMPRESS_FILE_BYTES_MAX, LOAD_QUEUE};
 use cache::Cache;
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
+use stentor_config::{Files, Immutable, Mount};
 use stentor_io::{Directory, Waker, Watcher};
 use stentor_wire::file_name::{is_hashed, is_hashed_asset, may_be_hashed};
 use stentor_wire::negotiate::{Encoding, compressible};

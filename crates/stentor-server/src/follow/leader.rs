@@ -8,13 +8,13 @@
 use super::FollowState;
 use super::protocol::{Fault, Follower, Next, SnapshotReader};
 use crate::certificates::read_small;
-use crate::config::ServerUrl;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use stentor_config::ServerUrl;
 use stentor_hub::{Hub, Id};
 use stentor_io::{Rng, monotonic_us};
 use stentor_order::Applier;

@@ -7,10 +7,10 @@
 //! still reaches everything, and what it found can be read.
 
 use crate::access::{CONTROL, PUBLIC};
-use crate::config::{Files, Mount, Settings};
 use crate::mailbox::Order;
 use crate::simulation::net::Client;
 use crate::simulation::{Late, Parts, World, patient};
+use stentor_config::{Files, Mount, Settings};
 use stentor_hub::{ContentType, Pattern, Precondition, Rule};
 use stentor_io::Faults;
 use stentor_wire::target::TopicName;

@@ -31,11 +31,11 @@
 //! what it does, on a machine that is busy. So workers wait for each other ([`Gate`]) and not for
 //! whoever runs the server; and what is packed is unpacked while more is packed.
 
-use crate::config::ControlAddress;
 use crate::operations::{History, Upgraded};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use stentor_config::ControlAddress;
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
 use stentor_wire::pack::{Packed, Packer, Unpacker};

@@ -3,7 +3,6 @@
 use super::StartError;
 use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
 use super::listeners::Addresses;
-use crate::config::Settings;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
 use crate::mailbox::Mailbox;
 use crate::secured::{Secured, Securing, Sessions, Unpacking};
@@ -14,6 +13,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::{fmt, io, thread};
+use stentor_config::Settings;
 use stentor_io::{
     Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
 };

@@ -4,10 +4,10 @@ use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
 use crate::access::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
-use crate::config::{ControlAddress, ListenAddress, Settings};
 use crate::turns::Turns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use stentor_config::{ControlAddress, ListenAddress, Settings};
 use stentor_io::{
     BindError, Inherited, LAYERED, Listener, PROXIED, Reservation, Role, SocketName, listener_of,
 };
@@ -142,15 +142,6 @@ impl Place {
             Place::Unix(path) => ControlAddress::Unix(path.clone()),
             Place::Inherited(inherited) => ControlAddress::from(inherited.name()),
             Place::HandedOver(address) => address.clone(),
-        }
-    }
-}
-
-impl From<&SocketName> for ControlAddress {
-    fn from(name: &SocketName) -> ControlAddress {
-        match name {
-            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
-            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{Server, StartError, check_files};
 use crate::certificates;
-use crate::config::Settings;
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
 use crate::operations::{Failed, Reloaded};
 use crate::watcher::LookThread;
 use std::io;
 use std::sync::Arc;
+use stentor_config::Settings;
 use stentor_hub::Op;
 
 impl Server {

@@ -3,7 +3,6 @@
 use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, told, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
-use crate::config::Settings;
 use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
 use crate::operations::Upgraded;
@@ -12,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use stentor_config::Settings;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory};
 use stentor_order::next_entry;

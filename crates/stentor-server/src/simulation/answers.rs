@@ -2,7 +2,7 @@
 
 use super::{CONTROL, Late, PUBLIC, Parts, World, kind, patient};
 use crate::answers::RequestKind;
-use crate::config::{AccessTarget, Settings};
+use stentor_config::{AccessTarget, Settings};
 use stentor_io::Rng;
 
 const PUT: &[u8] = b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx";

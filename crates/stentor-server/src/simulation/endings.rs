@@ -2,8 +2,8 @@
 
 use super::faults::{GET, world};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, large};
-use crate::config::{Close, Settings};
 use std::net::{IpAddr, Ipv4Addr};
+use stentor_config::{Close, Settings};
 use stentor_io::Faults;
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::codec::{COMMANDER, put_text};
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
-use crate::config::{Mount, OrAuto, Settings};
 use crate::limits::TURN_COST_MAX;
 use crate::mailbox::Order;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use stentor_config::{Mount, OrAuto, Settings};
 use stentor_io::{Faults, Rng};
 use stentor_wire::lookup::Template;
 

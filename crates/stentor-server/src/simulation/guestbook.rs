@@ -2,7 +2,7 @@
 
 use super::{World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
-use crate::config::Settings;
+use stentor_config::Settings;
 use stentor_wire::target::TopicName;
 
 fn world(settings: Settings) -> World {

@@ -7,12 +7,12 @@
 use super::codec::{COMMANDER, TEXT, put_frame};
 use super::{FILES, World, kind, patient};
 use crate::access::{CONTROL, PUBLIC};
-use crate::config::{Mount, Settings};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::timers::TICK_MS;
 use crate::worker::Worker;
 use std::sync::Arc;
+use stentor_config::{Mount, Settings};
 use stentor_hub::ContentType;
 use stentor_io::{Backend, Faults, File, Rng};
 use stentor_test::trace;

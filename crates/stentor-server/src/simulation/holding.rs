@@ -3,10 +3,10 @@
 use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
-use crate::config::Settings;
 use crate::limits::{HELD_MS_MAX, INFLATE_COST, LINE_COST_PER_TURN, TURN_COST_MAX};
 use flate2::write::GzEncoder;
 use std::io::Write;
+use stentor_config::Settings;
 use stentor_hub::{ContentType, Draft, Pattern, Rule};
 use stentor_io::{Faults, Rng};
 use stentor_test::websocket::Frame;

@@ -75,7 +75,6 @@ mod tokens;
 use crate::access::{CONTROL, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::config::{Lookup, Settings};
 use crate::context::{Context, Shared};
 use crate::files::{FileCache, FileLoader};
 use crate::guard::MemoryState;
@@ -93,6 +92,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
+use stentor_config::{Lookup, Settings};
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::KernelFaults;

@@ -3,8 +3,8 @@
 use super::faults::GET;
 use super::net::{Client, Layers};
 use super::{PUBLIC, Parts, World, kind, patient};
-use crate::config::{AccessTarget, OrAuto, Settings};
 use std::net::IpAddr;
+use stentor_config::{AccessTarget, OrAuto, Settings};
 use stentor_io::Faults;
 use stentor_wire::forwarded::ClientField;
 

@@ -2,9 +2,9 @@
 
 use super::net::Client;
 use super::{CONTROL, World, kind, patient};
-use crate::config::Settings;
 use crate::mailbox::Order;
 use std::sync::Arc;
+use stentor_config::Settings;
 use stentor_hub::ContentType;
 use stentor_io::Faults;
 

@@ -6,11 +6,11 @@ use super::{
     CONTROL, FILES, PATIENCE_MS, PUBLIC, Parts, World, access, hostile, may_panic_at_all, patient,
     store, streams,
 };
-use crate::config::{AccessFormat, AccessTarget, Close, Mount};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
+use stentor_config::{AccessFormat, AccessTarget, Close, Mount};
 use stentor_io::{Faults, KernelFaults, Rng, lock};
 use stentor_test::seeds;
 

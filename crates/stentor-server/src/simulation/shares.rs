@@ -5,10 +5,10 @@
 
 use super::*;
 use crate::access::REDIRECT;
-use crate::config::Settings;
 use crate::guard::Pressure;
 use crate::limits::RELIEF_PART;
 use crate::mailbox::Order;
+use stentor_config::Settings;
 use stentor_io::{AcceptQueue, Backend};
 
 /// Clients that have been answered once, and those who read a topic as a stream.

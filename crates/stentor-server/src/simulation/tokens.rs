@@ -5,8 +5,6 @@
 use super::codec::{COMMANDER, PONG, TEXT, put_frame};
 use super::net::Client;
 use super::{CONTROL, PUBLIC, World, kind, patient};
-use crate::access::rules::{Publishers, Readers, TopicAccess, TopicRules};
-use crate::config::Settings;
 use crate::keys;
 use crate::limits::EXPELLED_PER_TURN;
 use crate::mailbox::Order;
@@ -14,6 +12,8 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use stentor_access::mint::Signer;
 use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Secret, StaticToken, load};
+use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
+use stentor_config::Settings;
 use stentor_hub::{ContentType, Message, Pattern};
 use stentor_io::{Backend, Rng};
 use tracing::Metadata;

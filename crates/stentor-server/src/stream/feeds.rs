@@ -20,6 +20,7 @@ mod check;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use stentor_config::Settings;
 use stentor_hub::{Event, Filter, Filters, Hub, SubscriberId};
 use stentor_io::Peer;
 
@@ -66,6 +67,13 @@ pub(crate) struct Room {
     pub(crate) feeds: usize,
     /// What their filters take, in bytes.
     pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// The room that each worker has by these settings.
+    pub(crate) fn of(settings: &Settings) -> Room {
+        Room { feeds: settings.limits.topics_max, bytes: settings.limits.readers_bytes_max }
+    }
 }
 
 /// The readers of one filter.

@@ -8,6 +8,7 @@ pub(crate) mod websocket;
 use crate::access::{Act, Denied, Sight};
 use crate::exchange::{Exchange, NoStream};
 use crate::stats::Stats;
+use crate::stream::feeds::Room;
 use crate::stream::{Gap, Opening, Reader, Start};
 use stentor_hub::{Filter, Id, Mode, StreamForm};
 use stentor_io::Counter;
@@ -142,7 +143,7 @@ impl Wanted {
         wanted.sight = sight.map_err(denied)?;
         // What is sent depends on who asks, be it only in part.
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
-        if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), x.settings.room()) {
+        if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), Room::of(x.settings)) {
             return Err(NoStream::NoRoom(TOO_MANY_TOPICS));
         }
         Ok(wanted)

@@ -5,7 +5,7 @@
 //! hand from running for a year; it is no promise that the machine can do it.
 
 use std::time::Duration;
-use stentor_server::config::{parse_duration_ms, parse_size};
+use stentor_config::{parse_duration_ms, parse_size};
 
 /// A time from a millisecond to a day. A plain number is seconds.
 pub(super) fn time(text: &str) -> Result<Duration, String> {

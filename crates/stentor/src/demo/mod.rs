@@ -18,9 +18,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use stentor_config::{LogFormat, Mount, Settings};
 use stentor_hub::{Pattern, Rule};
 use stentor_server::Server;
-use stentor_server::config::{LogFormat, Mount, Settings};
 use stentor_wire::target::TopicName;
 use tracing::{Level, error};
 

@@ -2,13 +2,13 @@
 //! with a JWT that says whose it is. Of a key the broker sees no more than a signature.
 
 use crate::certificates::read_small;
-use crate::config::Cluster as Settings;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use std::path::Path;
+use stentor_config::Cluster as Settings;
 use zeroize::Zeroizing;
 
 /// What a node is to a broker.

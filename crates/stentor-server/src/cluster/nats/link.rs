@@ -12,13 +12,13 @@ use super::credentials::Credentials;
 use super::wire::{self, Said};
 use crate::certificates::read_small;
 use crate::cluster::Input;
-use crate::config::{BrokerUrl, Cluster as Settings};
 use serde::Deserialize;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
+use stentor_config::{BrokerUrl, Cluster as Settings};
 use stentor_io::{monotonic_us, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::cluster::waiting::Intake;
-use crate::config::Cluster as Settings;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashMap;
@@ -11,6 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, mpsc};
 use std::thread;
+use stentor_config::Cluster as Settings;
 use stentor_hub::{Draft, Epoch, Limits, Op, Precondition};
 use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;

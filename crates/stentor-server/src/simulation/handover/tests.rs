@@ -3,8 +3,8 @@
 use super::super::net::Client;
 use super::super::patient;
 use super::*;
-use crate::config::Settings;
 use crate::mailbox::Order;
+use stentor_config::Settings;
 use stentor_io::Sim;
 
 /// What was packed behind the counters, without the dates of answers that wait.

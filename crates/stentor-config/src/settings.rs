@@ -1,60 +1,29 @@
-//! Configuration: what the operator may decide, and where it is read from.
-//!
-//! Settings come from four sources, each overriding the one before: the defaults, a TOML file, the
-//! environment (`STENTOR_…`), and the flags of the command line. The first three are read here; the
-//! flags are laid on top by the caller, who then calls [`Settings::validate`] for the rules that
-//! concern several settings at once.
-//!
-//! A mistake is an error, never a guess: an unknown key names the nearest known one, and a value
-//! out of range says what the range is, with the line and column to look at. Errors list up to
-//! ten mistakes at once. A configuration is either wholly good or refused; nothing is ever half
-//! applied.
-
-mod access;
-mod cluster;
-mod document;
-mod error;
-mod follow;
-mod forms;
-mod layer;
-mod leave_out;
-mod proxies;
-mod quantity;
-mod setting;
-mod show;
-mod stored;
-mod tls;
-mod tokens;
+//! The settings of a server, and the rules that concern several of them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use self::forms::{
+use crate::access::Access;
+use crate::cluster::{self, Cluster};
+use crate::error::{ConfigError, ConfigErrors};
+use crate::follow::{self, Follow};
+use crate::forms::{
     AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
     UserName,
 };
-use self::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
-use self::setting::settings;
-use crate::access::rules::Readers;
-use crate::stream::feeds::Room;
+use crate::proxies::Proxies;
+use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
+use crate::setting::settings;
+use crate::tls::{ListenAddress, Tls};
+use crate::{document, layer, leave_out, tokens};
+use stentor_access::Readers;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::{Retransmission, TurnAway};
+use stentor_io::{Retransmission, SocketName, TurnAway};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
-
-pub use crate::access::rules::{Publishers, Readers as TopicReaders, TopicAccess, TopicRules};
-pub use access::Access;
-pub use cluster::{BrokerUrl, Cluster, StreamName};
-pub use error::{ConfigError, ConfigErrors};
-pub use follow::{Follow, ServerUrl};
-pub use proxies::{Network, Proxies};
-pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
-pub use show::token_table;
-pub use tls::{ListenAddress, PairFiles, Tls};
-pub use tokens::{date_of, parse_moment};
 
 settings! {
     /// Everything that can be configured, complete and checked.
@@ -220,7 +189,7 @@ impl AccessFormat {
 
 /// Where an access log goes, as people write it: `off`, `stdout`, `stderr` or the path of a file. A
 /// name without a slash is a mistake rather than a file in whatever directory this is.
-fn parse_access(text: &str) -> Result<Option<AccessTarget>, String> {
+pub(crate) fn parse_access(text: &str) -> Result<Option<AccessTarget>, String> {
     match text {
         "off" => Ok(None),
         "stdout" => Ok(Some(AccessTarget::Stdout)),
@@ -316,7 +285,8 @@ pub enum OrAuto<T> {
 impl OrAuto<u32> {
     /// How many connections `address` may have at a server that holds `connections_max`. `None`:
     /// it is not counted, and not evicted.
-    pub(crate) fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
+    #[must_use]
+    pub fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
         match self {
             OrAuto::Auto if address.to_canonical().is_loopback() => None,
             OrAuto::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
@@ -526,11 +496,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How much the feeds of a worker may take.
-    pub(crate) fn room(&self) -> Room {
-        Room { feeds: self.limits.topics_max, bytes: self.limits.readers_bytes_max }
-    }
-
     /// Checks what no single setting can break alone.
     ///
     /// # Errors
@@ -653,7 +618,8 @@ impl ControlAddress {
 
 impl Streams {
     /// How TCP treats a reader that acknowledges nothing.
-    pub(crate) fn retransmission(&self) -> Retransmission {
+    #[must_use]
+    pub fn retransmission(&self) -> Retransmission {
         // The kernel knows no pause below a second.
         let pause_ms_max = match self.retransmit_max_ms {
             0 => 0,
@@ -688,6 +654,21 @@ impl Cors {
     #[must_use]
     pub fn allows_any(&self) -> bool {
         self.origins.iter().any(|origin| origin == "*")
+    }
+
+    /// Whether `origin` is one of those that are listed by name.
+    #[must_use]
+    pub fn lists(&self, origin: &[u8]) -> bool {
+        !self.allows_any() && self.origins.iter().any(|listed| listed.as_bytes() == origin)
+    }
+}
+
+impl From<&SocketName> for ControlAddress {
+    fn from(name: &SocketName) -> ControlAddress {
+        match name {
+            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
+            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
+        }
     }
 }
 

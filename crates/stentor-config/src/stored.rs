@@ -1,12 +1,13 @@
 //! `limits.stored_bytes_max`: a size, or a share of the memory that there is.
 
-use super::OrAuto;
+use crate::OrAuto;
 use std::path::Path;
 use stentor_io::{MemoryGauges, MemoryOf};
 
 impl OrAuto<usize> {
     /// The limit in bytes, and, of an automatic one, its reason.
-    pub(crate) fn resolve(self) -> (usize, String) {
+    #[must_use]
+    pub fn resolve(self) -> (usize, String) {
         match self {
             OrAuto::Set(bytes) => (bytes, String::new()),
             OrAuto::Auto => match MemoryGauges::of(Path::new("/")).total() {
@@ -32,7 +33,7 @@ const TWO_PROCESSES_BYTES: u64 = 64 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ConfigErrors, Settings};
+    use crate::{ConfigErrors, Settings};
 
     #[test]
     fn a_share_of_memory_is_for_what_is_stored() {

@@ -10,32 +10,32 @@
 
 use std::fmt;
 
-use super::setting::Form;
+use crate::setting::Form;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Value;
 
 /// A size in bytes from `MIN` to `MAX`: a number, or text such as "64 KiB".
-pub(super) struct Bytes<const MIN: u64, const MAX: u64>(pub(super) u64);
+pub(crate) struct Bytes<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
 /// A duration in milliseconds from `MIN` to `MAX`: a number of seconds, or text such as "15s".
-pub(super) struct Millis<const MIN: u64, const MAX: u64>(pub(super) u64);
+pub(crate) struct Millis<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
 /// The same, for a setting of whole seconds: what is less counts as another one.
-pub(super) struct Seconds<const MIN: u64, const MAX: u64>(u64);
+pub(crate) struct Seconds<const MIN: u64, const MAX: u64>(u64);
 
 /// A rate in bytes per second from `MIN` to `MAX`, which is shown as a number.
-pub(super) struct Rate<const MIN: u64, const MAX: u64>(u64);
+pub(crate) struct Rate<const MIN: u64, const MAX: u64>(u64);
 
 /// A number from `MIN` to `MAX`.
-pub(super) struct Count<const MIN: u64, const MAX: u64>(pub(super) u64);
+pub(crate) struct Count<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
-pub(super) const KIB: u64 = 1 << 10;
-pub(super) const MIB: u64 = 1 << 20;
-pub(super) const GIB: u64 = 1 << 30;
-pub(super) const SECOND: u64 = 1_000;
-pub(super) const HOUR: u64 = 3_600 * SECOND;
-pub(super) const DAY: u64 = 24 * HOUR;
-pub(super) const YEAR: u64 = 365 * DAY;
+pub(crate) const KIB: u64 = 1 << 10;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const SECOND: u64 = 1_000;
+pub(crate) const HOUR: u64 = 3_600 * SECOND;
+pub(crate) const DAY: u64 = 24 * HOUR;
+pub(crate) const YEAR: u64 = 365 * DAY;
 
 /// What a family of units has in common: its name in errors, its units (the first multiplies a
 /// plain number), and how a value is shown.
@@ -94,12 +94,12 @@ impl Kind {
 }
 
 /// A size as text that is read as the same.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     (SIZE.show)(bytes)
 }
 
 /// A duration as text that is read as the same.
-pub(super) fn duration(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     (DURATION.show)(ms)
 }
 
@@ -188,7 +188,7 @@ quantities! {
 }
 
 /// A type of numbers. Where the bound of a setting is larger than its type, it is cut to that.
-pub(super) trait Bounded {
+pub(crate) trait Bounded {
     const MAX: Self;
 }
 
@@ -199,7 +199,7 @@ macro_rules! bounded {
 bounded!(u16 u32 u64 usize);
 
 /// Numbers in TOML end at 2^63; no setting comes near.
-pub(super) fn number(number: impl TryInto<i64>) -> Value {
+pub(crate) fn number(number: impl TryInto<i64>) -> Value {
     number.try_into().unwrap_or(i64::MAX).into()
 }
 

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::access::rules::{Publishers, Readers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use stentor_access::{Publishers, Readers};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
 use stentor_io::TurnAway;
 use stentor_tls::Version;
@@ -18,15 +18,16 @@ use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 use tracing::Level;
 
-use super::setting::{Form, Read};
-use super::{
-    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, Settings, parse_access,
-    parse_address, parse_user,
+use crate::setting::{Form, Read};
+use crate::settings::parse_access;
+use crate::{
+    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, Settings, parse_address,
+    parse_user,
 };
-use super::{access, leave_out};
+use crate::{access, leave_out};
 
 /// A kind of text, and the value that it means.
-pub(super) trait Kind: FromStr<Err = String> {
+pub(crate) trait Kind: FromStr<Err = String> {
     type Value;
 
     fn value(self) -> Self::Value;
@@ -48,7 +49,7 @@ impl<T: FromStr<Err = String> + fmt::Display> Kind for T {
 }
 
 /// A kind of text, or nothing.
-pub(super) struct OrNone<K>(Option<K>);
+pub(crate) struct OrNone<K>(Option<K>);
 
 impl<K: Kind> FromStr for OrNone<K> {
     type Err = String;
@@ -106,7 +107,7 @@ impl Form<Vec<PathBuf>> for OneOrMany<OrNone<File>> {
 }
 
 /// A list; one of a single value is that value, as most people write it.
-pub(super) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Value {
+pub(crate) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Value {
     let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     if items.len() == 1 { items.remove(0).into() } else { items.into() }
 }
@@ -122,7 +123,7 @@ impl Form<bool> for bool {
 }
 
 /// Values that have names.
-pub(super) trait Named: Copy + PartialEq + 'static {
+pub(crate) trait Named: Copy + PartialEq + 'static {
     /// The predicate of the refusal: "is not a level".
     const IS_NONE: &str;
     const NAMES: &[(&str, Self)];
@@ -130,10 +131,10 @@ pub(super) trait Named: Copy + PartialEq + 'static {
 
 /// One of several values, by its name.
 #[derive(Clone, Copy)]
-pub(super) struct Name<T>(pub(super) T);
+pub(crate) struct Name<T>(pub(crate) T);
 
 impl<T: Named> Name<T> {
-    pub(super) fn of(value: T) -> &'static str {
+    pub(crate) fn of(value: T) -> &'static str {
         T::NAMES.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
     }
 }
@@ -193,7 +194,7 @@ named! {
 }
 
 /// A value written as text; what is wrong with it is found while its place is still known.
-pub(super) struct Text<T>(pub(super) T);
+pub(crate) struct Text<T>(pub(crate) T);
 
 impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -217,7 +218,7 @@ impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
 }
 
 /// A list, or a single value that stands for a list of one.
-pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+pub(crate) struct OneOrMany<T>(pub(crate) Vec<T>);
 
 impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -257,7 +258,7 @@ impl<'de, T: Repeated> Deserialize<'de> for Tables<T> {
 }
 
 /// A kind of table of which there may be several.
-pub(super) trait Repeated: for<'de> Deserialize<'de> {
+pub(crate) trait Repeated: for<'de> Deserialize<'de> {
     const NAME: &str;
 
     /// Takes all of this kind into settings.
@@ -303,7 +304,7 @@ impl<'de, T: Repeated> Visitor<'de> for TablesVisitor<T> {
 }
 
 /// A quantity, or "auto".
-pub(super) struct AutoOr<F>(Option<F>);
+pub(crate) struct AutoOr<F>(Option<F>);
 
 impl<'de, F: Deserialize<'de>> Deserialize<'de> for AutoOr<F> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -350,7 +351,7 @@ impl<T, F: Form<T>> Form<OrAuto<T>> for AutoOr<F> {
 }
 
 /// A flag, or "bundled".
-pub(super) struct BoolOrBundled(pub(super) Immutable);
+pub(crate) struct BoolOrBundled(pub(crate) Immutable);
 
 impl<'de> Deserialize<'de> for BoolOrBundled {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -383,7 +384,7 @@ impl Visitor<'_> for BoolOrBundledVisitor {
 macro_rules! text_kinds {
     ($($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr $(, $show:expr)?;)*) => {$(
         $(#[$doc])*
-        pub(super) struct $name(pub(super) $inner);
+        pub(crate) struct $name(pub(crate) $inner);
 
         impl FromStr for $name {
             type Err = String;
@@ -393,7 +394,7 @@ macro_rules! text_kinds {
             }
         }
 
-        $(impl crate::config::forms::Kind for $name {
+        $(impl crate::forms::Kind for $name {
             type Value = $inner;
 
             fn value(self) -> $inner {
@@ -407,7 +408,7 @@ macro_rules! text_kinds {
     )*};
 }
 
-pub(super) use text_kinds;
+pub(crate) use text_kinds;
 
 text_kinds! {
     /// An address and a port.

@@ -121,7 +121,7 @@ fn static_files() {
         symlinks: true,
         cache_control: CacheControl::parse("max-age=60").unwrap(),
         immutable: Immutable::Never,
-        read: TopicReaders::Anyone,
+        read: Readers::Anyone,
     };
     assert_eq!(settings.mounts, [site, docs]);
     for (text, immutable) in [("true", Immutable::Hashed), ("'bundled'", Immutable::Bundled)] {
@@ -565,7 +565,7 @@ fn mistakes_in_the_environment_name_the_variable() {
 #[test]
 fn every_setting_of_the_environment_exists() {
     // Only the value is wrong in each: the name is known to the document's grammar.
-    for name in setting::all().map(setting::Setting::name) {
+    for name in crate::setting::all().map(crate::setting::Setting::name) {
         let headline = headline(&format!("{name} = 1979-05-27"));
         assert!(!headline.contains("unknown"), "{headline}");
     }

@@ -17,11 +17,11 @@ use stentor_hub::Pattern;
 use time::{Date, Month, OffsetDateTime, Time};
 use toml::value::{Datetime, Offset};
 
-use super::forms::{File, OneOrMany, OrNone, Repeated, Text, one_or_many, text_kinds};
-use super::quantity::{DAY, HOUR, SECOND, Seconds};
-use super::setting::rows;
-use super::show::Table;
-use super::{ConfigError, Settings};
+use crate::forms::{File, OneOrMany, OrNone, Repeated, Text, one_or_many, text_kinds};
+use crate::quantity::{DAY, HOUR, SECOND, Seconds};
+use crate::setting::rows;
+use crate::show::Table;
+use crate::{ConfigError, Settings};
 
 rows! {
     JWT in (tokens jwt): "jwt" {
@@ -42,7 +42,7 @@ rows! {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TokenLayer {
+pub(crate) struct TokenLayer {
     name: Text<Label>,
     sha256: Text<Sha256>,
     publish: Option<OneOrMany<Topics>>,
@@ -75,7 +75,7 @@ impl Repeated for TokenLayer {
 }
 
 /// What no token may be by itself: one of several that cannot be told apart, or of no use.
-pub(super) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
+pub(crate) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
     let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
     for token in tokens {
         let name = &token.name;
@@ -97,7 +97,7 @@ pub(super) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
 }
 
 /// A token as a document would say it.
-pub(super) fn table(token: &StaticToken) -> Table {
+pub(crate) fn table(token: &StaticToken) -> Table {
     let hex = HEXLOWER_PERMISSIVE.encode(&token.sha256);
     let mut table = vec![("name", token.name.as_str().into()), ("sha256", hex.into())];
     let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
@@ -244,12 +244,11 @@ const NAME_BYTES_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
 
     const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    fn settings(text: &str) -> Result<config::Settings, String> {
-        let settings = config::Settings::from_toml(text, "f").map_err(|error| error.to_string())?;
+    fn settings(text: &str) -> Result<Settings, String> {
+        let settings = Settings::from_toml(text, "f").map_err(|error| error.to_string())?;
         settings.validate().map_err(|error| error.to_string())?;
         Ok(settings)
     }
@@ -282,7 +281,7 @@ mod tests {
         assert_eq!((jwt.leeway_s, jwt.jwks_refresh_s, jwt.require_exp), (5, 60, false));
         assert_eq!(jwt.algorithms, [Algorithm::Es256]);
         let printed = settings.to_toml();
-        let again = config::Settings::from_toml(&printed, "printed").unwrap();
+        let again = Settings::from_toml(&printed, "printed").unwrap();
         assert_eq!(again.tokens, settings.tokens, "{printed}");
     }
 

@@ -11,29 +11,29 @@ use serde::{Deserialize, Deserializer};
 use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 
-use super::{Settings, access, cluster, follow, proxies, tls, tokens};
+use crate::{Settings, access, cluster, follow, proxies, tls, tokens};
 
 /// A setting that has one value or a list of them.
 pub(crate) struct Setting {
     /// The table of the document; empty for the top level.
-    pub(super) table: &'static str,
-    pub(super) key: &'static str,
-    pub(super) is_list: bool,
+    pub(crate) table: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) is_list: bool,
     /// Whether a change counts from the next start only.
-    pub(super) needs_restart: bool,
+    pub(crate) needs_restart: bool,
     /// Takes the value of a document.
-    pub(super) read: Read,
+    pub(crate) read: Read,
     /// The value as a document would say it.
-    pub(super) show: fn(&Settings) -> Value,
+    pub(crate) show: fn(&Settings) -> Value,
     /// Copies the value from the first settings to the second.
-    pub(super) copy: fn(&Settings, &mut Settings),
+    pub(crate) copy: fn(&Settings, &mut Settings),
 }
 
 /// Takes a value of a document into settings.
-pub(super) type Read = fn(ValueDeserializer<'_>, &mut Settings) -> Result<(), Error>;
+pub(crate) type Read = fn(ValueDeserializer<'_>, &mut Settings) -> Result<(), Error>;
 
 /// How a value of type `T` is written.
-pub(super) trait Form<T>: for<'de> Deserialize<'de> {
+pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
     /// Whether it is a list, which the environment separates by commas.
     const IS_LIST: bool = false;
 
@@ -76,7 +76,7 @@ macro_rules! settings {
             }
         }
 
-        $(crate::config::setting::rows! {
+        $(crate::setting::rows! {
             $group in $place: $table { $($field: $type, $key $(($restart))?: $form;)* }
         })*
     };
@@ -87,8 +87,8 @@ macro_rules! rows {
     ($group:ident in $place:tt: $table:literal {$(
         $field:ident: $type:ty, $key:ident $(($restart:ident))?: $form:ty;
     )*}) => {
-        pub(super) const $group: &[crate::config::setting::Setting] = &[$({
-            use crate::config::setting::{Form, Setting, at};
+        pub(crate) const $group: &[crate::setting::Setting] = &[$({
+            use crate::setting::{Form, Setting, at};
             Setting {
                 table: $table,
                 key: stringify!($key),
@@ -112,43 +112,43 @@ macro_rules! at {
     ($settings:ident, ($($place:ident)*), $field:ident) => { $settings$(.$place)*.$field };
 }
 
-pub(super) use {at, rows, settings};
+pub(crate) use {at, rows, settings};
 
 /// All settings, in the order in which they are printed.
-pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
     GROUPS.iter().copied().flatten()
 }
 
 const GROUPS: &[&[Setting]] = &[
-    super::LISTENERS,
+    crate::settings::LISTENERS,
     access::TOKENS,
     tls::TLS,
-    super::REDIRECT,
+    crate::settings::REDIRECT,
     tls::HSTS,
     proxies::PROXIES,
-    super::PROCESS,
-    super::MONITOR,
-    super::LOG,
-    super::LIMITS,
-    super::STREAMS,
-    super::CORS,
+    crate::settings::PROCESS,
+    crate::settings::MONITOR,
+    crate::settings::LOG,
+    crate::settings::LIMITS,
+    crate::settings::STREAMS,
+    crate::settings::CORS,
     access::COOKIE,
     tokens::JWT,
-    super::STORE,
+    crate::settings::STORE,
     follow::FOLLOW,
     cluster::CLUSTER,
-    super::FILES,
+    crate::settings::FILES,
 ];
 
 impl Setting {
     /// Its name in messages and in the reference.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let dot = if self.table.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.table, self.key)
     }
 
     /// Its name in the environment.
-    pub(super) fn variable(&self) -> String {
+    pub(crate) fn variable(&self) -> String {
         format!("STENTOR_{}", self.name().replace('.', "_").to_ascii_uppercase())
     }
 
@@ -160,12 +160,14 @@ impl Setting {
 
 impl Settings {
     /// The names of the settings that differ and count from the next start only.
-    pub(crate) fn waiting(&self, next: &Settings) -> Vec<String> {
+    #[must_use]
+    pub fn waiting(&self, next: &Settings) -> Vec<String> {
         all().filter(|setting| setting.waits(self, next)).map(Setting::name).collect()
     }
 
     /// These settings, but as they are in `running` where a change needs a restart.
-    pub(crate) fn with_fixed_of(mut self, running: &Settings) -> Settings {
+    #[must_use]
+    pub fn with_fixed_of(mut self, running: &Settings) -> Settings {
         all().filter(|it| it.needs_restart).for_each(|it| (it.copy)(running, &mut self));
         self
     }

@@ -8,12 +8,12 @@ use std::fmt::Write;
 
 use toml::Value;
 
-use crate::access::rules::{Publishers, Readers, TopicAccess};
+use stentor_access::{Publishers, Readers, TopicAccess};
 
-use super::forms::{Name, one_or_many};
-use super::leave_out::{self, CACHE_CONTROL};
-use super::quantity::{number, size};
-use super::{Immutable, Lookup, Mount, Settings, setting, tls, tokens};
+use crate::forms::{Name, one_or_many};
+use crate::leave_out::{self, CACHE_CONTROL};
+use crate::quantity::{number, size};
+use crate::{Immutable, Lookup, Mount, Settings, setting, tls, tokens};
 use stentor_access::StaticToken;
 use stentor_hub::{ContentType, Rule};
 
@@ -52,7 +52,7 @@ impl Settings {
 }
 
 /// The keys of a table in their order.
-pub(super) type Table = Vec<(&'static str, Value)>;
+pub(crate) type Table = Vec<(&'static str, Value)>;
 
 /// The lines of a configuration that mean a token.
 #[must_use]
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_setting_is_printed_and_in_the_reference_with_its_default() {
-        let reference = include_str!("../../../../docs/configuration.md");
+        let reference = include_str!("../../../docs/configuration.md");
         let printed = Settings::default().to_toml();
         for setting in setting::all() {
             let (name, key) = (setting.name(), setting.key);

@@ -1,9 +1,9 @@
 //! Who may read and publish: what of it is configured beside the tokens themselves.
 
-use super::forms::{CookieName, Name, Text};
-use super::setting::settings;
-use super::{ConfigError, Mount, Settings};
-use crate::access::rules::{Publishers, Readers, TopicRules};
+use crate::forms::{CookieName, Name, Text};
+use crate::setting::settings;
+use crate::{ConfigError, Mount, Settings};
+use stentor_access::{Publishers, Readers, TopicRules};
 
 settings! {
     /// Who may read and publish.
@@ -27,7 +27,8 @@ settings! {
 
 impl Settings {
     /// Whether something asks for a token.
-    pub(crate) fn asks_for_tokens(&self) -> bool {
+    #[must_use]
+    pub fn asks_for_tokens(&self) -> bool {
         let access = &self.access;
         access.control_token
             || access.topics.has_private()
@@ -37,7 +38,8 @@ impl Settings {
 
     /// Whether a file of this path, which is decoded, would be of a directory that asks for a
     /// token.
-    pub(crate) fn is_private_file(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn is_private_file(&self, path: &str) -> bool {
         if !self.mounts.iter().any(Mount::asks_for_token) {
             return false;
         }
@@ -59,7 +61,7 @@ impl Settings {
     }
 
     /// What asks for tokens must be able to get one.
-    pub(super) fn check_access(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check_access(&self) -> Result<(), ConfigError> {
         if self.asks_for_tokens() && !self.knows_tokens() {
             let reason = "there is no token, so nobody could read or publish what asks for one: \
                           add a [[token]] (stentor token new) or keys in [jwt]";
@@ -71,18 +73,20 @@ impl Settings {
 
 impl Mount {
     /// Whether its files ask for a token.
-    pub(crate) fn asks_for_token(&self) -> bool {
+    #[must_use]
+    pub fn asks_for_token(&self) -> bool {
         self.read == Readers::Token
     }
 
     /// The whole path of the file that answers where none is.
-    pub(crate) fn fallback_name(&self) -> Option<String> {
+    #[must_use]
+    pub fn fallback_name(&self) -> Option<String> {
         self.fallback.as_deref().map(|fallback| format!("{}{fallback}", self.path))
     }
 }
 
 /// Who may publish, as it is written. That anyone may is not to be had.
-pub(super) fn publishers(text: &str) -> Result<Publishers, String> {
+pub(crate) fn publishers(text: &str) -> Result<Publishers, String> {
     if text == "anyone" {
         return Err(
             "'anyone' cannot publish: write 'token', and give a token to those who may, or \
@@ -94,7 +98,7 @@ pub(super) fn publishers(text: &str) -> Result<Publishers, String> {
 }
 
 /// The name of a cookie (RFC 6265 section 4.1.1).
-pub(super) fn cookie(text: &str) -> Result<Option<String>, String> {
+pub(crate) fn cookie(text: &str) -> Result<Option<String>, String> {
     let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if !text.bytes().all(is_of_a_name) {
         let shown = text.escape_debug();

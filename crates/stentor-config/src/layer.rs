@@ -10,24 +10,24 @@ use stentor_hub::{Keep, Rule};
 use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 
-use crate::access::rules::{Readers, TopicAccess, TopicRules};
+use stentor_access::{Readers, TopicAccess, TopicRules};
 
-use super::error::nearest;
-use super::forms::{
+use crate::error::nearest;
+use crate::forms::{
     BoolOrBundled, Caching, Directory, FilePath, LineTemplate, LookupField, MediaType, MountPath,
     Name, OneOrMany, PublishBy, Repeated, RoutePath, Text, TopicPattern, TopicTemplate, ValueField,
 };
-use super::leave_out;
-use super::quantity::{Bytes, Count, GIB};
-use super::setting::{self, Form, Read, Setting};
-use super::tls::PairLayer;
-use super::tokens::TokenLayer;
-use super::{ConfigError, ConfigErrors, Lookup, Mount, Settings};
+use crate::leave_out;
+use crate::quantity::{Bytes, Count, GIB};
+use crate::setting::{self, Form, Read, Setting};
+use crate::tls::PairLayer;
+use crate::tokens::TokenLayer;
+use crate::{ConfigError, ConfigErrors, Lookup, Mount, Settings};
 
 /// Overrides `settings` by the variables that name a setting. A variable that almost does is
 /// refused; other names beginning with `STENTOR_` are left alone, for container platforms make up
 /// such names by themselves (`STENTOR_SERVICE_HOST`).
-pub(super) fn from_environment(
+pub(crate) fn from_environment(
     environment: impl IntoIterator<Item = (String, String)>,
     settings: &mut Settings,
 ) -> Result<(), ConfigErrors> {
@@ -53,11 +53,11 @@ pub(super) fn from_environment(
 }
 
 /// The tables of which there may be several.
-pub(super) const ARRAYS: &[(&str, Read)] =
+pub(crate) const ARRAYS: &[(&str, Read)] =
     &[PairLayer::READ, RuleLayer::READ, LookupLayer::READ, TokenLayer::READ, MountLayer::READ];
 
 /// The keys that only `[[static]]` has, for those who write them elsewhere.
-pub(super) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlinks", "immutable"];
+pub(crate) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlinks", "immutable"];
 
 const PREFIX: &str = "STENTOR_";
 
@@ -88,7 +88,7 @@ fn read_variable(setting: &Setting, text: &str, settings: &mut Settings) -> Resu
 
 /// The parser's message in the words of this program: names in single quotes, and for an unknown
 /// key the nearest known one, or the table it belongs to.
-pub(super) fn explain(message: &str) -> String {
+pub(crate) fn explain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("unknown field `") else {
         return message.replace('`', "'");
     };
@@ -99,7 +99,7 @@ pub(super) fn explain(message: &str) -> String {
 }
 
 /// The message for an unknown key. `known` are the keys that can stand there.
-pub(super) fn unknown(key: &str, known: &[&str]) -> String {
+pub(crate) fn unknown(key: &str, known: &[&str]) -> String {
     let elsewhere = setting::all().find(|setting| setting.key == key).map(|it| it.table);
     let hint = match (elsewhere, nearest(key, known.iter().copied())) {
         (Some(""), _) => "it belongs at the top, before the first [table]".to_owned(),

@@ -7,11 +7,11 @@ use std::str::FromStr;
 use stentor_hub::Pattern;
 use stentor_wire::target::Server;
 
-use super::Settings;
-use super::error::ConfigError;
-use super::forms::{File, OneOrMany, OrNone, Text, TopicPattern};
-use super::quantity::{DAY, Millis, SECOND};
-use super::setting::settings;
+use crate::Settings;
+use crate::error::ConfigError;
+use crate::forms::{File, OneOrMany, OrNone, Text, TopicPattern};
+use crate::quantity::{DAY, Millis, SECOND};
+use crate::setting::settings;
 
 settings! {
     /// The leaders of this server, and how it follows them.
@@ -81,7 +81,7 @@ impl fmt::Display for ServerUrl {
 }
 
 /// Rules across settings.
-pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
+pub(crate) fn check(settings: &Settings) -> Result<(), ConfigError> {
     let Follow { leaders, .. } = &settings.follow;
     if !leaders.is_empty() && settings.store.path.is_some() {
         return Err(ConfigError::new(

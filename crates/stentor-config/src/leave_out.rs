@@ -3,7 +3,7 @@
 use stentor_hub::{LeaveOut, Rule};
 
 /// A field that answers with a value can do without.
-pub(super) fn value_field(text: &str) -> Result<&'static str, String> {
+pub(crate) fn value_field(text: &str) -> Result<&'static str, String> {
     let known = [LAST_MODIFIED, CACHE_CONTROL, VARY].into_iter().find(|name| *name == text);
     known.ok_or_else(|| {
         format!(
@@ -13,7 +13,7 @@ pub(super) fn value_field(text: &str) -> Result<&'static str, String> {
 }
 
 /// The same of a look-up's answers.
-pub(super) fn lookup_field(text: &str) -> Result<&'static str, String> {
+pub(crate) fn lookup_field(text: &str) -> Result<&'static str, String> {
     if text == CACHE_CONTROL {
         return Ok(CACHE_CONTROL);
     }
@@ -21,7 +21,7 @@ pub(super) fn lookup_field(text: &str) -> Result<&'static str, String> {
 }
 
 /// What these names mean.
-pub(super) fn of_names(names: impl Iterator<Item = &'static str>) -> LeaveOut {
+pub(crate) fn of_names(names: impl Iterator<Item = &'static str>) -> LeaveOut {
     let mut leave_out = LeaveOut::default();
     for name in names {
         match name {
@@ -34,14 +34,14 @@ pub(super) fn of_names(names: impl Iterator<Item = &'static str>) -> LeaveOut {
 }
 
 /// The names of what is left out.
-pub(super) fn names(leave_out: LeaveOut) -> Vec<&'static str> {
+pub(crate) fn names(leave_out: LeaveOut) -> Vec<&'static str> {
     let LeaveOut { last_modified, cache_control, vary } = leave_out;
     let fields = [(last_modified, LAST_MODIFIED), (cache_control, CACHE_CONTROL), (vary, VARY)];
     fields.into_iter().filter_map(|(is_out, name)| is_out.then_some(name)).collect()
 }
 
 /// What a rule says twice, or may not leave out: then why.
-pub(super) fn contradiction(rule: &Rule) -> Option<&'static str> {
+pub(crate) fn contradiction(rule: &Rule) -> Option<&'static str> {
     let LeaveOut { cache_control, vary, .. } = rule.leave_out;
     match &rule.cache_control {
         Some(_) if cache_control => Some(
@@ -61,12 +61,12 @@ pub(super) fn contradiction(rule: &Rule) -> Option<&'static str> {
 
 /// The fields, as they are named.
 const LAST_MODIFIED: &str = "last-modified";
-pub(super) const CACHE_CONTROL: &str = "cache-control";
+pub(crate) const CACHE_CONTROL: &str = "cache-control";
 const VARY: &str = "vary";
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Settings;
+    use crate::Settings;
 
     #[test]
     fn what_contradicts_itself_is_refused() {

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use stentor_wire::target::Server;
 
-use super::Settings;
-use super::error::ConfigError;
-use super::follow::ServerUrl;
-use super::forms::{AnyText, File, OneOrMany, OrNone, Text};
-use super::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND};
-use super::setting::settings;
+use crate::Settings;
+use crate::error::ConfigError;
+use crate::follow::ServerUrl;
+use crate::forms::{AnyText, File, OneOrMany, OrNone, Text};
+use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND};
+use crate::setting::settings;
 
 settings! {
     /// The broker that keeps the order, and how.
@@ -161,7 +161,7 @@ impl fmt::Display for StreamName {
 }
 
 /// Rules across settings.
-pub(super) fn check(settings: &Settings) -> Result<(), ConfigError> {
+pub(crate) fn check(settings: &Settings) -> Result<(), ConfigError> {
     let cluster = &settings.cluster;
     if !cluster.is_on() {
         return Ok(());

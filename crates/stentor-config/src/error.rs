@@ -31,12 +31,12 @@ impl ConfigError {
     }
 
     /// A mistake that has no line to show.
-    pub(super) fn new(place: &str, message: impl Into<String>) -> ConfigError {
+    pub(crate) fn new(place: &str, message: impl Into<String>) -> ConfigError {
         ConfigError { place: place.to_owned(), message: message.into(), excerpt: String::new() }
     }
 
     /// A mistake in the bytes `span` of the document `text`, which is called `name`.
-    pub(super) fn in_document(
+    pub(crate) fn in_document(
         name: &str,
         text: &str,
         span: Range<usize>,
@@ -101,7 +101,7 @@ impl ConfigErrors {
     }
 
     /// `Ok` if there is no mistake.
-    pub(super) fn none_of(mistakes: impl IntoIterator<Item = ConfigError>) -> Result<(), Self> {
+    pub(crate) fn none_of(mistakes: impl IntoIterator<Item = ConfigError>) -> Result<(), Self> {
         let mistakes: Vec<_> = mistakes.into_iter().collect();
         if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into_iter().collect()) }
     }
@@ -153,7 +153,7 @@ fn masked(line: &str) -> String {
 }
 
 /// The one of `known` that `word` was most likely meant to be, if any is near enough.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let distance = |candidate: &str| strsim::osa_distance(&word.to_ascii_lowercase(), candidate);
     known
         .into_iter()

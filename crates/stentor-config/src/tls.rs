@@ -12,11 +12,11 @@ use std::str::FromStr;
 use serde::Deserialize;
 use stentor_tls::Version;
 
-use super::forms::{File, Name, OneOrMany, OrNone, Repeated, Text};
-use super::quantity::{Seconds, YEAR};
-use super::setting::settings;
-use super::show::Table;
-use super::{ConfigError, ControlAddress, Settings, parse_address};
+use crate::forms::{File, Name, OneOrMany, OrNone, Repeated, Text};
+use crate::quantity::{Seconds, YEAR};
+use crate::setting::settings;
+use crate::show::Table;
+use crate::{ConfigError, ControlAddress, Settings, parse_address};
 
 settings! {
     /// What is configured of TLS. The files are read at the start.
@@ -115,7 +115,8 @@ impl Settings {
     }
 
     /// Whether these settings have the same addresses speak the same.
-    pub(crate) fn has_same_listeners(&self, other: &Settings) -> bool {
+    #[must_use]
+    pub fn has_same_listeners(&self, other: &Settings) -> bool {
         let public = |of: &Settings| -> Vec<_> {
             of.listen.iter().map(|one| (one.address, of.is_tls(one), one.proxy)).collect()
         };
@@ -123,7 +124,7 @@ impl Settings {
     }
 
     /// What goes with TLS must have it.
-    pub(super) fn check_tls(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check_tls(&self) -> Result<(), ConfigError> {
         let tls = &self.tls;
         let refuse = |name: &str, reason: &str| Err(ConfigError::new(name, reason));
         match (&tls.cert, &tls.key) {
@@ -212,7 +213,7 @@ impl<A: fmt::Display> fmt::Display for ListenAddress<A> {
 /// What a document says of it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PairLayer {
+pub(crate) struct PairLayer {
     cert: Text<File>,
     key: Text<File>,
 }
@@ -227,7 +228,7 @@ impl Repeated for PairLayer {
 }
 
 /// A pair of files as a table.
-pub(super) fn table(pair: &PairFiles) -> Table {
+pub(crate) fn table(pair: &PairFiles) -> Table {
     let path = |path: &PathBuf| path.display().to_string().into();
     vec![("cert", path(&pair.certificate)), ("key", path(&pair.key))]
 }

@@ -11,13 +11,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Error};
 
-use super::Settings;
-use super::error::{ConfigError, ConfigErrors};
-use super::layer::{ARRAYS, explain, unknown};
-use super::setting::{self, Read};
+use crate::Settings;
+use crate::error::{ConfigError, ConfigErrors};
+use crate::layer::{ARRAYS, explain, unknown};
+use crate::setting::{self, Read};
 
 /// Overrides `settings` by the TOML document `text`. Errors call the document `name`.
-pub(super) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<(), ConfigErrors> {
+pub(crate) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<(), ConfigErrors> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let mut reading = Reading { text, name, mistakes: Vec::new() };
     reading.add_syntax(&errors);

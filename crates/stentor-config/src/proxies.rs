@@ -4,9 +4,9 @@
 //! written with `proxy:`, or in a field of each request. Any client can send either, and would
 //! count as another. The server therefore trusts only the addresses that the operator names.
 
-use super::forms::{OneOrMany, Text, text_kinds};
-use super::setting::settings;
-use super::{ConfigError, ListenAddress, Settings};
+use crate::forms::{OneOrMany, Text, text_kinds};
+use crate::setting::settings;
+use crate::{ConfigError, ListenAddress, Settings};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -28,7 +28,8 @@ settings! {
 
 impl Proxies {
     /// Whether this is the address of a proxy.
-    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(address))
     }
@@ -137,7 +138,7 @@ fn field(text: &str) -> Result<Option<ClientField>, String> {
 
 impl Settings {
     /// A header that comes from anywhere is worth nothing.
-    pub(super) fn check_proxies(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check_proxies(&self) -> Result<(), ConfigError> {
         match self.listen.iter().find(|one| one.proxy) {
             Some(ListenAddress { address, .. }) if self.proxies.trusted.is_empty() => {
                 let reason = format!(

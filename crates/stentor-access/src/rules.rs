@@ -4,7 +4,7 @@
 //! is read by anyone and published on the control listener. Whether there is such a topic does not
 //! matter here, and must not: an answer that depended on it would tell who asks which names exist.
 
-use stentor_access::{Coverage, Patterns, PatternsRef};
+use crate::{Coverage, Patterns, PatternsRef};
 use stentor_hub::{Filter, Pattern};
 
 /// Who may read the topics of a rule.
@@ -81,43 +81,43 @@ impl TopicRules {
     }
 
     /// Whether some topics ask their readers for a token.
-    pub(crate) fn has_private(&self) -> bool {
+    pub fn has_private(&self) -> bool {
         self.read_end > 0
     }
 
     /// Whether some topics may be published to with a token.
-    pub(crate) fn takes_tokens(&self) -> bool {
+    pub fn takes_tokens(&self) -> bool {
         self.publish_end > 0
     }
 
     /// Whether this topic asks its readers for a token.
     #[inline]
-    pub(crate) fn is_private(&self, topic: &str) -> bool {
+    pub fn is_private(&self, topic: &str) -> bool {
         let rule = first(&self.rules[..self.read_end], topic);
         rule.is_some_and(|access| access.read == Readers::Token)
     }
 
     /// Whether this topic may be published to with a token.
-    pub(crate) fn takes_tokens_for(&self, topic: &str) -> bool {
+    pub fn takes_tokens_for(&self, topic: &str) -> bool {
         let rule = first(&self.rules[..self.publish_end], topic);
         rule.is_some_and(|access| access.publish == Publishers::Token)
     }
 
     /// The rules, to be compared with what somebody subscribes to who is allowed to read these.
-    pub(crate) fn compare<'a>(&'a self, allowed: Option<PatternsRef<'a>>) -> Comparison<'a> {
+    pub fn compare<'a>(&'a self, allowed: Option<PatternsRef<'a>>) -> Comparison<'a> {
         let patterns = allowed.map_or(0, |allowed| allowed.iter().count());
         Comparison { rules: self, allowed, patterns, covered: Vec::new(), compared: patterns }
     }
 
     /// What it costs to say of a topic whether who is allowed these may read it.
-    pub(crate) fn cost_of_topic(&self, allowed: Option<PatternsRef<'_>>) -> usize {
+    pub fn cost_of_topic(&self, allowed: Option<PatternsRef<'_>>) -> usize {
         self.read_end * COMPARED_COST + allowed.map_or(0, PatternsRef::bytes)
     }
 }
 
 /// Rules and permissions beside what is subscribed to. Whoever asks names many patterns, and there
 /// are rules and permissions to compare each of them with, so what is compared is counted.
-pub(crate) struct Comparison<'a> {
+pub struct Comparison<'a> {
     rules: &'a TopicRules,
     allowed: Option<PatternsRef<'a>>,
     /// How many these are.
@@ -131,7 +131,7 @@ pub(crate) struct Comparison<'a> {
 impl Comparison<'_> {
     /// How much of what a subscription means may be read. It is never said to be more than it is.
     /// Where rules overlap it may be said to be less than whole.
-    pub(crate) fn coverage(&mut self, filter: &Filter) -> Coverage {
+    pub fn coverage(&mut self, filter: &Filter) -> Coverage {
         let Comparison { rules, allowed, .. } = *self;
         self.compared += rules.read_end + self.patterns;
         if let Filter::Topic(topic) = filter {
@@ -170,13 +170,13 @@ impl Comparison<'_> {
     }
 
     /// Whether a token allows something of what a subscription means.
-    pub(crate) fn allows_some(&mut self, filter: &Filter) -> bool {
+    pub fn allows_some(&mut self, filter: &Filter) -> bool {
         self.compared += self.patterns;
         self.allowed.is_some_and(|allowed| allowed.coverage(filter) != Coverage::Nothing)
     }
 
     /// What it has cost so far.
-    pub(crate) fn cost(&self) -> usize {
+    pub fn cost(&self) -> usize {
         self.compared * COMPARED_COST
     }
 
