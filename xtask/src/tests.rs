@@ -1,5 +1,6 @@
 //! The tests: all of them, those of a crate or a chapter, and the simulations.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,11 +50,12 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Resu
     let (to_cargo, to_tests) = passed_on.split_at(own.unwrap_or(passed_on.len()));
     let mut build = cargo(&["test", "--workspace", "--no-fail-fast"]);
     build.args(TARGETS).args(to_cargo);
-    let seed = first_seed();
-    println!("the simulations begin with seed {seed}, by the commit, unless another is set");
     let mut settings: Vec<(&str, String)> =
         settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    settings.insert(0, ("STENTOR_FIRST_SEED", seed.to_string()));
+    if let Some(seed) = seed_of_commit(&settings, env::var_os(FIRST_SEED).is_some()) {
+        println!("the simulations begin with seed {seed}, by the commit, unless another is set");
+        settings.push((FIRST_SEED, seed.to_string()));
+    }
     let skipped = Skipped::begin();
     settings.push(("TEST_SKIPPED", skipped.0.display().to_string()));
     let (others, of_rust) = thread::scope(|scope| {
@@ -82,12 +84,19 @@ pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Resu
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\nxtask: ")) }
 }
 
-/// Each commit plays seeds of its own. The same commit plays the same seeds again.
-fn first_seed() -> u32 {
+/// The variable that says where seeds begin.
+const FIRST_SEED: &str = "STENTOR_FIRST_SEED";
+
+/// Where seeds begin by the commit: each commit plays seeds of its own, and the same commit plays
+/// the same seeds again. `None`, if the settings or the environment say where seeds begin.
+fn seed_of_commit(settings: &[(&str, String)], is_in_environment: bool) -> Option<u32> {
+    if is_in_environment || settings.iter().any(|(name, _)| *name == FIRST_SEED) {
+        return None;
+    }
     let output = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root()).output();
     let commit = output.map(|output| output.stdout).unwrap_or_default();
     let digits = commit.get(..8).and_then(|digits| std::str::from_utf8(digits).ok());
-    digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
+    Some(digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0))
 }
 
 /// One simulation, with the seeds that are asked for.
@@ -239,4 +248,12 @@ fn run_apart(command: &mut Command) -> Result<(), String> {
     let end = said.trim_end().lines().rev().take(10).collect::<Vec<_>>();
     println!("{command:?}:\n{}", end.into_iter().rev().collect::<Vec<_>>().join("\n"));
     Ok(())
+}
+
+#[test]
+fn a_first_seed_that_is_set_stays() {
+    let set = [(FIRST_SEED, "0".to_owned())];
+    assert!(seed_of_commit(&[], false).is_some());
+    assert_eq!(seed_of_commit(&[], true), None);
+    assert_eq!(seed_of_commit(&set, false), None);
 }
