@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use stentor_config::{ControlAddress, ListenAddress, ServerUrl, Settings, parse_address};
 
 use crate::{
-    Failure, bench, check, completions, config, demo, parent, publish, reload, serve, status,
-    store, subscribe, token, tune, upgrade,
+    Failure, check, completions, config, demo, parent, publish, reload, serve, status, store,
+    subscribe, token, upgrade,
 };
 
 /// Publish once; every reader hears it.
@@ -38,8 +38,10 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Reload(reload::ReloadArgs),
     Upgrade(upgrade::UpgradeArgs),
-    Bench(bench::BenchArgs),
-    Tune(tune::TuneArgs),
+    #[cfg(feature = "bench")]
+    Bench(crate::bench::BenchArgs),
+    #[cfg(feature = "tune")]
+    Tune(crate::tune::TuneArgs),
     Check(check::CheckArgs),
     #[command(after_help = config::EXAMPLES)]
     Config(config::ConfigArgs),

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod client;
@@ -33,6 +34,7 @@ mod store;
 mod subscribe;
 mod token;
 mod trust;
+#[cfg(feature = "tune")]
 mod tune;
 mod upgrade;
 
@@ -60,7 +62,9 @@ fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Upgrade(args) => upgrade::run(&args),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(&args),
+        #[cfg(feature = "tune")]
         Command::Tune(args) => tune::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Config(args) => config::run(&args),
@@ -120,6 +124,7 @@ enum Failure {
     /// Something else went wrong.
     Failed(String),
     /// Ctrl-C ended it before its time; what there was to show was shown.
+    #[cfg_attr(not(feature = "bench"), expect(dead_code, reason = "only `bench` ends so"))]
     Interrupted,
     /// The process that this one was there for has ended like this.
     Ended(u8),

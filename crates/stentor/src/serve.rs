@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use crate::args::ServerFlags;
 use crate::lifecycle::{self, Log, Program, Signals, Told};
 use crate::local::{self, LocalCommands};
-use crate::{Failure, reload, tune};
+use crate::{Failure, reload};
 
 /// Run the server
 ///
@@ -38,6 +38,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "STENTOR_ROOT", help_heading = "Server")]
     root: Option<PathBuf>,
     /// Warn at the start if the host cannot hold so many connections
+    #[cfg(feature = "tune")]
     #[arg(long, value_name = "N", help_heading = "Server",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     expect: Option<u64>,
@@ -53,9 +54,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
     let mut signals = Signals::register()?;
-    let workers = settings.workers;
     // Before the start: the server's own threads and memory must not count twice.
-    if let Some(warning) = args.expect.and_then(|connections| tune::warning(connections, workers)) {
+    #[cfg(feature = "tune")]
+    if let Some(connections) = args.expect
+        && let Some(warning) = crate::tune::warning(connections, settings.workers)
+    {
         warn!("{warning}");
     }
     let user = settings.user.clone();
@@ -198,7 +201,6 @@ Examples:
   stentor serve --listen 0.0.0.0:443 --tls-cert fullchain.pem --tls-key privkey.pem
   stentor serve --listen 0.0.0.0:80 --user www  bind as root, then run as another user
   stentor serve --root /srv/www                 files too, where no topic answers
-  stentor serve --workers 61 --expect 1000000   warn if the host cannot hold a million
   kill -HUP $(pidof stentor)                    read the configuration again
   kill -USR1 $(pidof stentor)                   open the access log again, once it was renamed";
 

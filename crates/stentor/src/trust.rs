@@ -44,6 +44,7 @@ pub(crate) struct TrustFlags {
 
 /// How a server is asked by TLS: the same for our own handshakes and for those of the library.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "bench"), expect(dead_code, reason = "only `bench` reads two of them"))]
 pub(crate) struct Tls {
     pub(crate) trust: Arc<Trust>,
     pub(crate) identity: Option<Arc<Identity>>,

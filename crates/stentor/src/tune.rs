@@ -215,6 +215,7 @@ Examples:
   sudo stentor tune -n 1000000 --apply            make the changes, and print how to undo them
   stentor tune -n 1000000 --sysctl > 90-stentor.conf
   stentor tune --client -n 50000                  the host of a load generator
+  stentor serve --expect 1000000                  run a server that warns if it lacks something
   stentor tune --record host.json                 for a bug report; --facts host.json judges it
 
 Exit codes: 0 ready, 1 not ready, 2 usage. --sysctl, --systemd and --record end with 0.";
