@@ -112,9 +112,29 @@ pub fn blank(text: &str) -> Blanked {
     blanked
 }
 
+/// The string literals of some code, as they are written, without quotes.
+#[must_use]
+pub fn strings(code: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut part = Part::Code;
+    let mut begin = 0;
+    let mut at = 0;
+    while let Some(first) = code[at..].chars().next() {
+        let before = part;
+        at += advance(&mut part, &code[at..], first);
+        match (before, part) {
+            (Part::Code, Part::Text | Part::RawText(_)) => begin = at,
+            (Part::Text, Part::Code) => found.push(&code[begin..at - 1]),
+            (Part::RawText(hashes), Part::Code) => found.push(&code[begin..at - 1 - hashes]),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// What a piece of Rust is part of.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Part {
+enum Part {
     /// Code.
     Code,
     /// A comment that ends with its line.
@@ -129,7 +149,7 @@ pub enum Part {
 
 /// Takes one piece of `rest`, which begins with `first`: a character, or several that belong
 /// together. Returns its length in bytes.
-pub fn advance(part: &mut Part, rest: &str, first: char) -> usize {
+fn advance(part: &mut Part, rest: &str, first: char) -> usize {
     match *part {
         Part::Code => return begin(part, rest, first),
         Part::LineComment if first == '\n' => *part = Part::Code,

@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use xtask::source::{Part, advance, expect_none, read, rust};
+use xtask::source::{expect_none, read, rust, strings};
 
 #[test]
 fn every_refusal_is_documented() {
@@ -83,32 +83,11 @@ fn literals() -> Vec<Literal> {
     for file in rust() {
         let answers = CRATES.iter().any(|prefix| file.path.starts_with(prefix));
         if answers && !OTHER_FILES.iter().any(|part| file.path.contains(part)) {
-            let texts = strings(file.code().0).into_iter();
+            let texts = strings(file.code().0).into_iter().map(unescaped);
             found.extend(texts.map(|text| Literal { path: file.path.clone(), text }));
         }
     }
     assert!(found.len() > 100, "only {} literals in the source", found.len());
-    found
-}
-
-/// The string literals of some code, as they are written, without quotes.
-fn strings(code: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut part = Part::Code;
-    let mut begin = 0;
-    let mut at = 0;
-    while let Some(first) = code[at..].chars().next() {
-        let before = part;
-        at += advance(&mut part, &code[at..], first);
-        match (before, part) {
-            (Part::Code, Part::Text | Part::RawText(_)) => begin = at,
-            (Part::Text, Part::Code) => found.push(unescaped(&code[begin..at - 1])),
-            (Part::RawText(hashes), Part::Code) => {
-                found.push(code[begin..at - 1 - hashes].to_owned());
-            }
-            _ => {}
-        }
-    }
     found
 }
 
@@ -181,7 +160,8 @@ fn pieces(literal: &str) -> Vec<&str> {
 fn messages_are_compared() {
     let code =
         "f(\"A \\\"b\\\" \\\n  c.\", r#\"d \"e\"\"#, '\"', // \"f\"\n b\"X: y\\r\\n\\r\\ng\\n\")";
-    assert_eq!(strings(code), ["A \"b\" c.", "d \"e\"", "g"]);
+    let texts: Vec<String> = strings(code).into_iter().map(unescaped).collect();
+    assert_eq!(texts, ["A \"b\" c.", "d \"e\"", "g"]);
     assert!(is_sentence("limit is a number.") && !is_sentence("{a} is it.") && !is_sentence("No."));
     assert!(is_whole("At most {max} of {what}.", "At most … of 3."));
     assert!(!is_whole("At most {max} of it.", "At most … of those."));
