@@ -114,7 +114,7 @@ def build_stentor(*options: str) -> Path:
     """Builds the binary as it is shipped and returns the path that cargo itself reports."""
     if not shutil.which("cargo"):
         raise MeasurementError("cargo is missing: install Rust, or name a binary with --stentor")
-    command = ["cargo", "build", "--profile", "dist", "--quiet", "--package", "stentor",
+    command = ["cargo", "build", "--release", "--quiet", "--package", "stentor",
                "--message-format", "json-render-diagnostics", *options]
     built = subprocess.run(command, cwd=BENCH_DIR.parent, check=True, stdout=subprocess.PIPE)
     for line in built.stdout.splitlines():

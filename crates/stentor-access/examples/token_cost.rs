@@ -1,5 +1,5 @@
 //! What verifying a token costs, and finding one that was verified before:
-//! `cargo run --profile dist -p stentor-access --features mint --example token_cost`.
+//! `cargo run --release -p stentor-access --features mint --example token_cost`.
 //!
 //! The time of one thread, of many short rounds the quickest: others may be at work. Read ratios.
 

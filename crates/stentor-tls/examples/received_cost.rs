@@ -1,4 +1,4 @@
-//! What clients cost that say something: `cargo run --profile dist -p stentor-tls --example
+//! What clients cost that say something: `cargo run --release -p stentor-tls --example
 //! received_cost`.
 //!
 //! First the opening of records, with a cache of contexts and without: the time of one thread, of

@@ -1,5 +1,5 @@
 //! What a session takes, and what sealing a record costs against copying the same bytes:
-//! `cargo run --profile dist -p stentor-tls --example session_cost`.
+//! `cargo run --release -p stentor-tls --example session_cost`.
 //!
 //! Records are sealed out of the same bytes by one session after the other, as a fan-out does. The
 //! time of one thread, of many short rounds the quickest: others may be at work. Read ratios.

@@ -1,6 +1,6 @@
 //! What a request head costs: nanoseconds for `scan` and for `parse`, per kind of client.
 //!
-//! `cargo run --profile dist -p stentor-wire --example head_cost`. The least of several rounds is
+//! `cargo run --release -p stentor-wire --example head_cost`. The least of several rounds is
 //! printed, since everything that disturbs a round makes it longer.
 
 use std::hint::black_box;

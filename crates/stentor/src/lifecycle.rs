@@ -61,6 +61,13 @@ impl Log {
         };
         registry().with(filter).with(lines).init();
         panic::set_hook(Box::new(log_panic));
+        // The profile `quick` has them in this crate alone.
+        if cfg!(debug_assertions) {
+            warn!(
+                "not a release build: TLS, tokens and zstd are compiled without optimisation; \
+                 build with --release for full speed"
+            );
+        }
         Log(handle)
     }
 

@@ -16,13 +16,13 @@ pub(super) fn build(release: &Release, arch: &Arch) -> Result<PathBuf, String> {
         each.join(" ")
     };
     run(zig_cargo(&release.kept, arch, "zigbuild")?
-        .args(["--package", "stentor", "--profile", "dist"])
+        .args(["--package", "stentor", "--release"])
         .env("RUSTFLAGS", flags("--remap-path-prefix"))
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", &release.epoch)
-        .env("CARGO_PROFILE_DIST_DEBUG", "false")
-        .env("CARGO_PROFILE_DIST_STRIP", "symbols"))?;
-    Ok(release.kept.join("cargo").join(arch.target).join("dist/stentor"))
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols"))?;
+    Ok(release.kept.join("cargo").join(arch.target).join("release/stentor"))
 }
 
 /// Clippy for every target that is shipped. Its libc differs from that of the host, so what

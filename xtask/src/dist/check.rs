@@ -346,12 +346,12 @@ fn expect(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 
-/// Settings of the profile `dist`.
+/// Settings of the profile `release`.
 const CHEAP: [(&str, &str); 4] = [
-    ("CARGO_PROFILE_DIST_LTO", "off"),
-    ("CARGO_PROFILE_DIST_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_DIST_OPT_LEVEL", "0"),
-    ("CARGO_PROFILE_DIST_DEBUG", "false"),
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
 ];
 
 const TOOLS: &[&str] = &[

@@ -13,10 +13,10 @@ use crate::{cargo, root, run};
 
 /// Builds the command with its symbols, and prints a table.
 pub(crate) fn print() -> Result<(), String> {
-    let build = ["build", "--locked", "--package", "stentor", "--profile", "dist"];
+    let build = ["build", "--locked", "--package", "stentor", "--release"];
     run(&mut cargo(&build))?;
-    let binary = root().join("target/dist/stentor");
-    let stripped = root().join("target/dist/stentor.stripped");
+    let binary = root().join("target/release/stentor");
+    let stripped = root().join("target/release/stentor.stripped");
     run(Command::new("strip").arg("-o").arg(&stripped).arg(&binary))?;
     let total = fs::metadata(&stripped).map_err(|error| error.to_string())?.len();
     let crates = by_crate(&output(Command::new("nm").args(["-S", "-C"]).arg(&binary))?);
