@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{root, run};
+use crate::{root, run_quietly};
 
 /// Where a program is.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
@@ -29,17 +29,20 @@ pub(crate) fn prepare(programs: &[&str]) -> bool {
     if is_root() && find("apt-get").is_some() {
         println!("installing {packages}");
         let install = "apt-get install --yes --quiet --no-install-recommends";
-        let line = format!("apt-get update --quiet && {install} {packages}");
-        let status = Command::new("sh")
-            .args(["-c", &line])
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .status();
-        if status.is_ok_and(|status| status.success()) && missing(programs).is_empty() {
-            return true;
+        match apt(&format!("apt-get update --quiet && {install} {packages}"), &root()) {
+            Ok(()) if missing(programs).is_empty() => return true,
+            Ok(()) => {}
+            Err(reason) => println!("{reason}"),
         }
     }
     println!("programs are missing: apt-get install {packages}");
     false
+}
+
+/// Runs a line of shell with commands of Debian's package manager, in this directory.
+fn apt(line: &str, dir: &Path) -> Result<(), String> {
+    let mut shell = Command::new("sh");
+    run_quietly(shell.args(["-c", line]).current_dir(dir).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
@@ -89,8 +92,7 @@ pub(crate) fn prometheus() -> Result<PathBuf, String> {
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let download = "apt-get download --quiet prometheus";
         let line = format!("{download} || (apt-get update --quiet && {download})");
-        run(Command::new("sh").args(["-c", &line]).current_dir(&dir))?;
-        run(Command::new("sh").args(["-c", "dpkg-deb -x *.deb . && rm *.deb"]).current_dir(&dir))?;
+        apt(&format!("({line}) && dpkg-deb -x *.deb . && rm *.deb"), &dir)?;
     }
     Ok(programs)
 }

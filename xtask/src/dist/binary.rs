@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{ARCHES, Arch, Release};
-use crate::{host, root, run};
+use crate::{host, root, run, run_quietly};
 
 /// Builds the command for an architecture.
 pub(super) fn build(release: &Release, arch: &Arch) -> Result<PathBuf, String> {
@@ -49,7 +49,9 @@ pub(super) fn test_system_calls(kept: &Path) -> Result<(), String> {
 fn zig_cargo(kept: &Path, arch: &Arch, subcommand: &str) -> Result<Command, String> {
     let tools = tools(kept)?.join("bin");
     if host::find("rustup").is_some() {
-        run(Command::new("rustup").args(["target", "add", arch.target]).current_dir(root()))?;
+        run_quietly(
+            Command::new("rustup").args(["target", "add", arch.target]).current_dir(root()),
+        )?;
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths([tools.clone()].into_iter().chain(env::split_paths(&path)))
@@ -67,8 +69,8 @@ fn zig_cargo(kept: &Path, arch: &Arch, subcommand: &str) -> Result<Command, Stri
 pub(super) fn tools(kept: &Path) -> Result<PathBuf, String> {
     let dir = kept.join("tools");
     if !dir.join("bin/cargo-zigbuild").is_file() {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
-        run(Command::new(dir.join("bin/pip")).args(["install", "--quiet", ZIG, ZIGBUILD]))?;
+        run_quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&dir))?;
+        run_quietly(Command::new(dir.join("bin/pip")).args(["install", "--quiet", ZIG, ZIGBUILD]))?;
     }
     Ok(dir)
 }

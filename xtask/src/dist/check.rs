@@ -17,7 +17,7 @@ use readme::install_line;
 use roots::{DISTRIBUTIONS, Distribution, Source};
 
 use super::{ARCHES, Arch, Release, binary, fresh, output, write};
-use crate::{host, root, run, step};
+use crate::{host, root, run, run_quietly, step};
 
 /// Tries what was made. An emulator runs what is not of this host's architecture; only systemd is
 /// not tried with it.
@@ -271,7 +271,7 @@ fn browser_client(release: &Release) -> Result<(), String> {
     write(&dir.join("package.json"), "{\"type\":\"module\",\"private\":true}")?;
     let client = release.out.join(format!("stentor-client-{}.tgz", release.version));
     let install = ["install", "--silent", "--no-audit", TYPESCRIPT];
-    run(Command::new("npm").args(install).arg(client).current_dir(&dir))?;
+    run_quietly(Command::new("npm").args(install).arg(client).current_dir(&dir))?;
     let strict = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "page.ts"];
     run(Command::new("npx").args(["--no-install", "tsc"]).args(strict).current_dir(&dir))
 }
@@ -288,7 +288,7 @@ fn manifests(release: &Release) -> Result<(), String> {
     let dir = release.kept.join("kubernetes");
     fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     let validate = python_tool(release, "kubernetes-validate", KUBERNETES)?;
-    run(Command::new("go").args(["install", KUBECONFORM]).env("GOBIN", &dir))?;
+    run_quietly(Command::new("go").args(["install", KUBECONFORM]).env("GOBIN", &dir))?;
     let module = ["mod", "download", "-json", OPERATOR];
     let found =
         output(Command::new("go").args(module).current_dir(&dir).env("GOFLAGS", "-mod=mod"))?;
@@ -337,7 +337,7 @@ fn packaging(name: &str) -> PathBuf {
 fn python_tool(release: &Release, name: &str, package: &str) -> Result<PathBuf, String> {
     let tools = binary::tools(&release.kept)?.join("bin");
     if !tools.join(name).is_file() {
-        run(Command::new(tools.join("pip")).args(["install", "--quiet", package]))?;
+        run_quietly(Command::new(tools.join("pip")).args(["install", "--quiet", package]))?;
     }
     Ok(tools.join(name))
 }
