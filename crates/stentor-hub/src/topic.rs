@@ -196,6 +196,13 @@ impl Topic {
         self.kept().lost_seq
     }
 
+    /// Whether it keeps a message before its value up to this number.
+    pub(crate) fn has_earlier_upto(&self, seq: u64) -> bool {
+        let kept = self.kept();
+        let oldest = kept.earlier.as_ref().and_then(|earlier| earlier.messages.front());
+        oldest.is_some_and(|oldest| oldest.seq() <= seq)
+    }
+
     /// Its sums.
     pub(crate) fn sums(&self) -> Sums {
         let kept = self.kept();

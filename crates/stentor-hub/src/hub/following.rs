@@ -62,7 +62,15 @@ impl std::error::Error for NotAdopted {}
 /// What is to be done to a topic.
 enum Difference {
     Created(Arc<Topic>),
-    Changed { topic: Arc<Topic>, like: Arc<Topic> },
+    Changed {
+        topic: Arc<Topic>,
+        like: Arc<Topic>,
+    },
+    /// Its value is the same, but the other hub has lost messages up to this number.
+    Shortened {
+        topic: Arc<Topic>,
+        lost_seq: u64,
+    },
     Removed(Arc<Topic>),
 }
 
@@ -277,7 +285,8 @@ impl Hub {
         if is_taken_back || is_undone { Err(NotAdopted::Contradicts) } else { Ok(()) }
     }
 
-    /// What is to be done to become like another hub. Topics with the same value are the same.
+    /// Finds what makes this hub like another one. A topic with the same value in both differs at
+    /// most by older messages that the other hub has lost.
     fn differences(&self, staged: &Hub, is_new_life: bool) -> Vec<Difference> {
         let (here, there) = (self.table.pin(), staged.table.pin());
         let all = |hub: &Hub| -> Vec<Arc<Topic>> {
@@ -292,7 +301,13 @@ impl Hub {
                 Some(ByName(topic)) if is_new_life || topic.value_seq() != like.value_seq() => {
                     differences.push(Difference::Changed { topic: Arc::clone(topic), like });
                 }
-                Some(_) => {}
+                Some(ByName(topic)) => {
+                    let lost_seq = like.lost_seq();
+                    if topic.has_earlier_upto(lost_seq) {
+                        let topic = Arc::clone(topic);
+                        differences.push(Difference::Shortened { topic, lost_seq });
+                    }
+                }
             }
         }
         differences
@@ -324,6 +339,11 @@ impl Hub {
                 sequence.subtract_topic(topic.sums());
                 let evicted = topic.become_like(&like);
                 sequence.add_topic(topic.sums());
+                evicted
+            }
+            Difference::Shortened { topic, lost_seq } => {
+                let evicted = topic.drop_oldest(|seq, _| seq <= lost_seq);
+                sequence.subtract(&evicted);
                 evicted
             }
             Difference::Removed(topic) => {

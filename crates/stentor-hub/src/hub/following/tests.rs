@@ -158,6 +158,24 @@ fn what_stays_is_held_to_the_rules_that_there_are_now() {
     assert_eq!(seen(&hub), seen(&leader));
 }
 
+/// The leader's history was short for a while. The follower heard of neither change.
+#[test]
+fn a_follower_drops_what_its_leader_has_lost() {
+    let (leader, hub) = (hub_of(1, 3), hub_of(2, 1));
+    for topic in ["/a", "/a", "/b", "/b", "/b"] {
+        put(&leader, topic);
+    }
+    adopt(&hub, &leader).unwrap();
+    for history in [2, 3] {
+        leader.set_rules(vec![Rule { history, ..Rule::default() }]);
+    }
+    assert_eq!(adopt(&hub, &leader), Ok(Adopted::default()), "no topic has a newer message");
+    assert_eq!(seen(&hub), seen(&leader));
+    assert_eq!(hub.counts().messages_kept, 4);
+    let of_b = Span { since: 2, upto: 5, mode: Mode::All };
+    assert_eq!(missed(&hub, of_b), (vec![4, 5], 3), "the reader learns of the loss");
+}
+
 #[test]
 fn a_sequence_that_began_anew_has_numbers_above_those_of_before() {
     let (first, second, hub) = (hub_of(1, 8), hub_of(2, 8), hub_of(3, 8));
