@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use ipnet::IpNet;
 use stentor_io::{
-    Epoll, Waker, cores_allowed, lower_priority, open_files_limit, own_file_table,
-    raise_open_files_limit, raise_priority,
+    Epoll, Waker, cores_allowed, lower_priority, open_files_limit, raise_open_files_limit,
+    raise_priority, spawn_with_file_table,
 };
 
 use crate::gauge;
@@ -148,8 +148,8 @@ impl Crew {
             let tally = Arc::new(Tally::default());
             let (work, orders) = (works[index % places].clone(), orders.clone());
             let (own_tally, own_waker) = (tally.clone(), waker.clone());
-            let body = move || {
-                own_file_table()?;
+            let body = move |own_table: io::Result<()>| {
+                own_table?;
                 match work.rank {
                     Rank::Usual => {}
                     // Where that is not allowed, it is as it was.
@@ -160,7 +160,8 @@ impl Crew {
                 Worker::new(work, orders, own_tally, index).run(io)
             };
             let thread = thread::Builder::new().name(format!("load-{index}"));
-            let thread = thread.stack_size(STACK_BYTES).spawn(body).map_err(cannot)?;
+            let thread = thread.stack_size(STACK_BYTES);
+            let thread = spawn_with_file_table(thread, body).map_err(cannot)?;
             members.push(Member { tally, waker, thread });
         }
         Ok(Crew { orders, messages, places, members })

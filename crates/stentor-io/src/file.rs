@@ -19,7 +19,7 @@
 //! makes whoever opens it later wait until the lease is given back. What is read under one is
 //! whole, as far as those who write are: between two openings of a writer nothing can be known.
 //!
-//! A descriptor belongs to the file table of the thread that opened it (`own_file_table`). A
+//! A descriptor belongs to the file table of the thread that opened it (`thread.rs`). A
 //! [`Directory`] that was opened before the tables parted is in all of them, and each thread may
 //! use its own copy. A [`File`] must stay with its thread, even to be dropped. The compiler does
 //! not see to that: a worker, which may hold files, is made before its thread, and moved there.

@@ -1,22 +1,35 @@
-//! What a thread does for itself once: its own file table, its own core, another priority.
+//! Threads: with a file table of their own, on a core of their own, with another priority.
 
 use rustix::thread::{CpuSet, UnshareFlags};
 use std::io;
+use std::thread::{Builder, JoinHandle};
 
-/// Gives the calling thread a file table of its own: accepting and closing never contend with
-/// other threads, and the limit of open files counts for this thread alone. The new table is a
-/// copy, so whatever is open now stays open in both.
+/// Starts a thread with a file table of its own: accepting and closing never contend with other
+/// threads, and the limit of open files counts for this thread alone.
+///
+/// `body` gets the result of that. The kernel may be out of memory, and a seccomp profile may
+/// forbid it; the thread then shares the table of the thread that started it.
+///
+/// The new table is a copy: a file that is open now stays open in both. A file that is opened later
+/// is in one of them. It must stay on its thread, even to be dropped, since its number may mean
+/// another file elsewhere. `body` borrows nothing, so it begins with files that are in both tables,
+/// and it closes its own copy of them. The compiler cannot see what threads send each other later:
+/// neither side may send a file.
 ///
 /// # Errors
-/// Out of memory, or forbidden by a seccomp profile; the thread then goes on with the shared
-/// table.
-pub fn own_file_table() -> io::Result<()> {
-    // SAFETY: `CLONE_FILES` only makes a private copy of this thread's file table. File
-    // descriptors that other threads hold as `OwnedFd` stay valid in their tables. Those that this
-    // thread opens from now on stay in it: `Epoll`, which holds its sockets, is not `Send`, and a
-    // `File` is not passed on.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES)? };
-    Ok(())
+/// The kernel refused to start a thread.
+pub fn spawn_with_file_table<T: Send + 'static>(
+    thread: Builder,
+    body: impl FnOnce(io::Result<()>) -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    thread.spawn(|| {
+        // SAFETY: it makes a private copy of the thread's file table. The thread has opened no file
+        // yet, and borrows none: whatever it owns or shares is in the copy, and stays valid in the
+        // tables of other threads. Files that are opened from now on stay where they are: `Epoll`,
+        // which holds sockets, is not `Send`, and no thread sends a `File` to another.
+        let own_table = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
+        body(own_table.map_err(io::Error::from))
+    })
 }
 
 /// Keeps the calling thread on one core, counted round the cores this process may use.

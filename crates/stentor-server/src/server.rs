@@ -46,11 +46,12 @@ use std::{fmt, io};
 use stentor_access::Cache;
 use stentor_config::{ControlAddress, Settings};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
-use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User};
+use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
 use stentor_log::{OpenError, Recovery, open_replaced};
-use stentor_order::Tapping;
-use stentor_order::{Applier, CommitError, Committer, InMemory, Outcome, ReturnAddress, Sequencer};
-use stentor_order::{Compressor, Jobs};
+use stentor_order::{
+    Applier, CommitError, Committer, Compressor, InMemory, Jobs, Outcome, ReturnAddress, Sequencer,
+    Tapping,
+};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -629,39 +630,37 @@ impl Server {
             let mut serving = self.serving(index, &settings);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
             let (user, bound) = (user.cloned(), bound.clone());
-            let thread = thread::Builder::new()
-                .name(post.to_string())
-                .stack_size(WORKER_STACK_BYTES)
-                .spawn(move || {
-                    let user = user.as_ref();
-                    let io =
-                        prepare(post, &settings, &addresses, user, &mailbox, &mut serving.worker);
-                    let channel = match takes_over {
-                        true => ChannelListener::new().map(Some),
-                        false => Ok(None),
-                    };
-                    let (mut io, channel) = match io.and_then(|io| Ok((io, channel?))) {
-                        Ok(prepared) => prepared,
-                        Err(error) => {
-                            let _ = bound.send((index, Err(error)));
-                            return Ok(());
-                        }
-                    };
-                    // Before whoever made them goes on: the last to drop them closes them.
-                    let addresses = takes_over.then_some(addresses);
-                    let name = channel.as_ref().map(|channel| channel.name().to_vec());
-                    // The receiver waits for every worker.
-                    let _ = bound.send((index, Ok(name.unwrap_or_default())));
-                    let own = io.listeners();
-                    if !begins(&mut serving, &mut io, channel, &settings, &stage) {
-                        io.give_back(own);
+            let thread = thread::Builder::new().name(post.to_string());
+            let thread = thread.stack_size(WORKER_STACK_BYTES);
+            let thread = spawn_with_file_table(thread, move |own_table| {
+                let (user, worker) = (user.as_ref(), &mut serving.worker);
+                let io = prepare(post, &settings, &addresses, user, &mailbox, worker, own_table);
+                let channel = match takes_over {
+                    true => ChannelListener::new().map(Some),
+                    false => Ok(None),
+                };
+                let (mut io, channel) = match io.and_then(|io| Ok((io, channel?))) {
+                    Ok(prepared) => prepared,
+                    Err(error) => {
+                        let _ = bound.send((index, Err(error)));
                         return Ok(());
                     }
-                    if let Some(addresses) = addresses {
-                        io.keep_listeners(|name, role| addresses.role_at(name, role));
-                    }
-                    live(post, serving, io, &mailbox, &stats, stage)
-                })?;
+                };
+                // The last owner closes the addresses, so drop them before the starter continues.
+                let addresses = takes_over.then_some(addresses);
+                let name = channel.as_ref().map(|channel| channel.name().to_vec());
+                // The receiver waits for every worker.
+                let _ = bound.send((index, Ok(name.unwrap_or_default())));
+                let own = io.listeners();
+                if !begins(&mut serving, &mut io, channel, &settings, &stage) {
+                    io.give_back(own);
+                    return Ok(());
+                }
+                if let Some(addresses) = addresses {
+                    io.keep_listeners(|name, role| addresses.role_at(name, role));
+                }
+                live(post, serving, io, &mailbox, &stats, stage)
+            })?;
             self.threads.push(thread);
         }
         self.channels = vec![Vec::new(); posts.len()];

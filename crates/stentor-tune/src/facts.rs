@@ -14,7 +14,7 @@ use std::path::Path;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use stentor_io::{control_groups, meminfo_bytes};
+use stentor_io::{control_groups, meminfo_bytes, spawn_with_file_table};
 
 use crate::cards::{self, Card};
 use crate::{cpus, rules};
@@ -143,8 +143,9 @@ impl Facts {
     /// Reads this host, and tries what can only be tried.
     #[must_use]
     pub fn of_this_host() -> Facts {
-        let tried = thread::spawn(|| stentor_io::own_file_table().is_ok()).join();
-        Facts { own_file_table: tried.ok(), ..Facts::read(Path::new("/")) }
+        let tried = spawn_with_file_table(thread::Builder::new(), |own_table| own_table.is_ok());
+        let own_file_table = tried.ok().and_then(|thread| thread.join().ok());
+        Facts { own_file_table, ..Facts::read(Path::new("/")) }
     }
 
     /// Reads what a tree of files says: `/`, or a copy of `/proc` and `/sys`.

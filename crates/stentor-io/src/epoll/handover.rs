@@ -484,6 +484,7 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use crate::socket::reserve;
+    use crate::spawn_with_file_table;
     use crate::{
         Backend, ChannelListener, Directory, Flow, Found, Handler, Refused, Symlinks, Waker,
     };
@@ -584,6 +585,14 @@ mod tests {
         }
     }
 
+    /// Starts a thread with a file table of its own.
+    fn spawn<T: Send + 'static>(
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> thread::JoinHandle<T> {
+        let body = |own_table: io::Result<()>| own_table.map(|()| body()).unwrap();
+        spawn_with_file_table(thread::Builder::new(), body).unwrap()
+    }
+
     /// Both processes are threads here, with a file table each.
     #[test]
     fn a_number_is_the_same_connection_in_both_processes() {
@@ -591,8 +600,7 @@ mod tests {
         let address = reserved.address();
         let own = std::process::id();
         let (named, name) = mpsc::channel::<Vec<u8>>();
-        let next = thread::spawn(move || {
-            crate::own_file_table().unwrap();
+        let next = spawn(move || {
             // The next process would not have the files that this one was started with.
             // SAFETY: this thread, whose table it is, has opened none yet.
             unsafe { crate::channel::close_files(3, i32::MAX) };
@@ -702,8 +710,7 @@ mod tests {
         let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = reserved.address();
         let (listens, listening) = mpsc::channel();
-        let serving = thread::spawn(move || {
-            crate::own_file_table().unwrap();
+        let serving = spawn(move || {
             let listener = reserved.listen().unwrap();
             listens.send(()).unwrap();
             let closed_later = [(); 2].map(|()| std::fs::File::open("/dev/null").unwrap());
@@ -727,7 +734,6 @@ mod tests {
     #[test]
     fn descriptors_are_released_if_too_few_are_left() {
         let run = || {
-            crate::own_file_table().unwrap();
             // The table is a copy, and other tests have descriptors open.
             // SAFETY: this thread, whose table it is, has opened none yet.
             unsafe { crate::channel::close_files(3, i32::MAX) };
@@ -751,7 +757,7 @@ mod tests {
             assert_eq!((io.kept.len(), io.kept_below), (0, 0));
             drop(near);
         };
-        thread::spawn(run).join().unwrap();
+        spawn(run).join().unwrap();
     }
 
     /// It is where clients look for the next process, which has the socket.
@@ -800,8 +806,7 @@ mod tests {
         let (address, own) = (reserved.address(), std::process::id());
         let (comes_to, has_come) = mpsc::channel();
         let (proceed, may_proceed) = mpsc::channel::<()>();
-        let before = thread::spawn(move || {
-            crate::own_file_table().unwrap();
+        let before = spawn(move || {
             let listener = reserved.listen().unwrap();
             comes_to.send(()).unwrap();
             let waker = Arc::new(Waker::new().unwrap());

@@ -1,8 +1,8 @@
 //! What is told of directories that change, on a real disk.
 
 use super::*;
-use crate::own_file_table;
 use crate::scratch::Scratch;
+use crate::spawn_with_file_table;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
@@ -266,18 +266,17 @@ fn a_wait_ends_in_time_by_a_change_and_by_the_waker() {
 #[test]
 fn a_thread_with_its_own_file_table_watches_too() {
     let scratch = Scratch::new();
-    let told = thread::scope(|scope| {
-        let watching = scope.spawn(|| {
-            own_file_table().unwrap();
-            let root = Directory::open(&scratch).unwrap();
-            let (mut watcher, waker) = (Watcher::new().unwrap(), Waker::new().unwrap());
-            let id = watcher.watch(&root, "").unwrap();
-            fs::write(scratch.join("a"), "").unwrap();
-            let mut changes = Vec::new();
-            watcher.wait(&waker, Some(5_000), &mut changes).unwrap();
-            changes.iter().map(|change| words(id, change)).collect::<Vec<_>>()
-        });
-        watching.join().unwrap()
-    });
+    let watch = move |own_table: io::Result<()>| {
+        own_table.unwrap();
+        let root = Directory::open(&scratch).unwrap();
+        let (mut watcher, waker) = (Watcher::new().unwrap(), Waker::new().unwrap());
+        let id = watcher.watch(&root, "").unwrap();
+        fs::write(scratch.join("a"), "").unwrap();
+        let mut changes = Vec::new();
+        watcher.wait(&waker, Some(5_000), &mut changes).unwrap();
+        changes.iter().map(|change| words(id, change)).collect::<Vec<_>>()
+    };
+    let watching = spawn_with_file_table(thread::Builder::new(), watch).unwrap();
+    let told = watching.join().unwrap();
     assert_eq!(told.first().map(String::as_str), Some("written a"));
 }

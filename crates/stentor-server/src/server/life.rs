@@ -134,10 +134,11 @@ pub(super) fn prepare(
     user: Option<&User>,
     mailbox: &Mailbox,
     worker: &mut Worker,
+    own_table: io::Result<()>,
 ) -> Result<Epoll, StartError> {
     let threads = Post::all(settings).len();
     let mut files = usize::try_from(stentor_io::open_files_limit()).unwrap_or(usize::MAX);
-    if let Err(error) = stentor_io::own_file_table() {
+    if let Err(error) = own_table {
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
