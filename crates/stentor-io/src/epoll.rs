@@ -6,36 +6,36 @@
 //! three are mended the same way, by `EPOLL_CTL_MOD`, after which the kernel reports the socket
 //! again if anything waits. No list of half-read sockets is kept here.
 //!
-//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the rest
-//! is reported again. They come last in a turn, behind everybody who is connected already: whatever
-//! arrives gets the time that those leave, and at least its share. A share is time and not a count,
-//! since what an arrival costs depends on what it asks for at once. While no more may be accepted
-//! they are out of the epoll set, for they would be reported without end.
+//! Listeners are level-triggered: see `epoll/listening.rs`.
 
+mod alarm;
+mod clock;
 mod handover;
+mod listening;
+mod reserved;
 mod send;
 mod vanishing;
 
+use self::alarm::Alarm;
+use self::clock::Clock;
 use self::handover::HandingOver;
 pub use self::handover::Parts;
+use self::listening::Listening;
+use self::reserved::ReservedDescriptors;
 use self::send::{send_part_of, send_parts};
-use self::vanishing::Vanishing;
 use crate::owned::Owned;
 use crate::process::timespec;
-use crate::queue::{self, AcceptQueue, LOOK_US, QueueWatch};
+use crate::queue::AcceptQueue;
 use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, PROXIED, Pause, Peer,
-    Refused, Retransmission, Role, Sent, TurnAway, Waker, listener_of, monotonic_us, unix_s,
+    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, PROXIED, Peer, Refused,
+    Retransmission, Role, Sent, TurnAway, Waker, monotonic_us,
 };
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketFlags, sockopt};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, sockopt};
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -45,70 +45,40 @@ use std::time::Duration;
 /// One worker's network: its epoll instance, its listeners, its receive buffer.
 pub struct Epoll {
     epoll: OwnedFd,
-    listeners: Vec<(Listener, Role)>,
-    accepting: Accepting,
-    /// Listeners of these roles are out of the epoll set until further notice.
-    resting: &'static [Role],
+    listening: Listening,
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
     owned: Owned,
-    /// No more of them are accepted.
-    connections_max: usize,
-    /// What keeps numbers below a certain one from being theirs.
-    kept: Vec<OwnedFd>,
-    kept_below: u32,
-    /// Those of the listeners that nobody new comes to.
-    vanishing: Option<Vanishing>,
+    /// Descriptors that connections do not get.
+    reserved: ReservedDescriptors,
     /// Another process is about to take over.
     handing_over: Option<Box<HandingOver>>,
-    /// Ends waits at a time finer than a deadline, once that was asked for.
-    alarm: Option<OwnedFd>,
-    /// When it goes off, in microseconds.
-    alarm_us: u64,
+    alarm: Alarm,
     /// Why the connection that ended last did, if it was not an orderly end.
     broken: Option<Errno>,
     /// Lent to the handler, one read at a time.
     buffer: Vec<u8>,
-    /// What the kernel reported last, of which `handled` have been seen to. An edge is reported
-    /// once, so this outlives a turn that a panic cut short.
-    events: Vec<Event>,
-    handled: usize,
-    /// The listeners among them.
-    arrivals: Vec<usize>,
-    /// Which of several listeners comes first, in turn.
-    first: usize,
-    queue: QueueWatch,
-    /// The turn did not come to the end of what has arrived.
-    leaves_some: bool,
-    /// Where `now_ms` counts from; a pause of the process moves it.
-    zero_us: u64,
-    turn_us: u64,
-    now_ms: u64,
-    unix_s: u64,
+    reported: Reported,
+    clock: Clock,
     /// Its descriptors are of the thread's own file table, so it is neither `Send` nor `Sync`.
     _of_thread: PhantomData<*const ()>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Accepting {
-    Yes,
-    /// Out of files or memory: the listeners are out of the epoll set until this time.
-    PausedUntil(u64),
-    /// As many connections as there may be: they are out of it until one is closed.
-    Full,
-    /// The listeners are to be emptied and closed, from this time on.
-    Closing(u64),
+/// The events that the kernel reported last. An edge is reported once, so they outlive a turn that
+/// a panic cut short.
+struct Reported {
+    events: Vec<Event>,
+    /// How many of them the worker has seen to.
+    handled: usize,
 }
 
-/// What came of accepting a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Accepted {
-    /// The queue is empty.
-    All,
-    /// There may be more.
-    Some,
-    /// There may be more, but no room for it.
-    NoRoom(Pause),
+impl Reported {
+    /// The next event, and that it is handled from now on.
+    fn next(&mut self) -> Option<(EventFlags, u64)> {
+        let event = self.events.get(self.handled)?;
+        self.handled += 1;
+        Some((event.flags, event.data.u64()))
+    }
 }
 
 impl Epoll {
@@ -120,42 +90,26 @@ impl Epoll {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, waker.as_fd(), EventData::new_u64(WAKER), flags)?;
-        let mut this = Epoll {
+        Ok(Epoll {
             epoll,
-            listeners,
-            accepting: Accepting::PausedUntil(0),
-            resting: &[],
+            listening: Listening::new(listeners),
             waker,
             owned: Owned::default(),
-            connections_max: usize::MAX,
-            kept: Vec::new(),
-            kept_below: 0,
-            vanishing: None,
+            reserved: ReservedDescriptors::default(),
             handing_over: None,
-            alarm: None,
-            alarm_us: u64::MAX,
+            alarm: Alarm::new(),
             broken: None,
             buffer: vec![0; RECEIVE_BYTES],
-            events: Vec::with_capacity(EVENTS_PER_TURN),
-            handled: 0,
-            arrivals: Vec::new(),
-            first: 0,
-            queue: QueueWatch::default(),
-            leaves_some: false,
-            zero_us: monotonic_us(),
-            turn_us: 0,
-            now_ms: 0,
-            unix_s: 0,
+            reported: Reported { events: Vec::with_capacity(EVENTS_PER_TURN), handled: 0 },
+            clock: Clock::new(),
             _of_thread: PhantomData,
-        };
-        this.read_clocks();
-        Ok(this)
+        })
     }
 
     /// From now on holds at most so many connections: others wait in the listening queues until
     /// one is closed. What files the limit of the process leaves then are for other things.
     pub fn limit_connections(&mut self, connections_max: usize) {
-        self.connections_max = connections_max;
+        self.listening.connections_max = connections_max;
     }
 
     /// Begins a connection to a server. [`Handler::ready`] is called as soon as it is established
@@ -197,29 +151,7 @@ impl Epoll {
     /// # Errors
     /// Out of files or memory.
     pub fn wake_by(&mut self, at_us: u64) -> io::Result<()> {
-        if self.alarm_us <= at_us {
-            return Ok(());
-        }
-        let alarm = match self.alarm.take() {
-            Some(alarm) => alarm,
-            None => self.make_alarm()?,
-        };
-        // A value of zero would mean never.
-        let at_us = at_us.max(1);
-        let once = Itimerspec { it_interval: timespec(0), it_value: timespec(at_us) };
-        timerfd_settime(&alarm, TimerfdTimerFlags::ABSTIME, &once)?;
-        self.alarm = Some(alarm);
-        self.alarm_us = at_us;
-        Ok(())
-    }
-
-    /// Edge-triggered, it need not be read.
-    fn make_alarm(&self) -> io::Result<OwnedFd> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, &alarm, EventData::new_u64(ALARM), flags)?;
-        Ok(alarm)
+        self.alarm.set(&self.epoll, at_us)
     }
 
     /// Waits until something happens or `deadline_ms` (on [`Backend::now_ms`]'s clock) has come,
@@ -231,75 +163,49 @@ impl Epoll {
     where
         H: Handler<Epoll>,
     {
-        if self.handled == self.events.len() {
+        if self.reported.handled == self.reported.events.len() {
             self.wait(deadline_ms)?;
         }
-        while let Some(event) = self.events.get(self.handled) {
-            let (flags, data) = (event.flags, event.data.u64());
-            self.handled += 1;
+        while let Some((flags, data)) = self.reported.next() {
             match data {
                 WAKER => {}
-                ALARM => self.alarm_us = u64::MAX,
-                data if data >= LISTENER => self.arrivals.push((data - LISTENER) as usize),
+                ALARM => self.alarm.end(),
+                data if data >= LISTENER => {
+                    self.listening.arrivals.push((data - LISTENER) as usize);
+                }
                 data => self.serve(handler, Peer(data as u32), flags),
             }
         }
         self.accept_arrivals(handler);
         self.tend_listeners(handler);
         self.tend_vanishing(handler);
-        self.look_at_queues();
+        self.listening.look_at_queues(self.clock.turn_us);
         Ok(self.waker.take())
     }
 
     fn wait(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
-        self.events.clear();
-        self.arrivals.clear();
-        self.handled = 0;
+        let Reported { events, handled } = &mut self.reported;
+        events.clear();
+        *handled = 0;
+        self.listening.arrivals.clear();
         let timeout_ms = self.timeout_ms(deadline_ms);
         let timeout = timeout_ms.map(|ms| timespec(ms * 1_000));
-        let room = rustix::buffer::spare_capacity(&mut self.events);
-        let turn_us = self.turn_us;
+        let room = rustix::buffer::spare_capacity(&mut self.reported.events);
         let wait_us = monotonic_us();
         match epoll::wait(&self.epoll, room, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let worked_us = wait_us.saturating_sub(turn_us);
-        let now_us = monotonic_us();
-        let waited_us = now_us.saturating_sub(wait_us);
-        self.zero_us += uncounted_us(worked_us, waited_us, timeout_ms.map(|ms| ms * 1_000));
-        self.set_clocks(now_us);
+        self.clock.read_after_wait(wait_us, timeout_ms);
         Ok(())
     }
 
     /// How long to wait for an event; `None`: for as long as it takes.
     fn timeout_ms(&self, deadline_ms: Option<u64>) -> Option<u64> {
-        let retry_ms = match self.accepting {
-            Accepting::Yes if self.resting.is_empty() => None,
-            Accepting::Full if self.has_room() => Some(self.now_ms),
-            // Nobody comes in, and those who wait are to be counted.
-            Accepting::Yes | Accepting::Full => Some(self.now_ms + 2 * LOOK_US / 1_000),
-            Accepting::PausedUntil(at) => Some(at),
-            Accepting::Closing(at) => Some(at),
-        };
-        let vanish_ms = self.vanishing.map(|vanishing| vanishing.at_ms);
-        let retry_ms = retry_ms.into_iter().chain(vanish_ms).min();
-        let until = match (deadline_ms, retry_ms) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(at), None) | (None, Some(at)) => at,
-            (None, None) => return None,
-        };
-        Some(until.saturating_sub(self.now_ms))
-    }
-
-    fn read_clocks(&mut self) {
-        self.set_clocks(monotonic_us());
-    }
-
-    fn set_clocks(&mut self, now_us: u64) {
-        self.turn_us = now_us;
-        self.now_ms = (self.turn_us - self.zero_us) / 1000;
-        self.unix_s = unix_s();
+        let now_ms = self.clock.now_ms;
+        let retry_ms = self.listening.next_ms(now_ms, self.has_room());
+        let until = deadline_ms.into_iter().chain(retry_ms).min()?;
+        Some(until.saturating_sub(now_ms))
     }
 
     fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer, flags: EventFlags) {
@@ -378,88 +284,6 @@ impl Epoll {
         flow
     }
 
-    /// Accepts from the listeners that were reported, all together no longer than their share.
-    fn accept_arrivals<H: Handler<Epoll>>(&mut self, handler: &mut H) {
-        let count = self.arrivals.len();
-        self.leaves_some = false;
-        if count == 0 {
-            return;
-        }
-        let mut leaves_some = false;
-        self.first = self.first.wrapping_add(1);
-        let until_us = self.share_ends_us();
-        for nth in 0..count {
-            let index = self.arrivals[self.first.wrapping_add(nth) % count];
-            match self.accept(handler, index, until_us) {
-                Accepted::All => {}
-                Accepted::Some => {
-                    leaves_some = true;
-                    break;
-                }
-                Accepted::NoRoom(why) => {
-                    self.pause_accepting(why);
-                    break;
-                }
-            }
-        }
-        self.arrivals.clear();
-        self.leaves_some = leaves_some;
-    }
-
-    /// Finds out who waits, if anybody may and it is time to.
-    fn look_at_queues(&mut self) {
-        if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_empty() {
-            self.queue.empty();
-        } else if self.queue.is_to_be_looked_at(self.turn_us) {
-            let waiting = queue::waiting(self.listeners.iter().map(|(listener, _)| listener));
-            self.queue.look(self.turn_us, waiting);
-        }
-    }
-
-    /// When accepting that begins now is to stop: what is connected already keeps most of a turn,
-    /// but nobody keeps others out by being busy.
-    fn share_ends_us(&self) -> u64 {
-        let now_us = monotonic_us();
-        now_us + (now_us.saturating_sub(self.turn_us) / ACCEPT_PART).max(ACCEPT_SHARE_US)
-    }
-
-    /// Accepts until a queue is empty or it is so late; one at least.
-    fn accept<H: Handler<Epoll>>(
-        &mut self,
-        handler: &mut H,
-        index: usize,
-        until_us: u64,
-    ) -> Accepted {
-        loop {
-            let Some((listener, role)) = self.listeners.get(index) else { return Accepted::All };
-            if !self.has_room() {
-                handler.accept_paused(Pause::Ceiling);
-                return Accepted::NoRoom(Pause::Ceiling);
-            }
-            if listener.is_left() {
-                return Accepted::All;
-            }
-            let (fd, role) = (listener.fd.as_fd(), *role);
-            match net::acceptfrom_with(fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok((accepted, peer)) => {
-                    self.queue.accepted();
-                    self.admit(handler, accepted, role, address_of(peer));
-                }
-                Err(Errno::AGAIN) => return Accepted::All,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    handler.accept_paused(Pause::Exhausted);
-                    return Accepted::NoRoom(Pause::Exhausted);
-                }
-                // A signal came, or Linux tells of an error of the connection itself: the next
-                // one, then.
-                Err(_) => {}
-            }
-            if monotonic_us() >= until_us {
-                return Accepted::Some;
-            }
-        }
-    }
-
     /// Begins a connection. Its first bytes are often there already; reading them before the
     /// socket is registered saves the registration of those that ask once and close.
     fn admit<H: Handler<Epoll>>(
@@ -469,7 +293,7 @@ impl Epoll {
         role: Role,
         peer: Option<IpAddr>,
     ) {
-        let accepted = self.out_of_kept(accepted);
+        let accepted = self.reserved.move_out(accepted);
         let socket = self.owned.insert(accepted);
         if let Some(handing_over) = &mut self.handing_over {
             handing_over.note(socket);
@@ -508,65 +332,6 @@ impl Epoll {
         self.owned.len()
     }
 
-    fn has_room(&self) -> bool {
-        self.owned.len() < self.connections_max
-    }
-
-    /// Takes the listeners out of the epoll set.
-    fn forget_listeners(&self) {
-        for (listener, _) in &self.listeners {
-            let _ = epoll::delete(&self.epoll, listener);
-        }
-    }
-
-    /// Accepts no more for now: level-triggered, the listeners would be reported without end.
-    fn pause_accepting(&mut self, why: Pause) {
-        self.forget_listeners();
-        self.accepting = match why {
-            Pause::Exhausted => Accepting::PausedUntil(self.now_ms + ACCEPT_RETRY_MS),
-            Pause::Ceiling => Accepting::Full,
-        };
-    }
-
-    fn tend_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
-        match self.accepting {
-            Accepting::PausedUntil(at) if at <= self.now_ms => self.resume_accepting(),
-            Accepting::Full if self.has_room() => self.resume_accepting(),
-            Accepting::Closing(at) if at <= self.now_ms => self.empty_listeners(handler),
-            _ => {}
-        }
-    }
-
-    fn resume_accepting(&mut self) {
-        // One connection in a queue that several workers have wakes one of them.
-        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-        for (index, (listener, role)) in self.listeners.iter().enumerate() {
-            let data = EventData::new_u64(LISTENER + index as u64);
-            if !listener.is_left() && !self.resting.contains(&listener_of(*role)) {
-                // If the kernel has no memory for this either, the next retry will.
-                let _ = epoll::add(&self.epoll, listener, data, flags);
-            }
-        }
-        self.accepting = Accepting::Yes;
-    }
-
-    /// Accepts what is left in the queues and closes the listeners; if there is no room for all
-    /// of it, some more will be tried soon.
-    fn empty_listeners<H: Handler<Epoll>>(&mut self, handler: &mut H) {
-        let until_us = self.share_ends_us();
-        while !self.listeners.is_empty() {
-            match self.accept(handler, 0, until_us) {
-                Accepted::All => drop(self.listeners.swap_remove(0)),
-                Accepted::Some => return self.accepting = Accepting::Closing(self.now_ms),
-                Accepted::NoRoom(_) => {
-                    self.accepting = Accepting::Closing(self.now_ms + ACCEPT_RETRY_MS);
-                    return;
-                }
-            }
-        }
-        self.accepting = Accepting::Yes;
-    }
-
     /// Asks the kernel to report the socket again if it can be read or written now.
     fn rearm(&self, socket: Peer) {
         let Some(fd) = self.owned.get(socket) else { return };
@@ -590,27 +355,21 @@ impl Epoll {
             handover::end(fd, is_reset);
         }
         drop(self.owned.remove(socket));
-        self.freed_a_file();
-    }
-
-    fn freed_a_file(&mut self) {
-        if let Accepting::PausedUntil(_) = self.accepting {
-            self.accepting = Accepting::PausedUntil(self.now_ms);
-        }
+        self.listening.freed_a_file(self.clock.now_ms);
     }
 }
 
 impl Backend for Epoll {
     fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.now_ms
     }
 
     fn turn_us(&self) -> u64 {
-        self.turn_us
+        self.clock.turn_us
     }
 
     fn unix_s(&self) -> u64 {
-        self.unix_s
+        self.clock.unix_s
     }
 
     fn send(&mut self, socket: Peer, parts: &[IoSlice<'_>]) -> Result<Sent, Gone> {
@@ -703,49 +462,24 @@ impl Backend for Epoll {
     }
 
     fn refuse_new(&mut self, how: TurnAway) {
-        for (listener, _) in &mut self.listeners {
-            listener.refuse_new(how);
-            if listener.is_left() {
-                let _ = epoll::delete(&self.epoll, &*listener);
-            }
-        }
+        self.listening.refuse_new(&self.epoll, how);
     }
 
     fn has_begun_connections(&mut self) -> bool {
-        self.listeners.iter().any(|(listener, _)| listener.has_handshakes())
+        self.listening.listeners.iter().any(|(listener, _)| listener.has_handshakes())
     }
 
     fn close_listeners(&mut self) {
-        self.vanishing = None;
-        self.accepting = Accepting::Closing(self.now_ms);
+        self.listening.close(self.clock.now_ms);
     }
 
     fn rest(&mut self, roles: &'static [Role]) {
-        self.resting = roles;
-        // They may have been reported in this turn.
-        self.arrivals.clear();
-        if self.accepting == Accepting::Yes {
-            self.forget_listeners();
-            self.resume_accepting();
-        }
+        self.listening.rest(&self.epoll, roles);
     }
 
     fn accept_queue(&self) -> AcceptQueue {
-        self.queue.found()
+        self.listening.accept_queue()
     }
-}
-
-/// How much of a turn does not count on the worker's clock, because the process may have been
-/// stopped, or its virtual machine moved. No client could use that time, so no deadline may pass in
-/// it, and the worker reads what clients sent meanwhile before it applies any.
-///
-/// A wait that ended more than [`PAUSE_US`] too late counts for nothing. Work that took longer than
-/// that counts as [`PAUSE_US`]: it may have been work, and while every turn is that long deadlines
-/// must still come.
-fn uncounted_us(worked_us: u64, waited_us: u64, timeout_us: Option<u64>) -> u64 {
-    let overslept_us = timeout_us.map_or(0, |timeout_us| waited_us.saturating_sub(timeout_us));
-    let waited_us = if overslept_us > PAUSE_US { waited_us } else { 0 };
-    worked_us.saturating_sub(PAUSE_US) + waited_us
 }
 
 /// The address of a peer; a socket file's has none.
@@ -774,21 +508,16 @@ const LISTENER: u64 = ALARM + 1;
 const RECEIVE_BYTES: usize = 64 * 1024;
 /// How many times one socket is read before the others have their turn.
 const READS_PER_TURN: usize = 2;
-/// How long connections may come in, in one turn: some seven of those that ask for a value. With
-/// half of it a full queue is emptied a tenth more slowly, with more the others feel it.
-const ACCEPT_SHARE_US: u64 = if cfg!(feature = "unbounded-accepting") { 1 << 40 } else { 100 };
-/// Of what a turn has taken before, it is such a part if that is more.
-const ACCEPT_PART: u64 = 4;
 const EVENTS_PER_TURN: usize = 256;
-/// A worker that wakes up more than this too late was not running.
-const PAUSE_US: u64 = 1_000_000;
 /// How soon accepting is tried again when files may have been freed elsewhere on the host; files
 /// this worker frees itself make it try at once.
 pub(crate) const ACCEPT_RETRY_MS: u64 = 50;
-
 #[cfg(test)]
 mod tests {
+    use super::clock::PAUSE_US;
+    use super::listening::{ACCEPT_PART, ACCEPT_SHARE_US};
     use super::*;
+    use crate::Pause;
 
     /// There is nothing to handle.
     struct Nobody;
@@ -889,20 +618,6 @@ mod tests {
     const ARRIVALS: usize = 10;
 
     #[test]
-    fn the_time_of_a_pause_does_not_count() {
-        let second = 1_000_000;
-        // The process was stopped while it waited, however much of the wait was over.
-        assert_eq!(uncounted_us(5, 120 * second, Some(20_000)), 120 * second);
-        // It woke up in time, or nothing was due.
-        assert_eq!(uncounted_us(5, 30 * second, Some(30 * second)), 0);
-        assert_eq!(uncounted_us(5, second / 2, Some(0)), 0);
-        assert_eq!(uncounted_us(5, 120 * second, None), 0);
-        // It was stopped at work, or had much to do.
-        assert_eq!(uncounted_us(second, 0, None), 0);
-        assert_eq!(uncounted_us(120 * second, 0, Some(0)), 119 * second);
-    }
-
-    #[test]
     fn deadlines_come_though_every_turn_is_long() {
         let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
         let mut turn = || {
@@ -980,7 +695,7 @@ mod tests {
     #[test]
     fn accepting_pauses_when_descriptors_run_out() {
         let mut io = without_listeners();
-        io.pause_accepting(Pause::Exhausted);
+        io.listening.pause(&io.epoll, Pause::Exhausted, io.clock.now_ms);
         assert_eq!(io.timeout_ms(None), Some(ACCEPT_RETRY_MS));
     }
 
@@ -988,9 +703,9 @@ mod tests {
     fn accepting_gets_its_part_of_a_long_turn() {
         let mut io = without_listeners();
         let now_us = monotonic_us();
-        io.turn_us = now_us - 1_000_000;
+        io.clock.turn_us = now_us - 1_000_000;
         assert!(io.share_ends_us() >= now_us + 1_000_000 / ACCEPT_PART);
-        io.turn_us = monotonic_us() + 1_000_000;
+        io.clock.turn_us = monotonic_us() + 1_000_000;
         assert!(io.share_ends_us() >= now_us + ACCEPT_SHARE_US);
     }
 

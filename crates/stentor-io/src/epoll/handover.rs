@@ -15,15 +15,15 @@
 //! sent, whatever their numbers: nobody knows them by these. They come when every number that a
 //! connection has is taken, so none of them gets one.
 
-use super::{Accepting, Epoll, WAKER};
+use super::reserved::nothing;
+use super::{Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::Owned;
 use crate::socket::Listener;
 use crate::{File, Peer, Role};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 use rustix::net::{self, SendFlags};
 use std::collections::BTreeSet;
 use std::io;
@@ -71,44 +71,7 @@ impl Epoll {
     /// # Errors
     /// Out of files. Then no number is kept.
     pub fn keep_numbers(&mut self, below: u32) -> io::Result<()> {
-        self.kept_below = below;
-        let kept = self.keep(below);
-        if kept.is_err() {
-            self.release_kept();
-        }
-        Ok(kept?)
-    }
-
-    /// Closes the descriptors that keep numbers: there are too few of them, so that connections
-    /// need these.
-    fn release_kept(&mut self) {
-        self.kept.clear();
-        self.kept_below = 0;
-    }
-
-    fn keep(&mut self, below: u32) -> rustix::io::Result<()> {
-        let mut next = nothing()?;
-        while (next.as_raw_fd() as u32) < below {
-            let after = fcntl_dupfd_cloexec(&next, 0)?;
-            self.kept.push(std::mem::replace(&mut next, after));
-        }
-        Ok(())
-    }
-
-    /// Gives a connection another number, if something had left it one that is to be kept. If there
-    /// are no files left for that, none is kept any more: then no other process can take over.
-    pub(super) fn out_of_kept(&mut self, accepted: OwnedFd) -> OwnedFd {
-        if accepted.as_raw_fd() as u32 >= self.kept_below {
-            return accepted;
-        }
-        let Ok(moved) = fcntl_dupfd_cloexec(&accepted, self.kept_below as i32) else {
-            self.release_kept();
-            return accepted;
-        };
-        drop(accepted);
-        // Without it, the next connection is moved as well.
-        let _ = self.keep(self.kept_below);
-        moved
+        Ok(self.reserved.reserve(below)?)
     }
 
     /// Begins to hand over by this channel, which is of the calling thread's file table.
@@ -116,7 +79,7 @@ impl Epoll {
     /// # Errors
     /// Out of files.
     pub fn begin_hand_over(&mut self, channel: Channel) -> io::Result<()> {
-        let (nothing, next) = (nothing()?, self.kept_below);
+        let (nothing, next) = (nothing()?, self.reserved.below());
         let (changed, mark) = (BTreeSet::new(), Mark::NotAsked);
         self.handing_over = Some(Box::new(HandingOver { channel, nothing, next, changed, mark }));
         Ok(())
@@ -153,10 +116,7 @@ impl Epoll {
 
     /// From now on accepts nobody, as long as this backend stands still.
     pub fn freeze(&mut self) {
-        if self.accepting == Accepting::Yes {
-            self.forget_listeners();
-            self.accepting = Accepting::PausedUntil(0);
-        }
+        self.listening.freeze(&self.epoll);
     }
 
     /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To
@@ -177,7 +137,7 @@ impl Epoll {
             send_numbers(state, &self.owned, numbers.iter().copied(), SendFlags::empty())?;
         }
         let channel = &state.channel;
-        for (listener, role) in &self.listeners {
+        for (listener, role) in &self.listening.listeners {
             let mut bytes = vec![*role];
             listener.describe(&mut bytes);
             channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
@@ -223,19 +183,19 @@ impl Epoll {
     /// How many listeners it has.
     #[must_use]
     pub fn listeners(&self) -> usize {
-        self.listeners.len()
+        self.listening.listeners.len()
     }
 
     /// This process does not take over: the other one has all of it but the first listeners, which
     /// this one had itself.
     pub fn give_back(mut self, own: usize) {
-        self.listeners.drain(..own.min(self.listeners.len()));
+        self.listening.listeners.drain(..own.min(self.listening.listeners.len()));
         self.leave_all();
     }
 
     /// The other process has taken over: this one touches none of it any more.
     pub fn leave_all(mut self) {
-        self.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
+        self.listening.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
     }
 
     /// Takes over what another process hands over by this channel. What its owner has packed comes
@@ -251,7 +211,7 @@ impl Epoll {
         channel: &mut Channel,
         mut settled: impl FnMut(u32),
     ) -> io::Result<()> {
-        let mut places = Places { first: self.kept_below, held: Vec::new() };
+        let mut places = Places { first: self.reserved.below(), held: Vec::new() };
         loop {
             let parcel = channel.receive()?;
             match parcel.kind {
@@ -262,7 +222,7 @@ impl Epoll {
                     channel.send(MARK, &[])?;
                 }
                 CHANGED => places.empty(parcel.bytes)?,
-                LISTENER => self.listeners.push(listener(parcel)?),
+                LISTENER => self.listening.listeners.push(listener(parcel)?),
                 SET => {
                     self.epoll = only(parcel.files)?;
                     break;
@@ -278,9 +238,9 @@ impl Epoll {
         let flags = EventFlags::IN | EventFlags::ET;
         epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
         // The set of its own had one of them.
-        self.keep_numbers(self.kept_below)?;
+        self.reserved.reserve(self.reserved.below())?;
         // Whatever is told as seen from now.
-        self.read_clocks();
+        self.clock.read();
         Ok(())
     }
 }
@@ -447,11 +407,6 @@ fn only(files: Vec<OwnedFd>) -> io::Result<OwnedFd> {
     files.into_iter().next().ok_or_else(unexpected)
 }
 
-/// Something to open that is nothing.
-fn nothing() -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
 fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the other process speaks otherwise")
 }
@@ -488,6 +443,7 @@ mod tests {
     use crate::{
         Backend, ChannelListener, Directory, Flow, Found, Handler, Refused, Symlinks, Waker,
     };
+    use rustix::io::fcntl_dupfd_cloexec;
     use std::io::{Read, Write};
     use std::net::{IpAddr, SocketAddr, TcpStream};
     use std::sync::mpsc;
@@ -740,12 +696,12 @@ mod tests {
             let mut io = epoll();
             io.keep_numbers(KEPT).unwrap();
             assert!(io.keep_numbers(u32::MAX).is_err());
-            assert_eq!((io.kept.len(), io.kept_below), (0, 0));
+            assert_eq!((io.reserved.held.len(), io.reserved.below), (0, 0));
             assert!(nothing().is_ok(), "a descriptor is free again");
             // A connection that has a reserved number and cannot get another one.
             let (near, _far) = channel();
             io.keep_numbers(KEPT).unwrap();
-            drop(io.kept.pop());
+            drop(io.reserved.held.pop());
             let accepted = nothing().unwrap();
             let number = accepted.as_raw_fd();
             assert!((number as u32) < KEPT);
@@ -753,8 +709,8 @@ mod tests {
             while let Ok(other) = fcntl_dupfd_cloexec(&accepted, 0) {
                 all.push(other);
             }
-            assert_eq!(io.out_of_kept(accepted).as_raw_fd(), number, "it stays as it is");
-            assert_eq!((io.kept.len(), io.kept_below), (0, 0));
+            assert_eq!(io.reserved.move_out(accepted).as_raw_fd(), number, "it stays as it is");
+            assert_eq!((io.reserved.held.len(), io.reserved.below), (0, 0));
             drop(near);
         };
         spawn(run).join().unwrap();

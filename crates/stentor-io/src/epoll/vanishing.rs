@@ -4,7 +4,8 @@
 //! They stand behind all others in the list. Closing one resets who is in its queue, or in the
 //! middle of a handshake; so it stays for longer than the kernel takes to repeat its part of one.
 
-use super::{ACCEPT_RETRY_MS, Accepted, Accepting, Epoll};
+use super::listening::{Accepted, Accepting};
+use super::{ACCEPT_RETRY_MS, Epoll};
 use crate::socket::{SocketName, socket_name};
 use crate::{Handler, Role};
 use rustix::event::epoll;
@@ -22,9 +23,9 @@ impl Epoll {
     /// Gives each listener the role that `role_of` says for its address, and has those vanish that
     /// have none any more. To be called once nobody else has them.
     pub fn keep_listeners(&mut self, role_of: impl Fn(&SocketName, Role) -> Option<Role>) {
-        self.read_clocks();
+        self.clock.read();
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        for (listener, role) in std::mem::take(&mut self.listeners) {
+        for (listener, role) in std::mem::take(&mut self.listening.listeners) {
             // What cannot be asked is kept.
             match socket_name(&listener).map_or(Some(role), |name| role_of(&name, role)) {
                 Some(role) => kept.push((listener, role)),
@@ -32,37 +33,38 @@ impl Epoll {
             }
         }
         gone.retain_mut(|(listener, _)| listener.vanish());
-        self.listeners = kept;
+        self.listening.listeners = kept;
         if !gone.is_empty() {
-            let (from, at_ms) = (self.listeners.len(), self.now_ms + VANISH_MS);
-            self.vanishing = Some(Vanishing { from, at_ms });
-            self.listeners.append(&mut gone);
+            let (from, at_ms) = (self.listening.listeners.len(), self.clock.now_ms + VANISH_MS);
+            self.listening.vanishing = Some(Vanishing { from, at_ms });
+            self.listening.listeners.append(&mut gone);
         }
     }
 
     /// Closes them when it is time to, and their queues are empty.
     pub(super) fn tend_vanishing<H: Handler<Epoll>>(&mut self, handler: &mut H) {
-        let Some(Vanishing { from, at_ms }) = self.vanishing else { return };
+        let Some(Vanishing { from, at_ms }) = self.listening.vanishing else { return };
         // Those who stop, or stand still, see to all listeners alike.
-        if at_ms > self.now_ms || matches!(self.accepting, Accepting::Closing(_)) {
+        if at_ms > self.clock.now_ms || matches!(self.listening.accepting, Accepting::Closing(_)) {
             return;
         }
         let until_us = self.share_ends_us();
-        while self.listeners.len() > from {
-            let again_ms = match self.accept(handler, self.listeners.len() - 1, until_us) {
+        while self.listening.listeners.len() > from {
+            let again_ms = match self.accept(handler, self.listening.listeners.len() - 1, until_us)
+            {
                 Accepted::All => {
-                    if let Some((listener, _)) = self.listeners.pop() {
+                    if let Some((listener, _)) = self.listening.listeners.pop() {
                         let _ = epoll::delete(&self.epoll, &listener);
                     }
                     continue;
                 }
-                Accepted::Some => self.now_ms,
-                Accepted::NoRoom(_) => self.now_ms + ACCEPT_RETRY_MS,
+                Accepted::Some => self.clock.now_ms,
+                Accepted::NoRoom(_) => self.clock.now_ms + ACCEPT_RETRY_MS,
             };
-            self.vanishing = Some(Vanishing { from, at_ms: again_ms });
+            self.listening.vanishing = Some(Vanishing { from, at_ms: again_ms });
             return;
         }
-        self.vanishing = None;
+        self.listening.vanishing = None;
     }
 }
 
@@ -142,10 +144,10 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let mut late = ask(at);
         let mut echo = Echo(0);
-        while echo.0 < 42 || io.vanishing.is_some() {
+        while echo.0 < 42 || io.listening.vanishing.is_some() {
             io.turn(&mut echo, Some(io.now_ms() + 10_000)).unwrap();
         }
-        assert_eq!(io.listeners.iter().map(|(_, role)| *role).collect::<Vec<_>>(), [2]);
+        assert_eq!(io.listening.listeners.iter().map(|(_, role)| *role).collect::<Vec<_>>(), [2]);
         waiting.iter_mut().for_each(answers);
         answers(&mut late);
         answers(&mut by_file);
