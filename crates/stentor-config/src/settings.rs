@@ -1,9 +1,9 @@
 //! The settings of a server, and the rules that concern several of them.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::{fmt, io};
 
 use crate::access::Access;
 use crate::cluster::{self, Cluster};
@@ -20,7 +20,7 @@ use crate::tls::{ListenAddress, Tls};
 use crate::{document, layer, leave_out, tokens};
 use stentor_access::Readers;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::{Retransmission, SocketName, TurnAway};
+use stentor_io::{Retransmission, SocketName, TurnAway, read_file};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
@@ -476,7 +476,8 @@ impl Settings {
         let mut settings = Settings::default();
         let of_file = file.map_or(Ok(()), |path| {
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(path)
+            let text = read_file(path, usize::MAX)
+                .and_then(|bytes| io::read_to_string(&*bytes))
                 .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
             document::read(&text, &name, &mut settings)
         });

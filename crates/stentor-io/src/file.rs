@@ -318,7 +318,7 @@ impl DirectoryId {
 }
 
 impl FileKind {
-    fn of(status: &Stat) -> FileKind {
+    pub(crate) fn of(status: &Stat) -> FileKind {
         match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => FileKind::File,
             FileType::Directory => FileKind::Directory,
@@ -329,7 +329,7 @@ impl FileKind {
 }
 
 impl FileStatus {
-    fn of(status: &Stat) -> FileStatus {
+    pub(crate) fn of(status: &Stat) -> FileStatus {
         let second_ns = status.st_mtime.saturating_mul(1_000_000_000);
         FileStatus {
             device: status.st_dev,

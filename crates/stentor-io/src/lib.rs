@@ -37,6 +37,7 @@ mod lock;
 mod outcomes;
 mod owned;
 mod parent;
+mod path;
 mod pressure;
 mod process;
 mod queue;
@@ -73,6 +74,10 @@ pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
     reap_within, release_signals, send_signal, tell_waiting_parent,
+};
+pub use path::{
+    FileState, append, check_readable, file_state, file_state_of, make_secret, read_file,
+    unbuffered,
 };
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf, control_groups, meminfo_bytes};
 pub use process::{

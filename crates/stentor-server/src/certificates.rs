@@ -10,15 +10,13 @@
 //! (`watcher.rs`).
 
 use crate::watcher::{self, Due, FileStates, FileWatcher, LookThread};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, mem};
 use stentor_config::{PairFiles, Settings, Tls};
-use stentor_io::{User, unix_s};
+use stentor_io::{FileKind, User, check_readable, file_state, make_secret, read_file, unix_s};
 use stentor_tls::{
     Acceptor, Certificates, ClientAuth, KeyKind, Pair, PemPair, Settings as Handshakes,
     TICKET_SECRET_BYTES_MIN, Tickets,
@@ -399,7 +397,7 @@ impl Looker {
     /// What root could read at the start, its successor must be able to read when it is renewed.
     fn check_readable(&self) {
         for file in self.watcher.files() {
-            if let Err(error) = File::open(file) {
+            if let Err(error) = check_readable(file) {
                 tracing::warn!(
                     "{}: it cannot be read any more by whom the server runs as, so a new one will \
                      not be taken without a restart: {error}",
@@ -530,21 +528,17 @@ pub(crate) fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         io::ErrorKind::PermissionDenied => {
             said(&"whoever runs the server must be able to read it, and may not")
         }
+        io::ErrorKind::FileTooLarge => {
+            said(&"it is larger than a certificate, a key or a token: at most 1 MiB")
+        }
         _ => said(&format!("it cannot be read: {error}")),
     };
     // Not opened before: of a pipe that would wait for somebody who writes.
-    let data = fs::metadata(path).map_err(failed)?;
-    if !data.is_file() {
+    if file_state(path).map_err(failed)?.kind != FileKind::File {
         return Err(said(&"it is not a file"));
     }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX + 1));
-    let file = File::open(path).map_err(failed)?;
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    match bytes.len() {
-        0 => Err(said(&"it is empty")),
-        1..=FILE_BYTES_MAX => Ok(bytes),
-        _ => Err(said(&"it is larger than a certificate, a key or a token: at most 1 MiB")),
-    }
+    let bytes = read_file(path, FILE_BYTES_MAX).map(Zeroizing::new).map_err(failed)?;
+    if bytes.is_empty() { Err(said(&"it is empty")) } else { Ok(bytes) }
 }
 
 /// The secrets of tickets with their files; `None`: there is no file.
@@ -552,9 +546,9 @@ type Secrets = Option<Vec<(PathBuf, Zeroizing<Vec<u8>>)>>;
 
 fn secrets(tls: &Tls, missing: Missing<'_>) -> Result<Secrets, String> {
     let Some(first) = tls.ticket_secrets.first() else { return Ok(None) };
-    if !first.try_exists().unwrap_or(true) {
+    if file_state(first).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         match missing {
-            Missing::Made(user) => make_secret(first, user)
+            Missing::Made(user) => make_ticket_secret(first, user)
                 .map_err(|error| format!("{}: it cannot be made: {error}", first.display()))?,
             // It would be made.
             Missing::Left => return Ok(None),
@@ -565,23 +559,10 @@ fn secrets(tls: &Tls, missing: Missing<'_>) -> Result<Secrets, String> {
 }
 
 /// Makes a secret for tickets, which is its owner's alone.
-fn make_secret(path: &Path, user: Option<&User>) -> io::Result<()> {
+fn make_ticket_secret(path: &Path, user: Option<&User>) -> io::Result<()> {
     let mut secret = Zeroizing::new([0; TICKET_SECRET_BYTES_MIN]);
     getrandom::fill(&mut *secret).map_err(io::Error::other)?;
-    // Not in its place: half of it would be a secret too.
-    let made = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
-    let done = user.map_or(Ok(()), |user| user.own(&file)).and_then(|()| {
-        file.write_all(&*secret)?;
-        file.sync_all()?;
-        // Not over one that another process has made meanwhile.
-        match fs::hard_link(&made, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            result => result,
-        }
-    });
-    fs::remove_file(&made)?;
-    done
+    make_secret(path, &*secret, user)
 }
 
 /// What is not as it should be, and works all the same.
@@ -591,12 +572,11 @@ fn warnings(pairs: &[PairFiles], certificates: &Certificates) -> Vec<String> {
         let Some(files) = pairs.iter().find(|files| files.certificate == pair.file()) else {
             continue;
         };
-        let mode = fs::metadata(&files.key).map_or(0, |data| data.mode());
-        if mode & 0o004 != 0 {
+        let permissions = file_state(&files.key).map_or(0, |state| state.permissions);
+        if permissions & 0o004 != 0 {
             warnings.push(format!(
-                "{}: everybody on this host can read this private key (mode {:04o})",
-                files.key.display(),
-                mode & 0o7777
+                "{}: everybody on this host can read this private key (mode {permissions:04o})",
+                files.key.display()
             ));
         }
         if pair.names().is_empty() {

@@ -10,15 +10,12 @@
 
 use crate::limits::EVENT_LOG_BYTES_MAX;
 use crate::line_writer::{LineWriter, lines_of};
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{env, mem, thread};
-use stentor_io::{User, monotonic_us};
+use stentor_io::{User, file_state_of, monotonic_us};
 
 /// Starts the thread that writes to standard error. It blocks the signals that the calling thread
 /// blocks. Call this once.
@@ -107,9 +104,8 @@ pub fn is_journal() -> bool {
     static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
     *IS_JOURNAL.get_or_init(|| {
         let stream = env::var("JOURNAL_STREAM").unwrap_or_default();
-        let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
-        file.and_then(|file| file.metadata())
-            .is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+        let file = file_state_of(io::stderr()).map(|state| state.status);
+        file.is_ok_and(|file| stream == format!("{}:{}", file.device, file.inode))
     })
 }
 

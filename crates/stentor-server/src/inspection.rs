@@ -8,8 +8,8 @@ use crate::cluster;
 use crate::files::check_roots;
 use crate::follow;
 use crate::user::user_named;
-use std::fs::{self, OpenOptions};
 use stentor_config::{AccessTarget, Settings};
+use stentor_io::{FileKind, append, file_state};
 
 /// The result of an inspection that found no error.
 #[derive(Debug)]
@@ -80,15 +80,13 @@ fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<Strin
 /// Why the access log could not be written where it is to be.
 fn access_log_warning(settings: &Settings) -> Option<String> {
     let Some(AccessTarget::File(path)) = &settings.log.access else { return None };
-    let opened = match fs::metadata(path) {
+    let opened = match file_state(path).map(|file| file.kind) {
         // Nothing else is opened: a pipe would wait for a reader.
-        Ok(file) if file.is_file() => {
-            OpenOptions::new().append(true).open(path).map(drop).map_err(|error| error.to_string())
-        }
-        Ok(file) if file.is_dir() => Err("it is a directory".to_owned()),
+        Ok(FileKind::File) => append(path, None).map(drop).map_err(|error| error.to_string()),
+        Ok(FileKind::Directory) => Err("it is a directory".to_owned()),
         Ok(_) => Ok(()),
         // The directory has to be there.
-        Err(_) => match fs::metadata(path.parent()?) {
+        Err(_) => match file_state(path.parent()?) {
             Ok(_) => stentor_io::check_directory(path.parent()?),
             Err(error) => Err(error.to_string()),
         },

@@ -10,41 +10,23 @@
 //! when it was the same for two looks. Files that could not be used are read again now and then,
 //! for some reasons are no change of a file.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
+use stentor_io::{FileState, file_state};
 
-/// Files, each with its state at some time.
-pub(crate) type FileStates = Vec<(PathBuf, FileState)>;
-
-/// Tells a file from another one of its name, and from itself as it was. `None`: there is none.
-pub(crate) type FileState = Option<[i64; 7]>;
+/// Files, each with its state at some time, if there was such a file.
+pub(crate) type FileStates = Vec<(PathBuf, Option<FileState>)>;
 
 /// The states of these files now.
 pub(crate) fn states_of(files: impl IntoIterator<Item = PathBuf>) -> FileStates {
     let with_state = |file: PathBuf| {
-        let state = state_of(&file);
+        let state = file_state(&file).ok();
         (file, state)
     };
     files.into_iter().map(with_state).collect()
-}
-
-fn state_of(path: &Path) -> FileState {
-    let data = fs::metadata(path).ok()?;
-    Some([
-        data.dev() as i64,
-        data.ino() as i64,
-        data.size() as i64,
-        data.mtime(),
-        data.mtime_nsec(),
-        // Permissions.
-        data.ctime(),
-        data.ctime_nsec(),
-    ])
 }
 
 /// Finds out when files have to be read again.

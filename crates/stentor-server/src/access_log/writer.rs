@@ -8,14 +8,13 @@ use super::AccessLog;
 use crate::event_log::PatientWriter;
 use crate::limits::ACCESS_LOG_REST_MS;
 use crate::line_writer::LineWriter;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_config::AccessTarget;
+use stentor_io::{append, unbuffered};
 
 /// Where the lines go, and how that goes.
 pub(super) struct Writer {
@@ -89,10 +88,8 @@ type Out = Box<dyn Write + Send>;
 
 fn open(target: &AccessTarget) -> io::Result<Out> {
     Ok(match target {
-        AccessTarget::File(path) => {
-            Box::new(OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)?)
-        }
-        AccessTarget::Stdout => Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        AccessTarget::File(path) => Box::new(append(path, Some(FILE_MODE))?),
+        AccessTarget::Stdout => Box::new(unbuffered(io::stdout().as_fd())?),
         AccessTarget::Stderr => Box::new(PatientWriter),
     })
 }

@@ -334,8 +334,7 @@ fn look(path: &Path) -> Result<HostDisk, String> {
 
 /// What root makes in the directory of another user, that user's server could not open.
 fn refuse_root(path: &Path) -> Result<(), String> {
-    use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::metadata(path).map_or(0, |metadata| metadata.uid());
+    let owner = stentor_io::file_state(path).map_or(0, |state| state.owner);
     if stentor_io::is_root() && owner != 0 {
         return Err(format!(
             "{} is the directory of user {owner}, who could not open what root makes there: run \

@@ -1,0 +1,193 @@
+//! Files by their paths, which an operator names: read whole, looked at, appended to, made.
+
+use crate::{FileKind, FileStatus, User};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{Stat, fstat, stat};
+use std::fs::{File, OpenOptions, hard_link, remove_file};
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// What tells a file from another one with its name, and from itself as it was: more than
+/// [`FileStatus`], for a file whose permissions and owner matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileState {
+    /// What kind of thing has the name.
+    pub kind: FileKind,
+    /// The state of its content.
+    pub status: FileStatus,
+    /// Its permissions, as `chmod` takes them.
+    pub permissions: u32,
+    /// The number of the user that it belongs to.
+    pub owner: u32,
+    /// When its content, its permissions or its owner changed last: seconds and nanoseconds.
+    changed: (i64, u64),
+}
+
+impl FileState {
+    fn of(status: &Stat) -> FileState {
+        FileState {
+            kind: FileKind::of(status),
+            status: FileStatus::of(status),
+            permissions: status.st_mode & 0o7777,
+            owner: status.st_uid,
+            changed: (status.st_ctime, status.st_ctime_nsec),
+        }
+    }
+}
+
+/// The state of the file at a path now. Symbolic links are followed.
+///
+/// # Errors
+/// There is no such file, or the kernel does not let this process look at it.
+pub fn file_state(path: &Path) -> io::Result<FileState> {
+    Ok(FileState::of(&stat(path)?))
+}
+
+/// The state of an open file now.
+///
+/// # Errors
+/// The file system failed.
+pub fn file_state_of(file: impl AsFd) -> io::Result<FileState> {
+    Ok(FileState::of(&fstat(file)?))
+}
+
+/// Opens a file to read it, and closes it.
+///
+/// # Errors
+/// As of [`File::open`].
+pub fn check_readable(path: &Path) -> io::Result<()> {
+    File::open(path).map(drop)
+}
+
+/// Reads a whole file that has at most so many bytes.
+///
+/// The content may be a secret. Up to [`UNMOVED_BYTES_MAX`] bytes are never moved, so no copy stays
+/// behind in memory, and what was read is overwritten if there is no result.
+///
+/// # Errors
+/// As of [`File::open`] and [`Read::read`]; [`ErrorKind::FileTooLarge`] for a larger file.
+pub fn read_file(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max.min(UNMOVED_BYTES_MAX) + 1));
+    let file = File::open(path)?;
+    file.take((bytes_max as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let reason = format!("it is larger than {} KiB", bytes_max / 1024);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
+    }
+    Ok(mem::take(&mut *bytes))
+}
+
+/// Opens a file to append to it. If there is none, it is made with these permissions, if any.
+///
+/// # Errors
+/// As of [`OpenOptions::open`].
+pub fn append(path: &Path, made_with: Option<u32>) -> io::Result<impl Write + Send + use<>> {
+    let mut options = OpenOptions::new();
+    if let Some(permissions) = made_with {
+        options.create(true).mode(permissions);
+    }
+    options.append(true).open(path)
+}
+
+/// Writes to an open file, a pipe or a terminal without a buffer, by a descriptor of its own.
+///
+/// # Errors
+/// Out of files.
+pub fn unbuffered(file: BorrowedFd<'_>) -> io::Result<impl Write + Send + use<>> {
+    Ok(File::from(file.try_clone_to_owned()?))
+}
+
+/// Makes a file that only its owner can read, with all of its content or not at all. If there is
+/// one already, it stays as it is.
+///
+/// # Errors
+/// The directory cannot be written, or the file cannot be given to that owner.
+pub fn make_secret(path: &Path, secret: &[u8], owner: Option<&User>) -> io::Result<()> {
+    // Not in its place: half of it would be a secret too.
+    let made = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
+    let done = owner.map_or(Ok(()), |owner| owner.own(&file)).and_then(|()| {
+        file.write_all(secret)?;
+        file.sync_all()?;
+        // Not over one that another process has made meanwhile.
+        match hard_link(&made, path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    });
+    remove_file(&made)?;
+    done
+}
+
+/// A file of this size is read into memory that was taken before.
+const UNMOVED_BYTES_MAX: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monotonic_us;
+    use crate::scratch::Scratch;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_is_read_up_to_its_bound() {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        fs::write(&path, [7; 2048]).unwrap();
+        assert_eq!(read_file(&path, usize::MAX).unwrap(), [7; 2048]);
+        assert_eq!(read_file(&path, 2048).unwrap(), [7; 2048]);
+        let error = read_file(&path, 2047).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "it is larger than 1 KiB");
+        let error = read_file(&scratch.join("none"), 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn every_change_of_a_file_changes_its_state() {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        fs::write(&path, "a").unwrap();
+        let first = file_state(&path).unwrap();
+        assert_eq!((first.kind, first.status.bytes), (FileKind::File, 1));
+        assert_eq!(file_state(&path).unwrap(), first);
+        assert_eq!(file_state_of(File::open(&path).unwrap()).unwrap(), first);
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let second = file_state(&path).unwrap();
+        assert_eq!((second.permissions, second.status), (0o640, first.status));
+        let until_us = monotonic_us() + 10_000_000;
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        // The kernel's clock for files is coarse.
+        while file_state(&path).unwrap() == second {
+            assert!(monotonic_us() < until_us, "a change is hidden by the time that it was given");
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            (&file).write_all(b"b").unwrap();
+            file.set_modified(modified).unwrap();
+        }
+        assert_eq!(file_state(&path).unwrap().status, first.status);
+        fs::write(scratch.join("other"), "a").unwrap();
+        fs::rename(scratch.join("other"), &path).unwrap();
+        assert_ne!(file_state(&path).unwrap().status, first.status);
+        assert_eq!(file_state(&scratch).unwrap().kind, FileKind::Directory);
+    }
+
+    #[test]
+    fn append_makes_a_file_only_if_told() {
+        let scratch = Scratch::new();
+        let path = scratch.join("log");
+        assert_eq!(append(&path, None).map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+        for made_with in [Some(0o640), None] {
+            append(&path, made_with).unwrap().write_all(b"line\n").unwrap();
+        }
+        unbuffered(OpenOptions::new().append(true).open(&path).unwrap().as_fd())
+            .unwrap()
+            .write_all(b"end\n")
+            .unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "line\nline\nend\n");
+        assert_eq!(file_state(&path).unwrap().permissions & !0o040, 0o600, "umask may take more");
+    }
+}
