@@ -95,7 +95,7 @@ pub use steer::narrow_card;
 pub use stoppable::{StoppableProcess, Stopped};
 pub use thousands::thousands;
 pub use thread::{
-    allowed_cores, lower_priority, pin_to_core, raise_priority, spawn_with_file_table,
+    allowed_cores, lower_priority, pin_to_core, raise_priority, sleep, spawn_with_file_table,
     take_short_turns,
 };
 pub use user::{User, show_to_user};

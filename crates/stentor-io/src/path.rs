@@ -10,11 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// What tells a file from another one with its name, and from itself as it was: more than
-/// [`FileStatus`], for a file whose permissions and owner matter.
+/// The state of a file. Every change of the file changes its state, and so does another file that
+/// takes its name. Permissions and owner are a part of it, other than of [`FileStatus`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileState {
-    /// What kind of thing has the name.
+    /// A file, a directory or something else.
     pub kind: FileKind,
     /// The state of its content.
     pub status: FileStatus,

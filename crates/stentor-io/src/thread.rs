@@ -2,7 +2,8 @@
 
 use rustix::thread::{CpuSet, UnshareFlags};
 use std::io;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 /// Starts a thread with a file table of its own: accepting and closing never contend with other
 /// threads, and the limit of open files counts for this thread alone.
@@ -30,6 +31,11 @@ pub fn spawn_with_file_table<T: Send + 'static>(
         let own_table = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
         body(own_table.map_err(io::Error::from))
     })
+}
+
+/// Has the calling thread do nothing for so long.
+pub fn sleep(duration: Duration) {
+    thread::sleep(duration);
 }
 
 /// Keeps the calling thread on one core, counted round the cores this process may use.
@@ -132,7 +138,6 @@ const TURN_NS: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
 
     #[test]
     fn short_turns_are_the_threads_own_and_change_nothing_else() {

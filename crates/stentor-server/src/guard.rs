@@ -27,7 +27,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Shortage};
-use stentor_io::{Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory};
+use stentor_io::{
+    Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory, sleep,
+};
 
 /// How short memory is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
@@ -192,7 +194,7 @@ fn trim(hub: &Hub, is_over: &AtomicBool) {
         let evicted = hub.trim_history();
         let took = Duration::from_micros(monotonic_us() - since_us);
         tracing::debug!("history evicted messages={evicted} took={took:?}");
-        thread::sleep(took.max(TRIM_PAUSE_MIN));
+        sleep(took.max(TRIM_PAUSE_MIN));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Writing lines for a log to a file that may be full, slow, or a pipe.
 
 use std::io::{self, ErrorKind, Write};
-use std::thread;
 use std::time::Duration;
+use stentor_io::sleep;
 
 /// Writes whole lines, also after a write that failed in the middle of one.
 pub(crate) struct LineWriter<W> {
@@ -31,7 +31,7 @@ impl<W: Write> LineWriter<W> {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A terminal or a pipe that another process has made non-blocking.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(RETRY),
                 Err(error) => {
                     let done = &bytes[..bytes.len() - rest.len()];
                     self.is_torn |= done.last().is_some_and(|&byte| byte != b'\n');

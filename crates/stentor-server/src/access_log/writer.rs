@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use stentor_config::AccessTarget;
-use stentor_io::{append, unbuffered};
+use stentor_io::{append, sleep, unbuffered};
 
 /// Where the lines go, and how that goes.
 pub(super) struct Writer {
@@ -39,7 +39,7 @@ impl Writer {
             }
             if log.take(|bytes| self.write(bytes, log), &mut bytes) {
                 // Under load it is woken so often and no more.
-                thread::sleep(Duration::from_millis(ACCESS_LOG_REST_MS));
+                sleep(Duration::from_millis(ACCESS_LOG_REST_MS));
             } else if is_closing {
                 return;
             } else {

@@ -12,11 +12,10 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 use stentor_config::ServerUrl;
 use stentor_hub::{Hub, Id};
-use stentor_io::{Rng, monotonic_us};
+use stentor_io::{Rng, monotonic_us, sleep};
 use stentor_order::Applier;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -81,7 +80,7 @@ impl Leaders {
             let leaders = self.state.settings.leaders.len();
             // The one that broke off may be back at once: it has what the others may lack.
             at = if was_followed { at } else { (at + 1) % leaders };
-            thread::sleep(self.pause(failures.div_ceil(leaders)));
+            sleep(self.pause(failures.div_ceil(leaders)));
         }
     }
 

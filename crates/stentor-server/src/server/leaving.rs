@@ -14,10 +14,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Token, monotonic_us};
+use stentor_io::{Channel, HostDisk, Token, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::Tapping;
 use stentor_wire::pack::{Packed, Unpacker};
@@ -118,7 +117,7 @@ impl Server {
         let until_us = after(PATIENCE_FOR_END);
         let taken = loop {
             match closed.disk().give_away(false) {
-                Err(_) if monotonic_us() < until_us => thread::sleep(LOOK),
+                Err(_) if monotonic_us() < until_us => sleep(LOOK),
                 taken => break taken,
             }
         };
@@ -307,7 +306,7 @@ impl Leaving<'_> {
                 // Its failure is told by what is received.
                 let _ = self.send_changes();
             }
-            thread::sleep(LOOK);
+            sleep(LOOK);
         }
         expect(&mut self.channel, expected)
     }
@@ -359,7 +358,7 @@ impl Leaving<'_> {
                     if monotonic_us() > not_now_until_us {
                         return Err(reason.to_owned());
                     }
-                    thread::sleep(Duration::from_millis(1));
+                    sleep(Duration::from_millis(1));
                     let _ = self.server.cues[index].send(Cue::Pack);
                 }
                 Ok((_, Ok(report))) => return Err(format!("a worker said {report:?}")),
@@ -382,7 +381,7 @@ fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
         if let Ok(Some(status)) = other.try_wait() {
             return Ok(status);
         }
-        thread::sleep(LOOK);
+        sleep(LOOK);
     }
     // It may have ended by now.
     let _ = other.kill();

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory};
+use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory, sleep};
 use stentor_order::next_entry;
 use stentor_wire::pack::{Packed, Packer};
 
@@ -143,7 +143,7 @@ impl Predecessor {
         });
         // Readers who came over in the middle of something need memory for it, and soon no more.
         let _ = thread::Builder::new().name("release".to_owned()).spawn(|| {
-            thread::sleep(Duration::from_millis(RELEASE_AFTER_MS));
+            sleep(Duration::from_millis(RELEASE_AFTER_MS));
             release_memory();
         });
         Ok(())

@@ -13,13 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 use stentor_hub::{
     CacheControl, ContentType, Draft, Entry, Epoch, Event, EventName, Hub, Id, Limits, Op, Past,
     Pattern, Place, Rule,
 };
-use stentor_io::{DiskErrorKind, HostDisk, unix_s};
+use stentor_io::{DiskErrorKind, HostDisk, sleep, unix_s};
 use stentor_log::{Damage, OpenError, Recovery};
 use stentor_wire::target::TopicName;
 
@@ -269,7 +268,7 @@ fn read_in_use<R>(
             Err(OpenError::Disk(error)) if left > 0 && error.kind == DiskErrorKind::Failed => {}
             done => return done,
         }
-        thread::sleep(Duration::from_millis(100));
+        sleep(Duration::from_millis(100));
     }
 }
 

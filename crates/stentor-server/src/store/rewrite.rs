@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Hub, Snapshot as Slices};
-use stentor_io::{Disk, DiskError, DiskErrorKind, lower_priority};
+use stentor_io::{Disk, DiskError, DiskErrorKind, lower_priority, sleep};
 use stentor_log::{Snapshot, SnapshotWriter};
 
 /// A snapshot that somebody waits for.
@@ -115,7 +115,7 @@ where
             while let Some((pass, bytes)) = next {
                 written += bytes as u64;
                 match pause(bytes, written, stats.bytes.value() - begin) {
-                    Some(pause) => thread::sleep(pause),
+                    Some(pause) => sleep(pause),
                     None => thread::yield_now(),
                 }
                 next = pass.step();
