@@ -20,7 +20,7 @@ const CIRCLES: [(&str, usize); 7] = [
     ("stentor-config", 13),
     ("stentor-hub", 9),
     ("stentor-log", 4),
-    ("stentor-server", 21),
+    ("stentor-server", 20),
     ("stentor-tune", 5),
 ];
 

@@ -26,6 +26,7 @@ mod quantity;
 mod setting;
 mod settings;
 mod show;
+mod small_file;
 mod stored;
 mod tls;
 mod tokens;
@@ -41,6 +42,7 @@ pub use settings::{
     LogFormat, Lookup, Mount, OrAuto, Settings, Store, Streams, parse_address, parse_user,
 };
 pub use show::token_table;
+pub use small_file::read_small;
 pub use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
 pub use tls::{ListenAddress, PairFiles, Tls};
 pub use tokens::{date_of, parse_moment};

@@ -32,6 +32,7 @@ mod disk;
 mod dump;
 mod epoll;
 mod file;
+mod histogram;
 mod intermediate;
 mod lock;
 mod outcomes;
@@ -68,6 +69,7 @@ pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
 };
+pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use intermediate::Intermediate;
 pub use lock::lock;
 pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};

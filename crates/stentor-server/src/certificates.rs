@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, mem};
-use stentor_config::{PairFiles, Settings, Tls};
-use stentor_io::{FileKind, User, check_readable, file_state, make_secret, read_file, unix_s};
+use stentor_config::{PairFiles, Settings, Tls, read_small};
+use stentor_io::{User, check_readable, file_state, make_secret, unix_s};
 use stentor_tls::{
     Acceptor, Certificates, ClientAuth, KeyKind, Pair, PemPair, Settings as Handshakes,
     TICKET_SECRET_BYTES_MIN, Tickets,
@@ -517,30 +517,6 @@ fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
     Pair::read(&pem, now_unix_s).map_err(|error| vec![error.to_string()])
 }
 
-/// All of a small file: a certificate, a key, a token.
-///
-/// # Errors
-/// A sentence that names the file.
-pub(crate) fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let said = |reason: &dyn fmt::Display| format!("{}: {reason}", path.display());
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => said(&"there is no such file"),
-        io::ErrorKind::PermissionDenied => {
-            said(&"whoever runs the server must be able to read it, and may not")
-        }
-        io::ErrorKind::FileTooLarge => {
-            said(&"it is larger than a certificate, a key or a token: at most 1 MiB")
-        }
-        _ => said(&format!("it cannot be read: {error}")),
-    };
-    // Not opened before: of a pipe that would wait for somebody who writes.
-    if file_state(path).map_err(failed)?.kind != FileKind::File {
-        return Err(said(&"it is not a file"));
-    }
-    let bytes = read_file(path, FILE_BYTES_MAX).map(Zeroizing::new).map_err(failed)?;
-    if bytes.is_empty() { Err(said(&"it is empty")) } else { Ok(bytes) }
-}
-
 /// The secrets of tickets with their files; `None`: there is no file.
 type Secrets = Option<Vec<(PathBuf, Zeroizing<Vec<u8>>)>>;
 
@@ -631,8 +607,6 @@ impl std::error::Error for Unusable {}
 /// From when on it is said that a certificate is about to expire. Those that are valid for 90 days
 /// are renewed when 30 are left, so something is wrong by then.
 const WARN_DAYS: i64 = 14;
-
-const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

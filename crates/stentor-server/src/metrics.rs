@@ -11,8 +11,8 @@ use crate::answers::RequestKind;
 use crate::certificates;
 use crate::endpoint::metrics::{Kind, Page, label, labels};
 use crate::endpoint::status::Report;
-use crate::stats::{BadTokens, Heads, Histogram, RouteTotals, Routes, Times, TlsFailures};
-use stentor_io::{Counter, open_files_limit, process_cpu};
+use crate::stats::{BadTokens, Heads, RouteTotals, Routes, TlsFailures};
+use stentor_io::{Counter, Histogram, Times, open_files_limit, process_cpu};
 
 macro_rules! metrics {
     (|$report:ident, $c:ident| $(

@@ -12,83 +12,12 @@ use stentor_access::Refused;
 use stentor_config::Lookup;
 use stentor_hub::OwnFields;
 use stentor_hub::Refusal;
-use stentor_io::Counter;
+use stentor_io::{Counter, Histogram};
 use stentor_order::CommitError;
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
 use stentor_wire::label::Label;
 use stentor_wire::lookup::LineShares;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
-
-/// How long something took, counted by how long: with one writer.
-#[derive(Debug, Default)]
-pub(crate) struct Histogram {
-    buckets: [Counter; BOUNDS_US.len() + 1],
-    sum_us: Counter,
-}
-
-impl Histogram {
-    /// Counts one that took so long.
-    pub(crate) fn observe(&self, us: u64) {
-        self.buckets[BOUNDS_US.partition_point(|&bound| bound < us)].add(1);
-        self.sum_us.add(us);
-    }
-
-    fn counters(&self) -> impl Iterator<Item = &Counter> {
-        self.buckets.iter().chain([&self.sum_us])
-    }
-
-    /// What was counted so far.
-    pub(crate) fn pack(&self, out: &mut Packer) {
-        self.counters().map(Counter::value).collect::<Vec<_>>().pack(out);
-    }
-
-    /// Goes on where another one ended.
-    pub(crate) fn unpack(&self, input: &mut Unpacker<'_>) -> Unpacked<()> {
-        let values = Vec::<u64>::unpack(input)?;
-        if values.len() != self.counters().count() {
-            return Err(MISFIT);
-        }
-        self.counters().zip(values).for_each(|(counter, value)| counter.set(value));
-        Ok(())
-    }
-}
-
-/// The sum of histograms at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Times {
-    /// How many took at most each bound and more than the one before; the last, more than any.
-    pub(crate) buckets: [u64; BOUNDS_US.len() + 1],
-    pub(crate) sum_us: u64,
-}
-
-impl Times {
-    /// One histogram as it is now.
-    pub(crate) fn of(histogram: &Histogram) -> Times {
-        let mut times = Times::default();
-        times.add(histogram);
-        times
-    }
-
-    /// How many there were.
-    pub(crate) fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    pub(crate) fn add(&mut self, histogram: &Histogram) {
-        for (total, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
-            *total = total.wrapping_add(bucket.value());
-        }
-        self.sum_us = self.sum_us.wrapping_add(histogram.sum_us.value());
-    }
-}
-
-/// The bounds of a histogram's buckets, in microseconds: what a request takes at an idle server, to
-/// ten seconds.
-#[rustfmt::skip]
-pub(crate) const BOUNDS_US: [u64; 14] = [
-    25, 50, 100, 250, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000,
-    10_000_000,
-];
 
 /// A value for each label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -321,7 +250,7 @@ impl Stats {
             route.path.pack(out);
             route.counters().map(Counter::value).pack(out);
         }
-        self.histograms().for_each(|histogram| histogram.pack(out));
+        self.histograms().for_each(|histogram| pack_histogram(histogram, out));
     }
 
     /// Goes on where another worker ended, without connections yet. Counters that are not known
@@ -343,7 +272,7 @@ impl Stats {
             }
         }
         for histogram in self.histograms() {
-            histogram.unpack(input)?;
+            unpack_histogram(histogram, input)?;
         }
         self.close(false);
         Ok(())
@@ -363,6 +292,21 @@ impl Stats {
         self.reset_gauges();
         self.workers_lost.add(u64::from(is_lost));
     }
+}
+
+/// Packs what a histogram has counted so far.
+pub(crate) fn pack_histogram(histogram: &Histogram, out: &mut Packer) {
+    histogram.counters().map(Counter::value).collect::<Vec<_>>().pack(out);
+}
+
+/// Lets a histogram go on where another one ended.
+pub(crate) fn unpack_histogram(histogram: &Histogram, input: &mut Unpacker<'_>) -> Unpacked<()> {
+    let values = Vec::<u64>::unpack(input)?;
+    if values.len() != histogram.counters().count() {
+        return Err(MISFIT);
+    }
+    histogram.counters().zip(values).for_each(|(counter, value)| counter.set(value));
+    Ok(())
 }
 
 /// What a connection is doing.

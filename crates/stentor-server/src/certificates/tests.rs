@@ -124,7 +124,7 @@ fn what_is_wrong_is_said_of_its_file() {
     assert_eq!(error(), "k.pem: there is no private key in it (in PEM)");
     place.write("k.pem", &pair("a.example", 80).1);
     assert_eq!(error(), "k.pem: it is not the key of the certificate in c.pem");
-    place.write("k.pem", &" ".repeat(FILE_BYTES_MAX + 1));
+    place.write("k.pem", &" ".repeat((1 << 20) + 1));
     assert_eq!(error(), "k.pem: it is larger than a certificate, a key or a token: at most 1 MiB");
     let (other, _) = pair("b.example", 80);
     place.write("c.pem", &(certificate.clone() + &other));

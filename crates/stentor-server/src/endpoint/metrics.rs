@@ -6,8 +6,8 @@
 
 use crate::endpoint::status::Report;
 use crate::exchange::Exchange;
-use crate::stats::{BOUNDS_US, Times};
 use std::fmt::{Display, Write};
+use stentor_io::{BOUNDS_US, Times};
 
 /// `GET /-/metrics`
 pub(crate) fn metrics(x: &mut Exchange<'_>) {

@@ -7,13 +7,13 @@
 
 use super::FollowState;
 use super::protocol::{Fault, Follower, Next, SnapshotReader};
-use crate::certificates::read_small;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use stentor_config::ServerUrl;
+use stentor_config::read_small;
 use stentor_hub::{Hub, Id};
 use stentor_io::{Rng, monotonic_us, sleep};
 use stentor_order::Applier;

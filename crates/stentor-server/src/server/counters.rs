@@ -3,6 +3,7 @@
 
 use crate::context::Shared;
 use crate::event_log;
+use crate::stats::{pack_histogram, unpack_histogram};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// What was counted so far.
@@ -29,7 +30,7 @@ pub(super) fn pack(shared: &Shared) -> Vec<u8> {
         value.pack(&mut out);
     }
     if let Some(store) = &shared.store {
-        store.stats.syncs.pack(&mut out);
+        pack_histogram(&store.stats.syncs, &mut out);
     }
     out.into_bytes()
 }
@@ -57,7 +58,7 @@ pub(super) fn unpack(shared: &Shared, bytes: &[u8]) -> Unpacked<()> {
             _ => {}
         }
     }
-    store.map_or(Ok(()), |stats| stats.syncs.unpack(&mut input))?;
+    store.map_or(Ok(()), |stats| unpack_histogram(&stats.syncs, &mut input))?;
     input.end()
 }
 

@@ -5,7 +5,6 @@
 
 use super::rewrite::Pass;
 use super::{DiskState, Intake, News, Rewriting, Sleep, Waiting};
-use crate::stats::Histogram;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
@@ -14,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
+use stentor_io::Histogram;
 use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, monotonic_us, unix_s};
 use stentor_log::{PushError, Recovered, Store, Unclosed};
 use stentor_order::{CommitError, Promised, Telling};

@@ -1,7 +1,6 @@
 //! How a node shows itself to a broker: by a password, a token, or a key of its own (NKEY), mostly
 //! with a JWT that says whose it is. Of a key the broker sees no more than a signature.
 
-use crate::certificates::read_small;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,6 +8,7 @@ use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use std::path::Path;
 use stentor_config::Cluster as Settings;
+use stentor_config::read_small;
 use zeroize::Zeroizing;
 
 /// What a node is to a broker.

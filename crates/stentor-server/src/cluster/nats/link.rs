@@ -10,7 +10,6 @@
 use super::channel::{self, Sink, Source};
 use super::credentials::Credentials;
 use super::wire::{self, Said};
-use crate::certificates::read_small;
 use crate::cluster::Input;
 use serde::Deserialize;
 use std::io;
@@ -18,6 +17,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
+use stentor_config::read_small;
 use stentor_config::{BrokerUrl, Cluster as Settings};
 use stentor_io::{monotonic_us, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};

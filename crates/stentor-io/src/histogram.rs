@@ -1,0 +1,64 @@
+//! How long things took, counted by one thread while others look.
+
+use crate::Counter;
+
+/// How long something took, counted by how long: with one writer.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Counter; BOUNDS_US.len() + 1],
+    sum_us: Counter,
+}
+
+impl Histogram {
+    /// Counts one that took so long.
+    pub fn observe(&self, us: u64) {
+        self.buckets[BOUNDS_US.partition_point(|&bound| bound < us)].add(1);
+        self.sum_us.add(us);
+    }
+
+    /// Its counters: those of the buckets, and the sum in microseconds.
+    pub fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.buckets.iter().chain([&self.sum_us])
+    }
+}
+
+/// The sum of histograms at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// How many took at most each bound and more than the one before; the last, more than any.
+    pub buckets: [u64; BOUNDS_US.len() + 1],
+    /// How long all of them took together, in microseconds.
+    pub sum_us: u64,
+}
+
+impl Times {
+    /// One histogram as it is now.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Times {
+        let mut times = Times::default();
+        times.add(histogram);
+        times
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Adds what another histogram has counted.
+    pub fn add(&mut self, histogram: &Histogram) {
+        for (total, bucket) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *total = total.wrapping_add(bucket.value());
+        }
+        self.sum_us = self.sum_us.wrapping_add(histogram.sum_us.value());
+    }
+}
+
+/// The bounds of a histogram's buckets, in microseconds: what a request takes at an idle server, to
+/// ten seconds.
+#[rustfmt::skip]
+pub const BOUNDS_US: [u64; 14] = [
+    25, 50, 100, 250, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000,
+    10_000_000,
+];
