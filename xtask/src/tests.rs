@@ -113,7 +113,7 @@ fn seed_of_commit(settings: &[(&str, String)], is_in_environment: bool) -> Optio
 /// One simulation, with the seeds that are asked for.
 pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
     let (package, module) = match name {
-        "cluster" => ("stentor-server", "cluster::simulation"),
+        "cluster" => ("stentor-cluster", "simulation"),
         "crashes" => ("stentor-log", "tests::crashes"),
         "places" => ("stentor-server", "simulation::places"),
         "snapshots" => ("stentor-hub", "hub::"),

@@ -173,10 +173,14 @@ fn messages_are_compared() {
 const CRATES: &[&str] = &[
     "crates/stentor-access/src/refused.rs",
     "crates/stentor-wire/src/",
+    "crates/stentor-cluster/src/",
     "crates/stentor-config/src/",
+    "crates/stentor-files/src/",
     "crates/stentor-hub/src/",
     "crates/stentor-order/src/",
+    "crates/stentor-replication/src/",
     "crates/stentor-server/src/",
+    "crates/stentor-store/src/",
 ];
 
 /// Tests; what a client says of a server's answer; and what is told of metrics.

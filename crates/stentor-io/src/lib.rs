@@ -47,6 +47,7 @@ mod rng;
 mod scratch;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
+mod small;
 mod socket;
 mod steer;
 mod stoppable;
@@ -90,6 +91,9 @@ pub use queue::AcceptQueue;
 pub use rng::Rng;
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Client, Faults, KernelFaults, Sim};
+pub use small::limits_are_small;
+#[cfg(any(test, feature = "sim"))]
+pub use small::make_limits_small;
 pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };

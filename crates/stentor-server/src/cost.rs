@@ -10,7 +10,6 @@ use crate::connection::pending::{answer_array, write_array};
 use crate::context::{Context, Shared};
 use crate::endpoint;
 use crate::exchange::Persistence;
-use crate::files::FileCache;
 use crate::guard::MemoryState;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
@@ -21,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::{Cache, Keys};
 use stentor_config::{Lookup, Settings};
+use stentor_files::FileCache;
 use stentor_hub::{
     ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
     StreamForm,

@@ -13,7 +13,6 @@ pub use sessions::fuzz_sessions;
 pub use worker::fuzz_worker;
 
 use crate::access::CONTROL;
-use crate::cluster;
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::exchange::Persistence;
@@ -45,12 +44,12 @@ pub fn fuzz_config(data: &[u8]) {
 
 /// Whatever is in a broker's log is read by a node, or it stops there and says so.
 pub fn fuzz_log(data: &[u8]) {
-    cluster::fuzz::check_log(data);
+    stentor_cluster::fuzz::check_log(data);
 }
 
 /// Whatever a broker says is read the same however it is cut.
 pub fn fuzz_broker(data: &[u8]) {
-    cluster::fuzz::check_broker(data);
+    stentor_cluster::fuzz::check_broker(data);
 }
 
 /// A stream of lines comes to the same however it is split, and every line counts once.

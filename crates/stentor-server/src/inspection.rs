@@ -4,11 +4,10 @@
 //! a unit of systemd or a volume may bring it only when the server starts.
 
 use crate::certificates::{self, Prepared, Shown};
-use crate::cluster;
-use crate::files::check_roots;
-use crate::follow;
 use crate::user::user_named;
+use stentor_cluster as cluster;
 use stentor_config::{AccessTarget, Settings};
+use stentor_files::check_roots;
 use stentor_io::{FileKind, append, file_state};
 
 /// The result of an inspection that found no error.
@@ -27,7 +26,7 @@ pub struct Inspection {
 pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<String>> {
     let mut errors = Vec::new();
     errors.extend(cluster::check(&settings.cluster).err());
-    errors.extend(follow::check(&settings.follow).err());
+    errors.extend(stentor_replication::check(&settings.follow).err());
     let (passed_over, error) = check_keys(&settings.tokens);
     errors.extend(error);
     let prepared = certificates::inspect(settings, now_unix_s).unwrap_or_else(|unusable| {

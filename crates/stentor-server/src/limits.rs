@@ -223,18 +223,8 @@ pub(crate) const COPY_TOPICS_MAX: usize = 100;
 /// Followers that a worker sends something to: more of them make a tree.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 
-/// Files that may wait to be loaded into memory; beyond it a later request asks again.
-pub(crate) const LOAD_QUEUE: usize = 4 * 1024;
-
-/// Text up to this size is compressed and kept so, even if it is too large to be kept as it is:
-/// the scripts of a page are.
-pub(crate) const COMPRESS_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-
 /// No worker has more connections than the kernel has files for a process.
 pub(crate) const PEERS_MAX: u32 = 1 << 30;
-
-/// The most names of a directory that are looked at for a list of it.
-pub(crate) const LISTING_MAX: usize = 2_000;
 
 /// Beyond this a list of a directory ends: like other answers put together for one client alone.
 pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;

@@ -9,14 +9,15 @@
 //! What is on the disk is sent by the kernel, from its page cache, a share at a time: the socket
 //! of a fast reader would take a whole film while all others wait.
 
-use crate::files::CachedFile;
 use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, PROGRESS_BYTES_MIN, SHARE_BYTES_MIN};
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
+use stentor_files::CachedFile;
 use stentor_hub::{Event, Message, StreamForm};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
+use stentor_replication::ChunkSink;
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Thing, UNKNOWN, Unpacked, Unpacker};
 
@@ -75,6 +76,16 @@ pub(crate) struct Output {
     shared_bytes: usize,
     /// Whether some of them are on the disk.
     has_stored: bool,
+}
+
+impl ChunkSink for Output {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self.bytes()
+    }
+
+    fn shared(&mut self, bytes: &Arc<[u8]>) {
+        self.shared(bytes);
+    }
 }
 
 impl Output {

@@ -3,7 +3,6 @@
 use crate::access::{LISTENERS, Listener, PUBLIC, listener};
 use crate::answers::Answers;
 use crate::exchange::Persistence;
-use crate::files::{CachedFile, Head as FileHead};
 use crate::limits::TURN_COST_MAX;
 use crate::output::Output;
 use crate::panics::may_panic;
@@ -11,6 +10,7 @@ use crate::stats::Stats;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_config::{Cors, Settings};
+use stentor_files::{CachedFile, Head as FileHead};
 use stentor_hub::Message;
 use stentor_io::{File, LAYERED, Role, listener_of};
 use stentor_wire::http1::{HeadPart, HeadShares};

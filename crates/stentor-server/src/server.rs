@@ -20,19 +20,15 @@ use crate::access::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::certificates::{self, Acceptors, Missing, Prepared};
-use crate::cluster::{ClusterState, ClusterThread};
 use crate::context::Shared;
 use crate::endpoint;
 use crate::event_log;
-use crate::files::{FileCache, FileLoader, check_roots};
-use crate::follow::{Elsewhere, FollowState, FollowThread};
 use crate::guard::{Guard, MemoryState};
 use crate::keys::{self, KeyThread};
 use crate::limits::TOKENS_BYTES_MAX;
 use crate::mailbox::{Mailbox, Order};
 use crate::operations::{Reloads, Upgrades};
 use crate::secured::Sessions;
-use crate::store::{Ended, StoreState, Writer};
 use crate::user::{become_user, user_named};
 use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
@@ -44,7 +40,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 use stentor_access::Cache;
+use stentor_cluster::{ClusterState, ClusterThread};
 use stentor_config::{ControlAddress, Settings};
+use stentor_files::{FileCache, FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
 use stentor_log::{OpenError, Recovery, open_replaced};
@@ -52,6 +50,8 @@ use stentor_order::{
     Applier, CommitError, Committer, Compressor, InMemory, Jobs, Outcome, ReturnAddress, Sequencer,
     Tapping,
 };
+use stentor_replication::{Elsewhere, FollowState, FollowThread};
+use stentor_store::{Ended, StoreState, Writer};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and

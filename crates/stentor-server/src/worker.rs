@@ -286,7 +286,12 @@ impl Worker {
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
         stats.readers_by_token.set(passes.count() as u64);
-        replication.show(stats);
+        let feeds = replication.counts();
+        stats.feed_entries.add(feeds.entries);
+        stats.followers.set(feeds.followers);
+        stats.snapshots_under_way.set(feeds.snapshots);
+        stats.followers_behind.set(feeds.behind);
+        stats.feed_bytes.set(feeds.bytes);
         stats.waiting_requests.set(budget.waiting(Kind::Requests) as u64);
         stats.waiting_commands.set(budget.waiting(Kind::Commands) as u64);
         stats.waiting_replays.set(budget.waiting(Kind::Replays) as u64);

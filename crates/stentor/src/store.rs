@@ -5,7 +5,7 @@ use std::io::{BufWriter, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use stentor_server::offline::{self, Checked, Contents};
+use stentor_store::offline::{self, Checked, Contents};
 
 use crate::Failure;
 

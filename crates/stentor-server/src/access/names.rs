@@ -7,9 +7,9 @@
 
 use super::{Act, Denied, Visitor};
 use crate::exchange::Exchange;
-use crate::files::{PACKED, mount_of};
 use stentor_access::{Coverage, PatternsRef};
 use stentor_config::{Mount, Settings};
+use stentor_files::{PACKED, mount_of};
 use stentor_hub::Filter;
 
 /// What a directory is answered with.

@@ -11,9 +11,9 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
 use crate::output::Backlog;
-use crate::replication::{LAST_CHUNK, Next, Transfer, named};
 use stentor_access::Grant;
 use stentor_io::{Backend, Gone, Peer};
+use stentor_replication::{LAST_CHUNK, Next, Transfer, named};
 
 /// What a follower is sent, and the token that it takes.
 #[derive(Debug)]

@@ -6,19 +6,19 @@
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::certificates::Acceptors;
-use crate::cluster::ClusterState;
-use crate::files::FileCache;
-use crate::follow::FollowState;
 use crate::guard::MemoryState;
 use crate::operations::{Reloads, Upgrades};
 use crate::route;
 use crate::stats::Stats;
-use crate::store::StoreState;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::{Cache, Keys};
+use stentor_cluster::ClusterState;
+use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
 use stentor_order::Committer;
+use stentor_replication::FollowState;
+use stentor_store::StoreState;
 use stentor_wire::http1::Request;
 
 /// The state that all workers share. A read writes none of it.

@@ -9,14 +9,14 @@ use super::publish::RETRY_SOON;
 use crate::access::Denied;
 use crate::access::names::{INDEX, unpacked};
 use crate::exchange::Exchange;
-use crate::files::{
-    CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
-    mount_of, read_whole,
-};
 use crate::response::Part;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use stentor_config::Mount;
+use stentor_files::{
+    CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
+    mount_of, read_whole,
+};
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
 use stentor_wire::file_name::content_type;

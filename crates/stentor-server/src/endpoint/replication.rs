@@ -5,8 +5,8 @@ use crate::answers::RequestKind;
 use crate::connection::Copying;
 use crate::exchange::{Answer, Exchange};
 use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
-use crate::replication::{NotHere, put_sign_of_life};
 use stentor_hub::{Filter, Id};
+use stentor_replication::{NotHere, put_sign_of_life};
 use stentor_wire::refusals;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
@@ -46,7 +46,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let (copy, seq) = match begun {
         Ok(begun) => begun,
-        Err(not_here) => return x.refuse(&not_here.refusal()),
+        Err(not_here) => return x.refuse(&refusal(not_here)),
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
@@ -94,17 +94,13 @@ impl Asked {
     }
 }
 
-impl NotHere {
-    fn refusal(self) -> Refusal {
-        let reason = match self {
-            NotHere::Epoch => "The id is of another life of this server: begin with /-/snapshot.",
-            NotHere::Ahead => "The id is of no message yet: begin with /-/snapshot.",
-            NotHere::TooOld => {
-                "What is behind this id is not kept any more: begin with /-/snapshot."
-            }
-        };
-        Refusal::new(Status::GONE, reason)
-    }
+fn refusal(not_here: NotHere) -> Refusal {
+    let reason = match not_here {
+        NotHere::Epoch => "The id is of another life of this server: begin with /-/snapshot.",
+        NotHere::Ahead => "The id is of no message yet: begin with /-/snapshot.",
+        NotHere::TooOld => "What is behind this id is not kept any more: begin with /-/snapshot.",
+    };
+    Refusal::new(Status::GONE, reason)
 }
 
 refusals! {

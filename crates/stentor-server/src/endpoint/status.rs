@@ -1,22 +1,22 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
 use crate::certificates;
-use crate::cluster::ClusterReport;
 use crate::event_log;
 use crate::exchange::Exchange;
-use crate::follow::FollowReport;
 use crate::guard::Pressure;
 use crate::operations::{self, Reloaded, Upgraded};
-use crate::replication::{Follower, named};
 use crate::stats::{Heads, RouteTotals, Routes, Totals};
-use crate::store::StoreState;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+use stentor_cluster::ClusterReport;
 use stentor_hub::Stored;
 use stentor_io::Times;
 use stentor_io::process_memory;
+use stentor_replication::FollowReport;
+use stentor_replication::{Follower, named};
+use stentor_store::StoreState;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
 use stentor_wire::status::Status;

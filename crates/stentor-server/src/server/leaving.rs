@@ -8,7 +8,6 @@ use super::listeners::{layered, public_role};
 use super::{Server, counters};
 use crate::access::{CONTROL, MONITOR, REDIRECT};
 use crate::operations::{Failed, History, Upgraded};
-use crate::store::Ended;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -19,6 +18,7 @@ use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::Tapping;
+use stentor_store::Ended;
 use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {

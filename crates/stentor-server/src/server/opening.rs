@@ -1,9 +1,9 @@
 //! The store at a start: read into the hub, or taken over from the process before.
 
 use super::{Server, StartError};
-use crate::store::{Loaded, Reading, TOO_LARGE, load};
 use stentor_io::HostDisk;
 use stentor_log::{OpenError, Recovered, Recovery, Settings as StoreSettings};
+use stentor_store::{Loaded, Reading, TOO_LARGE, load};
 
 impl Server {
     /// Fills the hub from the store, and has what is published from now on written to it.

@@ -3,7 +3,6 @@
 use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, told, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
-use crate::follow::FollowState;
 use crate::limits::RELEASE_AFTER_MS;
 use crate::operations::Upgraded;
 use crate::stats::Totals;
@@ -15,6 +14,7 @@ use stentor_config::Settings;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory, sleep};
 use stentor_order::next_entry;
+use stentor_replication::FollowState;
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.

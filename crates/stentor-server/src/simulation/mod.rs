@@ -76,7 +76,6 @@ use crate::access::{CONTROL, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::context::{Context, Shared};
-use crate::files::{FileCache, FileLoader};
 use crate::guard::MemoryState;
 use crate::keys;
 use crate::limits::TOKENS_BYTES_MAX;
@@ -84,7 +83,6 @@ use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
 use crate::panics::planned;
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
-use crate::store::StoreState;
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
@@ -93,12 +91,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::Cache;
 use stentor_config::{Lookup, Settings};
+use stentor_files::{FileCache, FileLoader};
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
 use stentor_order::{Applier, Committer, InMemory, Sequencer};
 use stentor_order::{Compressor, Jobs};
+use stentor_store::StoreState;
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
@@ -203,6 +203,8 @@ impl World {
     }
 
     pub(crate) fn of(parts: Parts, seed: u64, faults: Faults, settings: Settings) -> World {
+        #[cfg(test)]
+        stentor_io::make_limits_small();
         let Parts { workers, late, layers, kept, last_seq } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();

@@ -20,7 +20,6 @@ mod tests;
 
 use super::handover::HandOvers;
 use super::{Parts, World, kind, patient};
-use crate::store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use chronicle::{Chronicle, End, Found, rules};
 use publisher::Publisher;
 use reader::Reader;
@@ -32,6 +31,7 @@ use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 use stentor_order::ReturnAddress;
+use stentor_store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.
@@ -412,6 +412,7 @@ struct Begun {
 
 /// What a start does.
 fn begin(disk: &SimDisk, rules: Vec<stentor_hub::Rule>) -> Result<Begun, OpenError> {
+    stentor_io::make_limits_small();
     let recovery = Recovery::open(disk.clone())?;
     let epoch = Epoch::parse(EPOCH).unwrap();
     let known = recovery.continued_epoch().map(Epoch::from_number);

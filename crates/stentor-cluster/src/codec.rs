@@ -1,0 +1,345 @@
+//! What a cluster's nodes write into the log, as bytes.
+//!
+//! | part | form |
+//! |---|---|
+//! | version | a byte, 1 |
+//! | kind | a byte: batch, turn, seed |
+//! | attempt | a byte: how often it was sent before, modulo 256, so that retries differ |
+//! | EPOCH | four bytes: the life that it is of, or begins |
+//! | run | eight bytes: which run of which node wrote it |
+//! | counter | eight bytes: the messages of that run are counted from 1 |
+//! | batch | a hash of the node's rules; the last jump of SEQs; [`Of::since`]; then entries |
+//! | turn | flags, a byte; EPOCH before; SEQ there; numbers of [`Turn`] and [`Again`]; jumps |
+//! | seed | a byte: 1 if it is the last; then entries |
+//!
+//! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
+//! before it, four bytes, and is as [`stentor_hub::encode_entry`] writes it: one that waits for its
+//! place in a batch, and one that had another place in a seed. A node that reads what it does not
+//! know stops there: to leave it out would make it another server than the others. All nodes must
+//! write the same bytes for the same message; the library `postcard` takes several spellings of a
+//! number.
+
+use crate::line::{ENTRIES_MAX, Jump, Line};
+use stentor_hub::Epoch;
+
+/// A message of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Message<'a> {
+    pub(super) epoch: Epoch,
+    pub(super) run: u64,
+    pub(super) counter: u64,
+    pub(super) body: Body<'a>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Body<'a> {
+    /// Changes that were admitted at one node.
+    Batch { of: Of, entries: &'a [u8] },
+    /// A life begins here.
+    Turn(Turn),
+    /// What there is at the beginning of a life.
+    Seed { is_last: bool, entries: &'a [u8] },
+}
+
+/// What is said of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Of {
+    pub(super) rules: u64,
+    /// The jump that its node had read last.
+    pub(super) jump: u64,
+    /// It is late: what has changed behind this SEQ stays as it is.
+    pub(super) since: Option<u64>,
+}
+
+/// A life begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Turn {
+    /// The life before, as far as whoever begins this one had it: its EPOCH and SEQ.
+    pub(super) before: Option<(Epoch, u64)>,
+    /// What there was follows as seeds.
+    pub(super) has_seed: bool,
+    /// The run of the broker that is to take it.
+    pub(super) broker: u64,
+    /// When it began, in milliseconds of Unix time.
+    pub(super) since_ms: u64,
+    /// It began already, and this says so again.
+    pub(super) again: Option<Again>,
+}
+
+/// What is said again of a life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Again {
+    /// Where it began.
+    pub(super) began: u64,
+    pub(super) line: Line,
+    /// SEQs jump here, to this number.
+    pub(super) jump: Option<u64>,
+}
+
+/// A batch, or a seed, that grows.
+#[derive(Debug)]
+pub(super) struct Growing {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Growing {
+    pub(super) fn new() -> Growing {
+        Growing { bytes: vec![0; HEAD_BYTES_MAX], count: 0 }
+    }
+
+    /// Appends an entry that `encode` writes. Returns its length.
+    pub(super) fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+        encode(&mut self.bytes);
+        let length = self.bytes.len() - at - LENGTH_BYTES;
+        let bytes = u32::try_from(length).expect("no entry has four gibibytes").to_le_bytes();
+        self.bytes[at..at + LENGTH_BYTES].copy_from_slice(&bytes);
+        self.count += 1;
+        length
+    }
+
+    /// Takes the last entry away, which has so many bytes.
+    pub(super) fn pop(&mut self, length: usize) {
+        self.bytes.truncate(self.bytes.len() - length - LENGTH_BYTES);
+        self.count -= 1;
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The message, once it is known whose it is.
+    pub(super) fn into_batch(self, head: (Epoch, u64, u64), of: Of) -> Vec<u8> {
+        let numbers = [of.rules, of.jump, of.since.unwrap_or(u64::MAX)];
+        self.finish(BATCH, head, numbers.map(u64::to_le_bytes).as_flattened())
+    }
+
+    /// The same of a seed.
+    pub(super) fn into_seed(self, of: (Epoch, u64, u64), is_last: bool) -> Vec<u8> {
+        self.finish(SEED, of, &[u8::from(is_last)])
+    }
+
+    fn finish(mut self, kind: u8, of: (Epoch, u64, u64), rest: &[u8]) -> Vec<u8> {
+        let mut head = head(kind, of);
+        head.extend_from_slice(rest);
+        self.bytes.splice(..HEAD_BYTES_MAX, head);
+        self.bytes
+    }
+}
+
+impl Turn {
+    pub(super) fn encode(&self, of: (Epoch, u64, u64)) -> Vec<u8> {
+        let mut bytes = head(TURN, of);
+        let (before, seq) = self.before.unwrap_or((Epoch::from_number(0), 0));
+        let not_again = Again { began: 0, line: Line::default(), jump: None };
+        let Again { began, line, jump } = self.again.as_ref().unwrap_or(&not_again);
+        let flags = [
+            self.before.is_some(),
+            self.has_seed,
+            self.again.is_some(),
+            jump.is_some(),
+            line.is_cut,
+        ];
+        bytes.push(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
+        bytes.extend_from_slice(&before.number().to_le_bytes());
+        let numbers = [seq, self.broker, self.since_ms, *began, jump.unwrap_or(0)];
+        let jumps = line.jumps.iter().flat_map(|jump| [jump.at, jump.number]);
+        for number in numbers.into_iter().chain(jumps) {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Where the life began, and its line as far as the message here, at `at`.
+    pub(super) fn life(&self, at: u64) -> (u64, Line) {
+        let Some(Again { began, line, jump }) = &self.again else { return (at, Line::default()) };
+        let mut line = line.clone();
+        jump.iter().for_each(|number| line.jump(at, *number));
+        (*began, line)
+    }
+}
+
+fn head(kind: u8, (epoch, run, counter): (Epoch, u64, u64)) -> Vec<u8> {
+    let mut head = vec![VERSION, kind, 0];
+    head.extend_from_slice(&epoch.number().to_le_bytes());
+    head.extend_from_slice(&run.to_le_bytes());
+    head.extend_from_slice(&counter.to_le_bytes());
+    head
+}
+
+/// The same message once more.
+pub(super) fn again(bytes: &[u8], attempt: u32) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[ATTEMPT_AT] = attempt as u8;
+    bytes
+}
+
+/// Reads a message of the log.
+///
+/// # Errors
+/// One sentence, if it is none that this version writes.
+pub(super) fn decode(bytes: &[u8]) -> Result<Message<'_>, &'static str> {
+    let mut rest = bytes;
+    let [version, kind, _] = take(&mut rest)?;
+    if version != VERSION {
+        return Err("it is of a version that is not known here");
+    }
+    let epoch = Epoch::from_number(u32::from_le_bytes(take(&mut rest)?));
+    let run = u64::from_le_bytes(take(&mut rest)?);
+    let counter = u64::from_le_bytes(take(&mut rest)?);
+    let body = match kind {
+        BATCH => {
+            let numbers = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
+            let [rules, jump, since] = numbers.map(u64::from_le_bytes);
+            let since = (since != u64::MAX).then_some(since);
+            Body::Batch { of: Of { rules, jump, since }, entries: rest }
+        }
+        SEED => match take(&mut rest)? {
+            [last @ (0 | 1)] => Body::Seed { is_last: last == 1, entries: rest },
+            _ => return Err(MALFORMED),
+        },
+        TURN => Body::Turn(decode_turn(rest)?),
+        _ => return Err(MALFORMED),
+    };
+    Ok(Message { epoch, run, counter, body })
+}
+
+fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
+    let rest = &mut rest;
+    let [flags] = take(rest)?;
+    let before = Epoch::from_number(u32::from_le_bytes(take(rest)?));
+    let numbers = [take(rest)?, take(rest)?, take(rest)?, take(rest)?, take(rest)?];
+    let [seq, broker, since_ms, began, jump] = numbers.map(u64::from_le_bytes);
+    let mut line = Line { is_cut: flags & 16 != 0, jumps: Vec::new() };
+    while !rest.is_empty() {
+        let [at, number] = [take(rest)?, take(rest)?].map(u64::from_le_bytes);
+        let jump = Jump { at, number };
+        if at.max(number) > NUMBER_MAX || !line.is_continued_by(jump) {
+            return Err(MALFORMED);
+        }
+        line.jumps.push(jump);
+    }
+    let is_again = flags & 4 != 0;
+    let has_numbers = began.max(jump) <= NUMBER_MAX;
+    let says_more = flags & 24 != 0 || began != 0 || !line.jumps.is_empty();
+    if flags > 31 || !has_numbers || !is_again && says_more {
+        return Err(MALFORMED);
+    }
+    let again = Again { began, line, jump: (flags & 8 != 0).then_some(jump) };
+    Ok(Turn {
+        before: (flags & 1 != 0).then_some((before, seq)),
+        has_seed: flags & 2 != 0,
+        broker,
+        since_ms,
+        again: is_again.then_some(again),
+    })
+}
+
+/// The entries of a batch or a seed, in their order.
+///
+/// # Errors
+/// As [`decode`].
+pub(super) fn entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
+    let mut entries = Vec::new();
+    while !bytes.is_empty() {
+        let length = u32::from_le_bytes(take(&mut bytes)?) as usize;
+        let (entry, rest) = bytes.split_at_checked(length).ok_or(MALFORMED)?;
+        entries.push(entry);
+        bytes = rest;
+    }
+    if entries.len() > ENTRIES_MAX { Err(MALFORMED) } else { Ok(entries) }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
+    let (taken, rest) = bytes.split_first_chunk::<N>().ok_or(MALFORMED)?;
+    *bytes = rest;
+    Ok(*taken)
+}
+
+/// What a batch has beside its entries; seeds have less.
+const HEAD_BYTES_MAX: usize = 3 + 4 + 8 + 8 + 8 + 8 + 8;
+const ATTEMPT_AT: usize = 2;
+
+/// No sequence and no number is as large, and sums of them are no concern.
+const NUMBER_MAX: u64 = 1 << 50;
+
+const LENGTH_BYTES: usize = 4;
+
+const VERSION: u8 = 1;
+const BATCH: u8 = 0;
+const TURN: u8 = 1;
+const SEED: u8 = 2;
+const MALFORMED: &str = "it is nothing that a node writes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let epoch = Epoch::from_number(7);
+        let mut growing = Growing::new();
+        assert_eq!(growing.push(|out| out.extend_from_slice(b"one")), 3);
+        growing.push(|out| out.extend_from_slice(b"three"));
+        growing.pop(5);
+        growing.push(|_| {});
+        assert_eq!(growing.count(), 2);
+        let of = Of { rules: 3, jump: 4, since: Some(5) };
+        let batch = growing.into_batch((epoch, 1, 2), of);
+        let message = decode(&batch).unwrap();
+        assert_eq!((message.epoch, message.run, message.counter), (epoch, 1, 2));
+        let Body::Batch { of: read, entries: all } = message.body else { panic!("{message:?}") };
+        assert_eq!((read, entries(all).unwrap()), (of, vec![&b"one"[..], b""]));
+        let once_more = again(&batch, 1);
+        assert!(once_more != batch && decode(&once_more) == decode(&batch));
+        for is_last in [false, true] {
+            let mut growing = Growing::new();
+            growing.push(|out| out.push(1));
+            let seed = growing.into_seed((epoch, 1, 2), is_last);
+            let Body::Seed { is_last: last, entries: of } = decode(&seed).unwrap().body else {
+                panic!("it is a seed")
+            };
+            assert_eq!((last, entries(of).unwrap()), (is_last, vec![&[1][..]]));
+        }
+        let jumps = [(5, 500), (7, 700)].map(|(at, number)| Jump { at, number });
+        let line = Line { is_cut: true, jumps: jumps.to_vec() };
+        let again = Again { began: 1, line, jump: Some(900) };
+        let no_jump = Again { began: 1, line: Line::default(), jump: None };
+        for before in [None, Some((Epoch::from_number(8), 9))] {
+            for (has_seed, again) in [(false, None), (true, Some(&again)), (true, Some(&no_jump))] {
+                let again = again.cloned();
+                let turn = Turn { before, has_seed, broker: 6, since_ms: 5, again };
+                let bytes = turn.encode((epoch, 1, 2));
+                assert_eq!(decode(&bytes).unwrap().body, Body::Turn(turn.clone()));
+                let whole = (0..=bytes.len()).filter(|end| decode(&bytes[..*end]).is_ok()).count();
+                // What lacks jumps cannot be told from what has none.
+                assert_eq!(whole, 1 + turn.again.map_or(0, |again| again.line.jumps.len()));
+            }
+        }
+        let turn =
+            Turn { before: None, has_seed: false, broker: 6, since_ms: 5, again: Some(again) };
+        let (began, line) = turn.life(9);
+        assert_eq!((began, line.is_cut, line.jumps.len()), (1, true, 3));
+        assert_eq!(line.jumps[2], Jump { at: 9, number: 900 });
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let of = Of { rules: 1, jump: 1, since: None };
+        let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
+        assert!(decode(&batch).is_ok());
+        batch[0] = 2;
+        assert_eq!(decode(&batch), Err("it is of a version that is not known here"));
+        batch[..2].copy_from_slice(&[1, 3]);
+        assert_eq!(decode(&batch), Err(MALFORMED));
+        assert!(entries(&[1, 0, 0, 0]).is_err() && entries(&[0, 0, 0]).is_err());
+        assert!(entries(&[0; 4 * ENTRIES_MAX]).is_ok());
+        assert!(entries(&[0; 4 * (ENTRIES_MAX + 1)]).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! A connection to a broker: two threads, of which one only reads.
+//!
+//! Everything that comes is put into the channel of the thread that knows what to make of it, with
+//! the number of the connection; the channel is bounded, so a node that is slow is read slowly.
+//! What is to be written is gathered, and written at one go.
+//!
+//! A broker says in the clear who it is. Where TLS is asked for, nothing else is said or believed
+//! before there is TLS.
+
+use super::channel::{self, Sink, Source};
+use super::credentials::Credentials;
+use super::wire::{self, Said};
+use crate::state::Input;
+use serde::Deserialize;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::Duration;
+use stentor_config::read_small;
+use stentor_config::{BrokerUrl, Cluster as Settings};
+use stentor_io::{monotonic_us, wiping};
+use stentor_tls::{Connector, Identity, PemPair, Trust};
+
+/// A connection that is up.
+pub(super) struct Link {
+    sink: Sink,
+    out: Vec<u8>,
+    /// The largest message that the broker takes, as it has said last.
+    pub(super) payload_max: usize,
+    /// Names the run of the broker.
+    pub(super) server_id: String,
+}
+
+/// What a broker says of itself.
+#[derive(Deserialize)]
+struct About {
+    #[serde(default)]
+    server_id: String,
+    /// Negative: it takes any.
+    max_payload: Option<i64>,
+    #[serde(default)]
+    headers: bool,
+    #[serde(default)]
+    jetstream: bool,
+    #[serde(default)]
+    tls_required: bool,
+    #[serde(default)]
+    tls_available: bool,
+    #[serde(default)]
+    nonce: String,
+}
+
+impl About {
+    fn payload_max(&self) -> Option<usize> {
+        self.max_payload.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+}
+
+/// The largest message that a broker takes, if it says so: it may be another one for the account
+/// that is shown to it, and change while it runs.
+pub(super) fn payload_max_of(info: &[u8]) -> Option<usize> {
+    serde_json::from_slice::<About>(info).ok()?.payload_max()
+}
+
+impl Link {
+    /// Connects to a broker, and has what comes sent to `inputs`.
+    ///
+    /// # Errors
+    /// One sentence, or a part of one whose subject is the broker.
+    pub(super) fn connect(
+        url: &BrokerUrl,
+        settings: &Settings,
+        name: &str,
+        number: u32,
+        inputs: SyncSender<Input>,
+    ) -> Result<Link, String> {
+        let told = |error: io::Error| error.to_string();
+        let until_us = monotonic_us() + CONNECT_MAX_US;
+        let socket = dial(&url.address(), until_us)?;
+        let (mut source, mut sink) = channel::open(socket, until_us).map_err(told)?;
+        let mut rest = Vec::new();
+        let Said::Info(info) = hear(&mut source, &mut rest)? else {
+            return Err("it does not begin as a server of NATS does".to_owned());
+        };
+        let about: About = serde_json::from_slice(&info).map_err(|error| error.to_string())?;
+        if !about.headers || !about.jetstream {
+            return Err(NO_JETSTREAM.to_owned());
+        }
+        match (url.is_tls(), about.tls_required) {
+            (false, true) => return Err("it asks for TLS: name it as tls://".to_owned()),
+            (true, false) if !about.tls_available => {
+                return Err("it has no TLS, and is named as tls://".to_owned());
+            }
+            (true, _) if !rest.is_empty() => {
+                return Err("something was said in the clear before there was TLS".to_owned());
+            }
+            (true, _) => {
+                let connector = connector(url, settings)?;
+                wiping(|| channel::secure(&mut source, &mut sink, &connector, until_us))?;
+            }
+            (false, _) => {}
+        }
+        let mut out = Vec::new();
+        wire::connect(&options(settings, name, &about.nonce)?, &mut out);
+        sink.write_all(&out, until_us).map_err(told)?;
+        let mut payload_max = about.payload_max().unwrap_or(usize::MAX);
+        loop {
+            match hear(&mut source, &mut rest)? {
+                Said::Pong => break,
+                Said::Error(reason) => return Err(format!("says: {reason}")),
+                Said::Info(info) => payload_max = payload_max_of(&info).unwrap_or(payload_max),
+                _ => {}
+            }
+        }
+        source.wait_for_ever().map_err(told)?;
+        let run = move || read_all(source, rest, number, &inputs);
+        thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map_err(told)?;
+        out.clear();
+        Ok(Link { sink, out, payload_max, server_id: about.server_id })
+    }
+
+    /// What is to be written.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.out.is_empty() {
+            self.sink.write_all(&self.out, monotonic_us() + WRITE_MAX_US)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Whether everything can be read that is shown to brokers, or by which they are known.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    Credentials::read(settings)?;
+    let mut secured = settings.nats.iter().filter(|url| url.is_tls());
+    secured.try_for_each(|url| connector(url, settings).map(drop))
+}
+
+fn dial(address: &str, until_us: u64) -> Result<TcpStream, String> {
+    let told = |error: io::Error| error.to_string();
+    let addresses: Vec<_> = address.to_socket_addrs().map_err(told)?.collect();
+    let mut result = Err("it has no address".to_owned());
+    for (behind, address) in (1..=addresses.len() as u64).rev().zip(&addresses) {
+        // One that does not answer leaves the others their share.
+        let share_us = until_us.saturating_sub(monotonic_us()) / behind;
+        let share = Duration::from_micros(share_us.max(1));
+        result = TcpStream::connect_timeout(address, share).map_err(told);
+        if result.is_ok() {
+            break;
+        }
+    }
+    let socket = result?;
+    socket.set_nodelay(true).map_err(told)?;
+    Ok(socket)
+}
+
+/// Begins TLS with this broker. The files are read each time, for they are renewed.
+fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> {
+    let hint = "name a file by cluster.ca_file";
+    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), hint)?;
+    let trust = Trust::of(roots.iter().map(|root| root.der()));
+    let identity = match (&settings.cert_file, &settings.key_file) {
+        (Some(cert), Some(key)) => {
+            let (certificate, private) = (read_small(cert)?, read_small(key)?);
+            let pem = PemPair { certificate: (cert, &certificate), key: (key, &private) };
+            Some(Identity::read(&pem).map_err(|error| error.to_string())?)
+        }
+        _ => None,
+    };
+    let connector = Connector::new(url.host(), &trust, identity.as_ref())?;
+    Ok(connector.without_alpn())
+}
+
+/// What a node says first.
+fn options(settings: &Settings, name: &str, nonce: &str) -> Result<String, String> {
+    let mut options = serde_json::json!({
+        "verbose": false,
+        "pedantic": false,
+        "name": name,
+        "lang": "stentor",
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocol": 1,
+        "headers": true,
+        "no_responders": true,
+    });
+    Credentials::read(settings)?.add_to(&mut options, nonce);
+    Ok(options.to_string())
+}
+
+/// Waits for what is said next.
+fn hear(source: &mut Source, rest: &mut Vec<u8>) -> Result<Said, String> {
+    loop {
+        if let Some((said, length)) = wire::read(rest)? {
+            rest.drain(..length);
+            return Ok(said);
+        }
+        if !source.read(rest).map_err(|error| error.to_string())? {
+            return Err("it ended the connection".to_owned());
+        }
+    }
+}
+
+/// Reads until the connection ends.
+fn read_all(mut source: Source, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
+    let broken = loop {
+        let mut all = Vec::new();
+        let taken = wire::read_whole(&mut bytes, &mut all);
+        if !all.is_empty() && inputs.send(Input::Said(number, all)).is_err() {
+            return;
+        }
+        if let Err(reason) = taken {
+            break reason.to_owned();
+        }
+        match source.read(&mut bytes) {
+            Ok(true) => {}
+            Ok(false) => break "it ended the connection".to_owned(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    // Nobody hears it if that is how it was ended here.
+    let _ = inputs.send(Input::Broken(number, broken));
+}
+
+const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
+                            was full, for then it switches JetStream off";
+
+/// A broker that has not let a node in by then is given up, however it was kept waiting.
+const CONNECT_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 3_000_000 };
+
+/// One that has not taken by then what was to be written is given up, too.
+const WRITE_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 5_000_000 };

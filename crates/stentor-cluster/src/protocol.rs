@@ -1,0 +1,801 @@
+//! What a node of a cluster makes of the log, and writes into it: no socket, no thread, no clock.
+//!
+//! The log is an ordered one that a broker keeps. Whatever a node does to its hub follows from what
+//! it reads there, and from nothing else, so all nodes that have read as far are the same. The
+//! number of a change is the sequence of its message and its place in it; a condition is judged
+//! where it has that number; and a publisher is answered when its own node has read it.
+//!
+//! ```text
+//!   connected --> look --> read on behind what is here            (the life is ours, all is there)
+//!                  |-----> read from where its life began         (another life)
+//!                  |-----> a peer's snapshot, then read on        (the log does not reach back)
+//!                  '-----> begin a life: turn, seeds              (there is none, or it lost some)
+//! ```
+//!
+//! **Once and no more.** Every run of a node writes under a subject of its own, and each message
+//! demands that the last one there is the one before it. So however often it is sent, and whenever
+//! a copy comes out of a connection that was given up, it is in the log once or never. Replicated
+//! brokers can take two copies at once. Each run therefore counts its messages, and a node skips a
+//! message whose count it has read.
+//!
+//! **Lives.** A life of the order begins by a message of its own, the *turn*, which demands that
+//! nobody else has begun one meanwhile. Behind it whoever begun it writes the newest values it has,
+//! the *seeds*. Everybody reads them into a hub beside the one that is read, and adopts that at
+//! their end; meanwhile nothing is published. Who was further than what was written publishes the
+//! rest, unless somebody was quicker. A batch says of which life it is, and is left out in others.
+//!
+//! **Loss.** At every connect and every second a node looks whether the log still is the one it has
+//! read: whether the life is the same, the last sequence not below the one it has read, and the
+//! message there the same. If it differs for a second, or for five behind a disk, a life is begun.
+//!
+//! **Holes.** An operator can delete messages of the log that a node has not read. Each look asks
+//! for the next message behind the last one read, so a hole is known from the broker's answer, not
+//! from what a consumer delivers. A node with a hole before it asks peers for a snapshot
+//! (`holes.rs`). If no peer and no publisher seems to have read further, the node reads over the
+//! hole into a hub that readers do not see, and begins a life with it.
+//!
+//! **Ids.** Before anything is written to a broker that has begun anew, SEQs jump (`line.rs`), for
+//! it may have lost something. Whoever has read what is lost is not in the order any more: it reads
+//! the life again, or takes a snapshot, and publishes what only it has unless that was changed
+//! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
+
+mod holes;
+mod reading;
+mod rules;
+
+use self::holes::Want;
+use self::rules::Rules;
+use crate::codec::{Again, Body, Message, Of, Turn, decode};
+use crate::line::{Line, age_of, is_whole, number_after};
+pub(crate) use crate::log::{Action, Appended, Looked, Subject};
+use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
+use crate::waiting::Intake;
+use crate::writer::{Promises, Sending, What, Writer};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use stentor_hub::{Applied, Epoch, Event, Hub, NotAdopted};
+use stentor_io::Rng;
+use twox_hash::XxHash3_64;
+
+/// A node, from one connection to the next.
+pub(super) struct Node {
+    hub: Arc<Hub>,
+    intake: Arc<Intake>,
+    /// Names this run of this node.
+    run: u64,
+    rng: Rng,
+    on_applied: Box<dyn FnMut(&mut Applied) + Send>,
+    /// What is here is of a life of the log, or was.
+    has_all: bool,
+    /// It is from a disk, and others may have gone on since.
+    is_old: bool,
+    /// Where the life that is read began in the log; 0 if that is not known.
+    began: u64,
+    /// Its line, as far as it was read.
+    line: Line,
+    /// It is known where in the log what is here ends.
+    is_placed: bool,
+    /// When it began, in milliseconds of Unix time.
+    since_ms: u64,
+    /// The run of the broker that the last turn or jump was written to, of those that were read;
+    broker: u64,
+    /// and the one that there is, if it was looked at.
+    there: Option<Broker>,
+    /// Lives that are over.
+    past: Vec<Epoch>,
+    /// The log says nothing of a life, though something was in it, since then.
+    bare_ms: Option<u64>,
+    connected: bool,
+    /// The message that was read last; 0 before the first.
+    read: u64,
+    /// The log has had this one, or something is lost.
+    least: u64,
+    /// The hub has every change of the messages up to this one, also where they are read again.
+    whole: u64,
+    /// Its hash, if it was read here.
+    hash: Option<u64>,
+    /// What was here when the log was last opened is of another message than it has there.
+    contradicts: bool,
+    /// The log brings what is behind it.
+    reads: bool,
+    /// A life that has begun, and is not adopted yet.
+    staging: Option<Staging>,
+    /// The turn that is being written.
+    turning: Option<u64>,
+    /// The life that this node has begun last, and its seeds, until its turn is read.
+    turned: Option<(Epoch, VecDeque<Event>)>,
+    /// What was asked for when it was last looked at the log.
+    looking: Option<Asked>,
+    /// The last sequence that the log had when this connection looked before.
+    last: u64,
+    /// No consumer is opened earlier: the one before has delivered nothing.
+    read_at_ms: u64,
+    /// It is to be looked again: what is said of it will be of before.
+    looks_again: bool,
+    look_at_ms: u64,
+    /// The log lacks something that is here, it seems, since then, and why.
+    suspects: Option<(u64, &'static str)>,
+    /// A peer's snapshot is needed.
+    wants: Option<Want>,
+    /// What is here is not in the order: the same life is to take its place.
+    anew: bool,
+    /// It is not in the order since then, and nobody has given what is.
+    left_ms: Option<u64>,
+    writer: Writer,
+    /// By run: the count of the last message that was read, and its sequence.
+    counts: HashMap<u64, (u64, u64)>,
+    actions: VecDeque<Action>,
+    fault: Option<String>,
+    /// What is only here, and is to be published.
+    late: VecDeque<Late>,
+    rules: Rules,
+}
+
+/// What the log says of the life it is in: the message that says so, at `seq`.
+struct Life {
+    seq: u64,
+    epoch: Epoch,
+    turn: Turn,
+}
+
+/// A life on its way in.
+struct Staging {
+    hub: Hub,
+    epoch: Epoch,
+    run: u64,
+    /// The life before, as its turn says.
+    before: Option<(Epoch, u64)>,
+    /// When something last came of it.
+    heard_ms: u64,
+    /// The last of its seeds that was read, as its run counts; one that is missing ends it.
+    last: Option<u64>,
+    /// Messages before this number are missing: these are values for another life (`holes.rs`).
+    hole: Option<u64>,
+}
+
+/// Which run of the broker it is, and what the clock said when it was looked at.
+#[derive(Clone, Copy)]
+struct Broker {
+    run: u64,
+    unix_ms: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    token: u64,
+    read: u64,
+    hash: Option<u64>,
+    last: u64,
+}
+
+impl Node {
+    /// A node with nothing in `hub`.
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        intake: Arc<Intake>,
+        seed: u64,
+        on_applied: Box<dyn FnMut(&mut Applied) + Send>,
+    ) -> Node {
+        let mut rng = Rng::new(seed);
+        Node {
+            run: rng.next_u64(),
+            hub,
+            intake,
+            rng,
+            on_applied,
+            has_all: false,
+            is_old: false,
+            began: 0,
+            line: Line::default(),
+            since_ms: 0,
+            is_placed: false,
+            broker: 0,
+            there: None,
+            past: Vec::new(),
+            bare_ms: None,
+            connected: false,
+            read: 0,
+            least: 0,
+            whole: 0,
+            hash: None,
+            contradicts: false,
+            reads: false,
+            staging: None,
+            turning: None,
+            turned: None,
+            looking: None,
+            last: 0,
+            read_at_ms: 0,
+            looks_again: false,
+            look_at_ms: 0,
+            suspects: None,
+            wants: None,
+            anew: false,
+            left_ms: None,
+            writer: Writer::new(),
+            counts: HashMap::new(),
+            actions: VecDeque::new(),
+            fault: None,
+            late: VecDeque::new(),
+            rules: Rules::default(),
+        }
+    }
+
+    /// What is to be done next.
+    pub(super) fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The log can be reached.
+    pub(super) fn handle_connected(&mut self, now_ms: u64) {
+        self.handle_lost();
+        self.connected = true;
+        self.look(now_ms);
+    }
+
+    /// It cannot, or not in the way it was.
+    pub(super) fn handle_lost(&mut self) {
+        self.actions.clear();
+        (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
+        (self.there, self.looks_again) = (None, false);
+        (self.last, self.read_at_ms) = (0, 0);
+        if let Some(sending) = &mut self.writer.sending {
+            sending.token = None;
+        }
+        self.show();
+    }
+
+    /// Nobody goes on with it.
+    pub(super) fn end(&mut self) {
+        self.handle_lost();
+        self.writer.forget(&self.intake);
+    }
+
+    /// Time passes. To be called every now and then, and when something was put into the intake.
+    pub(super) fn handle_time(&mut self, now_ms: u64) {
+        self.writer.expire(&self.intake, now_ms);
+        self.intake.expire(now_ms);
+        let is_idle = self.looking.is_none() && self.fault.is_none();
+        if self.connected && now_ms >= self.look_at_ms && is_idle {
+            self.look(now_ms);
+        }
+        self.write(now_ms);
+    }
+
+    /// A message comes, with its sequence.
+    pub(super) fn handle_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
+        if !self.is_next(seq, bytes, now_ms) {
+            return self.count_again(seq, bytes);
+        }
+        if let Err(reason) = self.take(seq, bytes, now_ms) {
+            self.fault = Some(format!("message {seq} of the stream: {reason}"));
+            return self.stop_reading();
+        }
+        self.end_message(seq, bytes, now_ms);
+    }
+
+    /// A message comes that no node wrote: it has a sequence of the log, and changes nothing.
+    pub(super) fn handle_foreign(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
+        if self.is_next(seq, bytes, now_ms) {
+            self.end_message(seq, bytes, now_ms);
+        }
+    }
+
+    /// Whether this message continues what was read. If it does not, the node looks at the log.
+    fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
+        if !self.reads || seq <= self.read || self.fault.is_some() {
+            return false;
+        }
+        let first = self.line.seq(seq);
+        let is_compared = self.hash.is_none() && seq == self.least;
+        let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
+        self.contradicts |= contradicts;
+        let is_next = !contradicts && self.follows(seq, bytes);
+        if !is_next {
+            self.stop_reading();
+            self.look(now_ms);
+        }
+        is_next
+    }
+
+    fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
+        (self.read, self.hash, self.read_at_ms) = (seq, Some(hash_of(bytes)), 0);
+        self.note_position();
+        self.write(now_ms);
+    }
+
+    /// What came of an append.
+    pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, now_ms: u64) {
+        if self.turning == Some(token) {
+            self.turning = None;
+            // Whoever has begun a life: it is seen in the log.
+            self.look(now_ms);
+        } else {
+            self.writer.handle_appended(token, appended, &self.intake);
+        }
+        self.write(now_ms);
+    }
+
+    /// Something of the life that is wanted, as a peer has it: a hub that [`Node::stage`] has made,
+    /// and that was filled since.
+    pub(super) fn handle_snapshot(&mut self, staged: Result<Hub, String>, now_ms: u64) {
+        let Ok(staged) = staged else { return };
+        let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
+        let is_same = ours == theirs && !self.anew;
+        if is_same || self.wants.is_none_or(|want| want.epoch != theirs.epoch) {
+            return;
+        }
+        match self.adopt(staged) {
+            Ok(()) => {
+                // Whether it reaches as far as the log, is looked at.
+                (self.staging, self.is_placed) = (None, false);
+                self.writer.forget(&self.intake);
+                self.look(now_ms);
+            }
+            Err(NotAdopted::Contradicts) => self.anew = true,
+            Err(NotAdopted::Behind) => {}
+        }
+    }
+
+    /// Begins with what was here when it ran before: a hub that [`Node::stage`] has made, and that
+    /// was filled since. Returns how many topics that are.
+    ///
+    /// # Errors
+    /// It is no continuation of what is here.
+    pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
+        self.adopt(kept)?;
+        self.is_old = true;
+        Ok(self.hub.counts().topics)
+    }
+
+    /// A hub to be filled by a snapshot of this life.
+    pub(super) fn stage(&self, epoch: Epoch) -> Hub {
+        self.hub.stage(epoch, self.anew)
+    }
+
+    /// Everything of the log's life is here, or was once.
+    pub(super) fn has_all(&self) -> bool {
+        self.has_all
+    }
+
+    /// The log is read, and takes what is published.
+    pub(super) fn is_open(&self) -> bool {
+        let is_one = self.has_all() && !self.anew && self.staging.is_none();
+        self.connected && self.reads && is_one && self.may_write()
+    }
+
+    /// The log is read.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
+    /// What is written now has its SEQs behind all that a broker may have lost.
+    fn may_write(&self) -> bool {
+        self.there.is_some_and(|there| there.run == self.broker)
+    }
+
+    /// Another node has other rules of topics than this one.
+    pub(super) fn rules_differ(&self) -> bool {
+        self.rules.differ()
+    }
+
+    /// Names this run of this node.
+    pub(super) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// The message that was read last.
+    pub(super) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Why this node does not go on with the log, if it does not.
+    pub(super) fn complaint(&self) -> Option<String> {
+        if let Some(fault) = &self.fault {
+            return Some(format!(
+                "Nothing more is read: {fault}. All nodes have to be of a version that knows it."
+            ));
+        }
+        let max = self.intake.payload_max();
+        if let Some(bytes) = self.writer.too_large(max) {
+            return Some(format!(
+                "{bytes} bytes are to be written in one message, and the broker takes {max}: raise \
+                 max_payload in its configuration."
+            ));
+        }
+        if let Some(Want { epoch, .. }) = self.wants {
+            return Some(format!(
+                "The stream does not reach back to what is here, or lacks messages behind it, in \
+                 its life {epoch}: a snapshot of another node is needed, and none of cluster.peers \
+                 has given one."
+            ));
+        }
+        if self.reads_over() {
+            return Some(
+                "The stream lacks messages, and no other node that is reached has read them: a new \
+                 EPOCH begins with the values that are left, and readers are told of a gap."
+                    .to_owned(),
+            );
+        }
+        let (_, why) = self.suspects?;
+        Some(format!(
+            "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
+             has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
+            self.read
+        ))
+    }
+
+    /// The log does not reach back to what is here, and a peer is asked.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        self.wants.is_some()
+    }
+
+    fn stop_reading(&mut self) {
+        self.reads = false;
+        self.show();
+    }
+
+    /// Opens a consumer, unless the one before has delivered nothing within the last second.
+    fn read_on(&mut self, now_ms: u64) {
+        if now_ms >= self.read_at_ms {
+            (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
+            self.actions.push_back(Action::Read { from: self.first_to_read() });
+        }
+        self.show();
+    }
+
+    /// The life that began there is read.
+    fn read_life(&mut self, began: u64, now_ms: u64) {
+        // What is skipped may have anything in it.
+        self.writer.forget(&self.intake);
+        self.counts.clear();
+        (self.read, self.least, self.whole, self.hash) = (began - 1, 0, 0, None);
+        (self.contradicts, self.is_placed, self.wants) = (false, false, None);
+        self.suspects = None;
+        (self.line, self.staging) = (Line::default(), None);
+        self.read_on(now_ms);
+    }
+
+    /// The log is to be read behind what is in the hub. Returns whether that is in it.
+    fn place(&mut self, line: &Line, began: u64) -> bool {
+        let seq = self.hub.id(self.hub.seq()).seq;
+        let Some(at) = line.message_of(seq) else { return false };
+        self.counts.clear();
+        // The message at the end is read again: to compare it, and because the hub may lack some
+        // of its entries, unless the position says that it has them all.
+        self.least = at.max(began);
+        (self.read, self.hash) = (at.saturating_sub(1).max(began), None);
+        self.whole = if is_whole(seq) { at } else { 0 };
+        (self.contradicts, self.is_placed) = (false, true);
+        self.line = line.upto(self.read);
+        self.hub.follow_rolled_back(&line.upto(at).lost());
+        true
+    }
+
+    /// Whether a message before this one was not read, and the hub does not have its changes.
+    fn lacks_before(&self, seq: u64) -> bool {
+        seq > self.read.max(self.whole) + 1
+    }
+
+    fn show(&mut self) {
+        self.is_old &= !self.is_open();
+        self.intake.set_open(self.is_open());
+    }
+
+    /// One look is under way at a time, so that a log which says nothing is found out.
+    fn look(&mut self, now_ms: u64) {
+        self.look_at_ms = now_ms + LOOK_MS;
+        self.rules.look(&self.hub, now_ms);
+        if self.looking.is_some() {
+            self.looks_again = true;
+        } else if self.connected {
+            let (token, at) = (self.writer.next_token(), self.read);
+            self.looking = Some(Asked { token, read: at, hash: self.hash, last: self.last });
+            self.actions.push_back(Action::Look { at, token });
+        }
+    }
+
+    /// How the log is.
+    pub(super) fn handle_looked(&mut self, token: u64, looked: &Looked, now_ms: u64) {
+        let Some(asked) = self.looking.take_if(|it| it.token == token) else { return };
+        if std::mem::take(&mut self.looks_again) {
+            return self.look(now_ms);
+        }
+        if !self.connected || self.fault.is_some() || self.turning.is_some() {
+            return;
+        }
+        self.there = Some(Broker { run: looked.broker, unix_ms: looked.unix_ms });
+        self.last = looked.last;
+        let Some((life_seq, bytes, _)) = &looked.life else {
+            return self.handle_no_life(looked, asked, now_ms);
+        };
+        match decode(bytes) {
+            Ok(Message { epoch, body: Body::Turn(turn), .. }) => {
+                self.bare_ms = None;
+                self.handle_life(looked, asked, &Life { seq: *life_seq, epoch, turn }, now_ms);
+            }
+            _ => {
+                self.fault = Some(format!("message {life_seq} of the stream makes no sense"));
+                self.stop_reading();
+            }
+        }
+        self.show();
+    }
+
+    fn handle_life(&mut self, looked: &Looked, asked: Asked, life: &Life, now_ms: u64) {
+        let (began, line) = life.turn.life(life.seq);
+        let next = asked.next(looked);
+        if self.epoch() != Some(life.epoch) {
+            let is_deleted = asked.read + 1 == began && next > began;
+            return match () {
+                // It went back to before.
+                () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
+                // It comes in its place.
+                () if self.reads && began > self.read && began <= looked.last => {}
+                () if began >= looked.first && began <= looked.last && !is_deleted => {
+                    self.read_life(began, now_ms);
+                }
+                () if self.is_alone(now_ms) => self.turn(life.seq, now_ms),
+                () => self.want(life.epoch, looked.last, now_ms),
+            };
+        }
+        (self.began, self.since_ms) = (began, life.turn.since_ms);
+        if !self.is_placed && self.staging.is_none() {
+            if !self.place(&line, began) {
+                return self.leave(&line, life.seq, now_ms);
+            }
+        } else if line.is_lacked_by(&self.line, asked.read) {
+            return self.leave(&line, life.seq, now_ms);
+        }
+        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        if looked.last < self.read.min(asked.read).max(self.least) || differs || self.contradicts {
+            let why = if differs || self.contradicts { DIFFERS } else { ENDS };
+            return self.suspect(life.seq, why, now_ms);
+        }
+        (self.suspects, self.left_ms) = (None, None);
+        if self.lacks_before(next) && !self.reads_over() {
+            return self.miss(life.epoch, &line, (next, looked.last), now_ms);
+        }
+        self.wants = None;
+        self.skip_to(next, &line);
+        if life.seq <= self.read {
+            self.broker = life.turn.broker;
+        }
+        if !self.reads {
+            self.read_on(now_ms);
+        }
+        self.go_on(looked, life, now_ms);
+    }
+
+    /// The log does not say which life it is in.
+    fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
+        let is_new = !self.has_all && self.staging.is_none();
+        let here = self.hub.rolled_back();
+        if is_new || self.anew || !self.is_placed && !self.place(&Line::of_lost(&here), 0) {
+            // A node that knows the life says it again, but not in an empty log.
+            let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
+            if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
+                self.turn(0, now_ms);
+            }
+            return;
+        }
+        // One that was deleted says nothing; one that is unknown here is compared when it is read.
+        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        let is_whole = self.staging.is_none() || self.reads_over();
+        let has_all = looked.last >= asked.read.max(self.least) && is_whole;
+        if differs || !has_all || looked.last == 0 || self.contradicts {
+            let why = if has_all { DIFFERS } else { ENDS };
+            return self.suspect(0, why, now_ms);
+        }
+        let next = asked.next(looked);
+        let line = match self.read < self.whole {
+            true => Line::of_lost(&here),
+            false => self.line.clone(),
+        };
+        if self.lacks_before(next) && !self.reads_over() {
+            return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
+        }
+        self.skip_to(next, &line);
+        if self.reads_over() {
+            if self.read >= looked.last {
+                self.turn(0, now_ms);
+            } else if !self.reads {
+                self.read_on(now_ms);
+            }
+            return;
+        }
+        let jumps = !self.may_write();
+        self.say_again(0, self.line.clone(), jumps);
+    }
+
+    /// Says again which life it is, if nobody has since the message at this sequence.
+    fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
+        let Some(there) = self.there else { return };
+        if self.since_ms == 0 {
+            // Nobody remembers, so it is as old as makes it go on behind what is here.
+            let seq = self.hub.id(self.hub.seq()).seq;
+            self.since_ms = there.unix_ms.saturating_sub(age_of(self.began, seq));
+        }
+        let (began, since_ms) = (self.began, self.since_ms);
+        let age_ms = there.unix_ms.saturating_sub(since_ms);
+        let jump = jumps.then(|| number_after(began, age_ms));
+        let again = Some(Again { began, line, jump });
+        let turn = Turn { before: None, has_seed: false, broker: there.run, since_ms, again };
+        let epoch = self.hub.epoch();
+        let payload = turn.encode((epoch, self.run, 0)).into();
+        let (to, token) = (Subject::Life, self.writer.next_token());
+        self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
+    }
+
+    /// Looks after the life that is.
+    fn go_on(&mut self, looked: &Looked, life: &Life, now_ms: u64) {
+        // Before it is not kept any more.
+        let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
+        let is_other = life.turn.broker != looked.broker;
+        if self.reads_over() && self.read >= looked.last {
+            return self.turn(life.seq, now_ms);
+        }
+        match &self.staging {
+            Some(Staging { hole: Some(_), .. }) => {}
+            // Of the seeds some may be lost, and who has none waits for those who do.
+            Some(staging) => {
+                let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
+                if is_late || is_other && self.has_all {
+                    self.turn(life.seq, now_ms);
+                }
+            }
+            None if is_old || is_other => {
+                let (_, line) = life.turn.life(life.seq);
+                self.say_again(life.seq, line, is_other);
+            }
+            None => {}
+        }
+        self.write(now_ms);
+    }
+
+    /// What was read last is not in the log: somebody has gone on before it.
+    fn leave(&mut self, line: &Line, life_seq: u64, now_ms: u64) {
+        self.stop_reading();
+        let seq = self.hub.id(self.hub.seq()).seq;
+        if self.left_ms.is_none()
+            && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
+            && let Some(first) = self.hub.life().number(*lost.start())
+        {
+            self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
+        }
+        (self.anew, self.is_placed) = (true, false);
+        self.left_ms.get_or_insert(now_ms);
+        match self.is_alone(now_ms) {
+            true => self.turn(life_seq, now_ms),
+            false => self.look_at_ms = 0,
+        }
+    }
+
+    /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
+    fn is_alone(&self, now_ms: u64) -> bool {
+        self.left_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
+    }
+
+    /// The log lacks something that is here. Begins a life if that is so for a while.
+    fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
+        self.stop_reading();
+        let (since_ms, _) = *self.suspects.get_or_insert((now_ms, why));
+        // Those who have more come first.
+        let patience_ms = if self.is_old { BARE_PATIENCE_MS } else { LOOK_MS };
+        if now_ms >= since_ms + patience_ms {
+            self.turn(life_seq, now_ms);
+        }
+    }
+
+    /// Begins a life, if none has begun since the one whose turn is at this sequence.
+    fn turn(&mut self, life_seq: u64, now_ms: u64) {
+        self.stop_reading();
+        let here = self.hub.id(self.hub.seq());
+        let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
+        let has_before = self.has_all && over.is_none_or(|over| over.epoch == here.epoch);
+        let hub = over.map_or(&*self.hub, |over| &over.hub);
+        let seeds = newest(hub, 0);
+        let turn = Turn {
+            before: has_before.then_some((here.epoch, here.seq)),
+            has_seed: (self.has_all || over.is_some()) && hub.counts().topics > 0,
+            broker: self.there.map_or(0, |there| there.run),
+            since_ms: self.there.map_or(0, |there| there.unix_ms),
+            again: None,
+        };
+        let epoch = Epoch::from_number(self.rng.next_u64() as u32);
+        self.turned = Some((epoch, seeds));
+        let payload = turn.encode((epoch, self.run, 0)).into();
+        let token = self.writer.next_token();
+        self.turning = Some(token);
+        self.look_at_ms = now_ms + TURN_PATIENCE_MS;
+        self.actions.push_back(Action::Append {
+            to: Subject::Life,
+            after: life_seq,
+            payload,
+            token,
+        });
+    }
+
+    /// Has the next message appended, if there is one to be.
+    fn write(&mut self, now_ms: u64) {
+        if !self.connected || !self.reads || self.fault.is_some() || !self.may_write() {
+            return;
+        }
+        let is_open = self.is_open();
+        let staged = self.staging.as_ref().map(|staging| staging.epoch);
+        let epoch = staged.unwrap_or_else(|| self.hub.epoch());
+        let (run, rules, max) = (self.run, self.rules.own, self.intake.payload_max());
+        let writer = &mut self.writer;
+        if writer.sending.is_none() {
+            writer.counter += 1;
+            let counter = writer.counter;
+            let (head, jump) = ((epoch, run, counter), self.line.last());
+            let next = match &mut writer.seeding {
+                Some(events) if staged.is_some() => {
+                    let (seed, is_last) = next_seed(events, max);
+                    if is_last {
+                        writer.seeding = None;
+                    }
+                    Some((seed.into_seed(head, is_last), What::Seed))
+                }
+                _ if !is_open => None,
+                _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
+                    let (batch, since, entries) = late;
+                    let of = Of { rules, jump, since: Some(since) };
+                    (batch.into_batch(head, of), What::Late(entries))
+                }),
+                _ => self.intake.take(now_ms).map(|batch| {
+                    let bytes = batch.kept_bytes();
+                    let promises = Promises { backs: batch.backs, bytes };
+                    let of = Of { rules, jump, since: None };
+                    let payload = batch.entries.into_batch(head, of);
+                    (payload, What::Batch(promises))
+                }),
+            };
+            let Some((payload, what)) = next else {
+                writer.counter -= 1;
+                return;
+            };
+            writer.sending = Some(Sending {
+                payload: payload.into(),
+                counter,
+                what,
+                since_ms: now_ms,
+                token: None,
+                sent: 0,
+                conflict: None,
+            });
+        }
+        if let Some(action) = writer.send(self.read, run, max) {
+            self.actions.push_back(action);
+        }
+    }
+}
+
+/// What a message is compared by.
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+/// What became of a log that lacks something.
+const ENDS: &str = "ends before what was read";
+const DIFFERS: &str = "has other messages than were read";
+const IS_PAST: &str = "has gone back to before what was read";
+
+/// How often it is looked whether the log is still the one that was read.
+const LOOK_MS: u64 = 1_000;
+
+/// How long a turn may take before it is looked what came of it.
+const TURN_PATIENCE_MS: u64 = 5_000;
+
+/// How long it is waited for somebody who knows which life the log is in.
+const BARE_PATIENCE_MS: u64 = 5_000;
+
+/// How long whoever begins a life may say nothing before another one does.
+const SEED_PATIENCE_MS: u64 = 10_000;
+
+/// How long it is waited for somebody who has what the order is.
+const ALONE_MS: u64 = 10_000;
+
+#[cfg(test)]
+mod tests;

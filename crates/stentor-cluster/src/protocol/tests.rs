@@ -1,0 +1,675 @@
+//! What a node does, one thing at a time.
+
+use super::*;
+use crate::codec::{Growing, entries};
+use std::sync::mpsc::{self, Receiver};
+use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, decode_entry, encode_entry};
+use stentor_order::{CommitError, Outcome, ReturnAddress};
+use stentor_wire::target::TopicName;
+
+struct Alone {
+    node: Node,
+    intake: Arc<Intake>,
+    epoch: Epoch,
+    /// The last message of the log.
+    last: u64,
+}
+
+const BROKER: u64 = 5;
+
+fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
+    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None, next: None }
+}
+
+/// A node that has not heard of any log.
+fn new_node(intake: &Arc<Intake>) -> Node {
+    let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+    hub.begin_following();
+    Node::new(hub, Arc::clone(intake), 7, Box::new(|_| {}))
+}
+
+impl Alone {
+    /// A node that has read the beginning of a life, and may publish.
+    fn open() -> Alone {
+        let intake = Arc::new(Intake::new());
+        let mut node = new_node(&intake);
+        let epoch = Epoch::from_number(2);
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn = turn.encode((epoch, 9, 0));
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+        node.handle_looked(token, &looked(1, Some((1, turn.clone(), false))), 0);
+        assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+        node.handle_message(1, &turn, 0);
+        assert!(node.is_open());
+        Alone { node, intake, epoch, last: 1 }
+    }
+
+    fn publish(&self, topic: &str, bytes: usize) -> Receiver<Outcome> {
+        let (sender, outcome) = mpsc::channel();
+        let put = put(topic, bytes);
+        self.intake.put(&Entry::past(put, 1), ReturnAddress::Thread(sender)).unwrap();
+        outcome
+    }
+
+    fn appends(&mut self) -> Vec<(Arc<[u8]>, u64)> {
+        let mut appends = Vec::new();
+        while let Some(action) = self.node.poll() {
+            if let Action::Append { payload, token, .. } = action {
+                appends.push((payload, token));
+            }
+        }
+        appends
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        self.last += 1;
+        self.node.handle_message(self.last, bytes, 0);
+    }
+}
+
+fn put(topic: &str, bytes: usize) -> Op<'_> {
+    Op::Put(TopicName::parse(topic).unwrap(), Draft::new(vec![b'x'; bytes]))
+}
+
+fn encoded(op: Op<'_>) -> Growing {
+    let mut growing = Growing::new();
+    growing.push(|out| encode_entry(&Entry::past(op, 1), Place::Next, out));
+    growing
+}
+
+#[test]
+fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
+    let mut alone = Alone::open();
+    let node = &mut alone.node;
+    node.handle_time(LOOK_MS);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks every second") };
+    node.handle_time(10 * LOOK_MS);
+    assert_eq!(node.poll(), None, "the log has not answered");
+    // Something is missing: what is under way says nothing of that.
+    node.handle_message(9, b"", 10 * LOOK_MS);
+    assert_eq!(node.poll(), None);
+    node.handle_looked(token, &looked(1, None), 10 * LOOK_MS);
+    let Some(Action::Look { token: again, .. }) = node.poll() else { panic!("it looks again") };
+    assert_ne!(again, token);
+    // Whoever is connected anew asks anew, and hears no answer to what was asked before.
+    node.handle_lost();
+    node.handle_connected(10 * LOOK_MS);
+    assert!(matches!(node.poll(), Some(Action::Look { .. })));
+    node.handle_looked(again, &looked(1, None), 10 * LOOK_MS);
+    assert!(node.complaint().is_none() && node.looking.is_some());
+}
+
+#[test]
+fn whoever_waits_is_told_when_nobody_goes_on() {
+    let mut alone = Alone::open();
+    let on_its_way = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    assert_eq!(alone.appends().len(), 1);
+    let waits = alone.publish("/b", 1);
+    alone.node.end();
+    assert_eq!(on_its_way.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    assert_eq!(alone.intake.bytes(), 0);
+}
+
+#[test]
+fn what_waits_behind_a_slow_log_is_given_up_after_seconds() {
+    let mut alone = Alone::open();
+    let first = alone.publish("/a", 1);
+    alone.node.handle_time(1_000);
+    let waits = alone.publish("/b", 1);
+    alone.node.handle_time(1_500);
+    alone.node.handle_time(5_999);
+    assert!(first.try_recv().is_err() && waits.try_recv().is_err());
+    alone.node.handle_time(6_499);
+    assert_eq!(first.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    alone.node.handle_time(7_000);
+    // It was taken out meanwhile, as the one that goes next.
+    assert!(waits.try_recv().is_err());
+    let late: Vec<_> = (0..3).map(|_| alone.publish("/c", 1)).collect();
+    alone.node.handle_time(7_300);
+    alone.node.handle_time(12_800);
+    for outcome in &late {
+        assert_eq!(outcome.try_recv().unwrap().unwrap_err(), CommitError::BrokerBehind);
+    }
+    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(alone.intake.bytes(), 0);
+    // What is in the log, and is not brought from there.
+    let mut alone = Alone::open();
+    let stored = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::At(2), 0);
+    alone.node.handle_time(4_999);
+    assert!(stored.try_recv().is_err());
+    alone.node.handle_time(5_000);
+    assert_eq!(stored.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+}
+
+#[test]
+fn what_cannot_be_read_of_ones_own_is_told() {
+    let rules = Op::Rules(vec![Rule::default()]);
+    let mut cut = encoded(put("/a", 5)).into_batch((Epoch::from_number(2), 0, 0), OF);
+    cut.truncate(cut.len() - 2);
+    let of_rules = encoded(rules).into_batch((Epoch::from_number(2), 0, 0), OF);
+    for malformed in [cut, of_rules] {
+        let mut alone = Alone::open();
+        let outcome = alone.publish("/a", 1);
+        alone.node.handle_time(0);
+        let (payload, _) = alone.appends().pop().unwrap();
+        // With the head of the one that was sent.
+        let head = Growing::new().into_batch((alone.epoch, 9, 0), OF).len();
+        alone.read(&[&payload[..head], &malformed[head..]].concat());
+        assert!(alone.node.complaint().unwrap().contains("message 2 of the stream"));
+        assert_eq!(outcome.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+        assert_eq!(alone.intake.bytes(), 0);
+    }
+}
+
+const OF: Of = Of { rules: 0, jump: 0, since: None };
+
+#[test]
+fn no_message_is_larger_than_the_log_takes() {
+    let mut alone = Alone::open();
+    for n in 0..40 {
+        let entries = encoded(put(&format!("/{n}"), 30));
+        let batch = entries.into_batch((alone.epoch, 9, n), OF);
+        alone.read(&batch);
+    }
+    alone.read(&encoded(put("/large", 700)).into_batch((alone.epoch, 9, 40), OF));
+    alone.intake.set_payload_max(600);
+    // The stream is made anew: what there was is written again.
+    alone.node.handle_lost();
+    alone.node.handle_connected(0);
+    let mut now_ms = 0;
+    let (payload, token) = loop {
+        now_ms += LOOK_MS;
+        alone.node.handle_time(now_ms);
+        let mut turn = None;
+        while let Some(action) = alone.node.poll() {
+            match action {
+                Action::Look { token, .. } => {
+                    alone.node.handle_looked(token, &looked(0, None), now_ms);
+                }
+                Action::Append { payload, token, .. } => turn = Some((payload, token)),
+                _ => {}
+            }
+        }
+        if let Some(turn) = turn {
+            break turn;
+        }
+        assert!(now_ms < 60_000, "no life is begun");
+    };
+    alone.node.handle_appended(token, Appended::At(1), now_ms);
+    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+    let life = Some((1, payload.to_vec(), false));
+    alone.node.handle_looked(token, &looked(1, life), now_ms);
+    alone.last = 0;
+    alone.read(&payload);
+    let mut seeds = 0;
+    while let Some((payload, token)) = alone.appends().pop() {
+        assert!(payload.len() <= 600, "{}", payload.len());
+        seeds += 1;
+        alone.node.handle_appended(token, Appended::At(alone.last + 1), now_ms);
+        alone.read(&payload);
+    }
+    assert!(seeds > 5);
+    let why = alone.node.complaint().unwrap();
+    assert!(why.contains("the broker takes 600: raise max_payload"), "{why}");
+    // It goes on once it may.
+    alone.intake.set_payload_max(10_000);
+    alone.node.handle_time(now_ms);
+    let (payload, _) = alone.appends().pop().unwrap();
+    alone.read(&payload);
+    assert!(alone.node.is_open() && alone.node.complaint().is_none());
+}
+
+#[test]
+fn what_is_in_the_log_twice_counts_once() {
+    let mut alone = Alone::open();
+    let batch = |counter, topic| encoded(put(topic, 3)).into_batch((alone.epoch, 9, counter), OF);
+    let [first, second] = [batch(1, "/a"), batch(2, "/b")];
+    let of_another = encoded(put("/c", 3)).into_batch((alone.epoch, 8, 1), OF);
+    for message in [&first, &second, &second, &first, &of_another] {
+        alone.read(message);
+    }
+    let ids = ["/a", "/b", "/c"].map(|topic| alone.node.hub.value(topic).unwrap().id().seq >> 10);
+    assert_eq!(ids, [2, 3, 6]);
+    // Whoever reads it again begins to count again.
+    alone.node.read_life(1, 0);
+    alone.last = 1;
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.node.handle_message(1, &turn.encode((Epoch::from_number(3), 9, 0)), 0);
+    alone.read(&encoded(put("/a", 4)).into_batch((Epoch::from_number(3), 9, 1), OF));
+    assert_eq!(alone.node.hub.value("/a").unwrap().data().len(), 4);
+}
+
+/// The snapshot ends between a message and its copy, and does not contain the counts.
+#[test]
+fn a_node_that_starts_from_a_snapshot_skips_a_copy() {
+    let mut alone = Alone::open();
+    let epoch = alone.epoch;
+    let batch = |run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
+    let [first, second, third] = [batch(9, 1, "/a"), batch(8, 1, "/b"), batch(8, 2, "/c")];
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = turn.encode((alone.epoch, 9, 0));
+    alone.read(&first);
+    alone.read(&second);
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
+    kept.follow_upto(hub.id(hub.seq()).seq);
+    node.begin_with(kept).unwrap();
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    let life = Some((1, turn.clone(), false));
+    node.handle_looked(token, &Looked { next: Some(3), ..looked(5, life) }, 0);
+    let Some(Action::Read { from }) = node.poll() else { panic!("it reads") };
+    let log = [turn, first.clone(), second, first, third];
+    for (seq, message) in (1..).zip(&log).filter(|(seq, _)| *seq >= from) {
+        node.handle_message(seq, message, 0);
+    }
+    assert_eq!((node.read(), node.complaint()), (5, None));
+    assert!(node.hub.value("/c").is_some() && node.hub.value("/a").is_none());
+}
+
+#[test]
+fn what_a_broker_has_lost_is_said() {
+    let of_life = |looked: Looked, at| {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        assert!(alone.node.suspects.is_none() && alone.node.complaint().is_none());
+        alone.node.handle_time(LOOK_MS);
+        let mut actions = std::iter::from_fn(|| alone.node.poll());
+        let token = actions.find_map(|action| match action {
+            Action::Look { token, .. } => Some(token),
+            _ => None,
+        });
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
+        let looked = Looked { at, life, ..looked };
+        alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
+        (alone.node.suspects.is_some(), alone.node.complaint())
+    };
+    let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
+    assert_eq!(of_life(looked(2, None), same), (false, None));
+    for (looked, at, why) in [(looked(1, None), None, ENDS), (looked(2, None), Some(7), DIFFERS)] {
+        let (suspects, said) = of_life(looked, at);
+        assert!(suspects);
+        let expected = format!("The broker has lost something: the stream {why} here, up to ");
+        assert!(said.as_ref().is_some_and(|it| it.starts_with(&expected)), "{said:?}");
+    }
+}
+
+#[test]
+fn what_is_sent_again_is_another_message_that_says_the_same() {
+    let mut alone = Alone::open();
+    let refused_at_once = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::Refused(String::new()), 0);
+    assert_eq!(refused_at_once.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    let refused_later = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let (first, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::Unknown, 0);
+    let (again, token) = alone.appends().pop().unwrap();
+    assert!(again != first && decode(&again) == decode(&first));
+    // The one before may be there, or come.
+    alone.node.handle_appended(token, Appended::Refused(String::new()), 0);
+    assert_eq!(refused_later.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+    assert_eq!(alone.intake.bytes(), 0);
+}
+
+#[test]
+fn what_is_late_is_put_back_where_seqs_jump() {
+    for is_stored in [false, true] {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        let only_here = newest(&alone.node.hub, 0);
+        alone.node.keep(&only_here, 1);
+        alone.node.handle_time(0);
+        let (payload, token) = alone.appends().pop().unwrap();
+        if is_stored {
+            alone.node.handle_appended(token, Appended::At(9), 0);
+        }
+        let again = Again { began: 1, line: Line::default(), jump: Some(1 << 20) };
+        let again = Some(again);
+        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        alone.read(&turn.encode((alone.epoch, 9, 0)));
+        let (put_back, _) = alone.appends().pop().unwrap();
+        let [before, behind] =
+            [&payload, &put_back].map(|bytes| match decode(bytes).unwrap().body {
+                Body::Batch { of, entries } => (of, entries.to_vec()),
+                other => panic!("{other:?}"),
+            });
+        assert_eq!(before.1, behind.1);
+        assert_eq!(behind.0, Of { jump: alone.last, ..before.0 });
+    }
+}
+
+#[test]
+fn behind_a_large_batch_the_next_one_grows_for_a_moment() {
+    let behind = |entries| {
+        let mut alone = Alone::open();
+        let _outcomes: Vec<_> = (0..entries).map(|_| alone.publish("/a", 1)).collect();
+        alone.node.handle_time(0);
+        let (payload, token) = alone.appends().pop().unwrap();
+        alone.node.handle_appended(token, Appended::At(2), 0);
+        alone.read(&payload);
+        alone
+    };
+    for (entries, pause_ms) in [(1, 0), (63, 0), (64, 1), (250, 2)] {
+        let mut alone = behind(entries);
+        let _next = alone.publish("/b", 1);
+        let due_ms = (0..10).find(|now_ms| {
+            alone.node.handle_time(*now_ms);
+            !alone.appends().is_empty()
+        });
+        assert_eq!(due_ms, Some(pause_ms), "{entries}");
+    }
+    // What is full waits for nothing.
+    let mut alone = behind(250);
+    alone.intake.set_payload_max(2_000);
+    let _full = [(); 2].map(|()| alone.publish("/b", 1_500));
+    alone.node.handle_time(0);
+    assert_eq!(alone.appends().len(), 1);
+}
+
+#[test]
+fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
+    let mut alone = Alone::open();
+    for counter in [1, 2] {
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, counter), OF));
+    }
+    // Another node has gone on where the second one was.
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let life = Some((3, turn.encode((alone.epoch, 8, 0)), false));
+    let looked = Looked { at: Some(7), ..looked(3, life) };
+    let mut next = Vec::new();
+    for now_ms in [LOOK_MS, 2 * LOOK_MS] {
+        alone.node.handle_time(now_ms);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        alone.node.handle_looked(token, &looked, now_ms);
+        assert!(alone.node.complaint().is_none() && !alone.node.is_open());
+        next.extend(alone.node.poll());
+    }
+    assert_eq!(next, [Action::Read { from: 1 }]);
+}
+
+/// Another node has begun a life in the empty log, and its turn was purged before this node saw it.
+#[test]
+fn an_empty_log_does_not_count_as_waiting() {
+    let mut node = new_node(&Arc::new(Intake::new()));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &looked(0, None), 0);
+    let Some(Action::Append { token, .. }) = node.poll() else { panic!("it begins a life") };
+    node.handle_appended(token, Appended::Conflict(1), 10);
+    let begun_ms = (6..60).map(|n| n * LOOK_MS).find(|now_ms| {
+        node.handle_time(*now_ms);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
+        node.handle_looked(token, &looked(3, None), *now_ms);
+        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 0, .. }))
+    });
+    assert_eq!(begun_ms, Some(6 * LOOK_MS + BARE_PATIENCE_MS), "another node may know the life");
+}
+
+/// A node that is about to read the turn of another life is still in its own.
+#[test]
+fn a_turn_lost_unread_hides_no_loss() {
+    let batch =
+        |epoch, run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    for says_again in [false, true] {
+        let mut alone = Alone::open();
+        let epoch = alone.epoch;
+        alone.read(&batch(epoch, 9, 1, "/a"));
+        alone.read(&batch(epoch, 9, 2, "/b"));
+        let life = Some((3, turn.encode((Epoch::from_number(3), 8, 0)), false));
+        alone.node.handle_time(LOOK_MS);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        alone.node.handle_looked(token, &looked(3, life), LOOK_MS);
+        assert_eq!(alone.node.poll(), Some(Action::Read { from: 1 }));
+        // The log has lost that, too, and another node has gone on where the first life was.
+        let again = Some(Again { began: 1, line: Line::default(), jump: None });
+        let message = match says_again {
+            false => batch(epoch, 8, 1, "/c"),
+            true => Turn { again, ..turn.clone() }.encode((epoch, 8, 0)),
+        };
+        for now_ms in [2 * LOOK_MS, 4 * LOOK_MS] {
+            alone.node.handle_message(3, &message, now_ms);
+            look_and_answer(&mut alone, 3, Some(3), now_ms);
+        }
+        let complaint = alone.node.complaint();
+        assert!(
+            complaint.as_ref().is_some_and(|said| said.contains(DIFFERS)),
+            "{says_again} {complaint:?}"
+        );
+        assert!(alone.node.hub.value("/c").is_none());
+    }
+}
+
+#[test]
+fn seeds_that_may_be_lost_are_not_waited_for() {
+    let cases = [
+        (BROKER, LOOK_MS, false),
+        (BROKER, SEED_PATIENCE_MS, true),
+        // It may have lost some.
+        (BROKER + 1, LOOK_MS, true),
+    ];
+    for (broker, now_ms, is_begun_anew) in cases {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn = turn.encode((Epoch::from_number(3), 9, 0));
+        alone.read(&turn);
+        alone.node.handle_time(now_ms);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        let looked = Looked { broker, ..looked(3, Some((3, turn, false))) };
+        alone.node.handle_looked(token, &looked, now_ms);
+        let begins = |action| matches!(action, Action::Append { to: Subject::Life, after: 3, .. });
+        assert_eq!(alone.node.poll().is_some_and(begins), is_begun_anew, "{broker} {now_ms}");
+    }
+}
+
+#[test]
+fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
+    let mut alone = Alone::open();
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    alone.read(&turn.encode((alone.epoch, 8, 0)));
+    let (epoch, jump) = (alone.epoch, alone.last);
+    let cases = [
+        (epoch, 0, false),
+        (Epoch::from_number(1), jump, false),
+        (Epoch::from_number(1), 0, false),
+        (epoch, jump, true),
+    ];
+    for (counter, (epoch, jump, is_applied)) in (1..).zip(cases) {
+        let batch = encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { jump, ..OF });
+        alone.read(&batch);
+        assert_eq!(alone.node.hub.value("/a").is_some(), is_applied, "{epoch} {jump}");
+    }
+}
+
+#[test]
+fn what_whoever_begins_a_life_has_not_read_is_published_again() {
+    let mut alone = Alone::open();
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+    let here = alone.node.hub.id(alone.node.hub.seq());
+    alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), OF));
+    let before = Some((here.epoch, here.seq));
+    let turn = Turn { before, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.read(&turn.encode((Epoch::from_number(3), 9, 0)));
+    let appends = alone.appends();
+    let [(payload, _)] = &appends[..] else { panic!("{appends:?}") };
+    let Body::Batch { of, entries } = decode(payload).unwrap().body else { panic!("a batch") };
+    let entries = self::entries(entries).unwrap();
+    assert!(of.since.is_some() && entries.len() == 1);
+    let (entry, _) = decode_entry(entries[0]).unwrap();
+    assert_eq!(entry.topic(), Some(&TopicName::parse("/b").unwrap()));
+}
+
+#[test]
+fn who_has_read_a_life_says_again_where_it_began() {
+    let mut alone = Alone::open();
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = turn.encode((Epoch::from_number(3), 9, 0));
+    alone.read(&turn);
+    alone.node.handle_time(LOOK_MS);
+    let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+    let looked = Looked { at: Some(hash_of(&turn)), ..looked(2, None) };
+    alone.node.handle_looked(token, &looked, LOOK_MS);
+    let Some(Action::Append { to: Subject::Life, after: 0, payload, .. }) = alone.node.poll()
+    else {
+        panic!("it says which life it is")
+    };
+    let Message { epoch, body: Body::Turn(said), .. } = decode(&payload).unwrap() else {
+        panic!("a turn")
+    };
+    assert_eq!((epoch, said.again.unwrap().began), (Epoch::from_number(3), 2));
+}
+
+#[test]
+fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
+    let epoch = Epoch::from_number(2);
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let kept = node.stage(epoch);
+    let number = kept.life().number(2 << 10).unwrap();
+    kept.apply(Entry::past(put("/a", 1), 1), Place::At(number)).unwrap();
+    assert_eq!(node.begin_with(kept).unwrap(), 1);
+    node.handle_connected(0);
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let looked = looked(1, Some((1, turn.encode((epoch, 9, 0)), false)));
+    let begun_ms = (0..60).map(|n| n * LOOK_MS).find(|now_ms| {
+        node.handle_time(*now_ms);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
+        node.handle_looked(token, &looked, *now_ms);
+        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 1, .. }))
+    });
+    assert_eq!(begun_ms, Some(BARE_PATIENCE_MS), "others may have read more");
+}
+
+#[test]
+fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
+    for (counters, is_adopted) in [([1, 3], false), ([1, 2], true)] {
+        let mut alone = Alone::open();
+        let epoch = Epoch::from_number(3);
+        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        alone.read(&turn.encode((epoch, 8, 0)));
+        for (counter, is_last) in counters.into_iter().zip([false, true]) {
+            alone.read(&encoded(put("/a", 1)).into_seed((epoch, 8, counter), is_last));
+        }
+        assert_eq!(
+            (alone.node.hub.epoch() == epoch, alone.node.is_open()),
+            (is_adopted, is_adopted)
+        );
+    }
+}
+
+/// Answers every look of a node that has read the beginning of a life by these. Returns what else
+/// the node wants done.
+fn look_and_answer(alone: &mut Alone, last: u64, next: Option<u64>, now_ms: u64) -> Vec<Action> {
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
+    let looked = Looked { next, ..looked(last, life) };
+    alone.node.handle_time(now_ms);
+    let mut others = Vec::new();
+    while let Some(action) = alone.node.poll() {
+        match action {
+            Action::Look { token, .. } => alone.node.handle_looked(token, &looked, now_ms),
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+#[test]
+fn a_consumer_that_delivers_nothing_is_opened_once_a_second() {
+    let mut alone = Alone::open();
+    let mut consumers = 0;
+    for now_ms in (0..10_000).step_by(10) {
+        // The log has message 2, and no consumer delivers it.
+        alone.node.handle_message(3, b"", now_ms);
+        consumers += look_and_answer(&mut alone, 3, Some(2), now_ms).len();
+    }
+    assert!((5..12).contains(&consumers), "{consumers}");
+}
+
+#[test]
+fn a_message_appended_between_two_answers_is_no_hole() {
+    let mut alone = Alone::open();
+    let actions = look_and_answer(&mut alone, 3, None, LOOK_MS);
+    assert!(actions.is_empty() && alone.node.reads, "{actions:?}");
+    // The look before has seen message 3, and this one does not find it.
+    let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
+    assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
+    assert!(alone.node.complaint().unwrap().contains("lacks messages behind it"));
+}
+
+#[test]
+fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
+    let mut alone = Alone::open();
+    let mut begins_ms = None;
+    for now_ms in (LOOK_MS..60 * LOOK_MS).step_by(LOOK_MS as usize) {
+        // Another node publishes for so long.
+        let last = 5 + now_ms.min(30 * LOOK_MS) / LOOK_MS;
+        for action in look_and_answer(&mut alone, last, Some(4), now_ms) {
+            match action {
+                Action::Snapshot { .. } => {}
+                Action::Read { from } => {
+                    // It knows no counts yet, and reads what there is for them.
+                    assert_eq!(from, 1);
+                    (4..=last).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
+                }
+                Action::Append { to: Subject::Life, after: 1, .. } => {
+                    begins_ms.get_or_insert(now_ms);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let begins_ms = begins_ms.expect("an epoch begins");
+    let quiet_ms = begins_ms - 30 * LOOK_MS;
+    assert!((ALONE_MS..=ALONE_MS + 3 * LOOK_MS).contains(&quiet_ms), "{quiet_ms}");
+}
+
+#[test]
+fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let epoch = Epoch::from_number(2);
+    let again = Some(Again { began: 2, line: Line::default(), jump: None });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let looked = looked(5, Some((5, turn.encode((epoch, 9, 0)), false)));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &Looked { next: Some(1), ..looked.clone() }, 0);
+    assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+    node.handle_message(4, b"", 0);
+    let Some(Action::Look { token, at: 1 }) = node.poll() else { panic!("it looks again") };
+    node.handle_looked(token, &Looked { next: Some(4), ..looked }, 0);
+    assert_eq!(node.poll(), Some(Action::Snapshot { epoch }));
+}
+
+#[test]
+fn a_jump_that_was_read_and_then_purged_is_said_again() {
+    let mut alone = Alone::open();
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    alone.read(&turn.encode((alone.epoch, 9, 0)));
+    let mut node = new_node(&Arc::new(Intake::new()));
+    let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
+    kept.follow_upto(hub.id(hub.seq()).seq);
+    kept.follow_rolled_back(&hub.rolled_back());
+    node.begin_with(kept).unwrap();
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &Looked { first: 3, ..looked(2, None) }, 0);
+    let Some(Action::Append { to: Subject::Life, payload, .. }) = node.poll() else {
+        panic!("it says which life it is")
+    };
+    let Body::Turn(said) = decode(&payload).unwrap().body else { panic!("a turn") };
+    assert_eq!(said.again.unwrap().line, alone.node.line);
+}

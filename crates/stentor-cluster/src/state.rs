@@ -1,0 +1,633 @@
+//! How it is with a node of a cluster, and its threads.
+
+use crate::nats::{self, Broker, Fetch};
+use crate::protocol::Node;
+use crate::saving::{Saving, read_saved};
+use crate::waiting::Intake;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread;
+use stentor_config::Cluster as Settings;
+use stentor_hub::{Epoch, Hub};
+use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
+use stentor_order::Applier;
+use stentor_replication::{agent, authorization, snapshot_of};
+use ureq::Agent;
+
+/// How it is with the cluster, for all who ask.
+pub struct ClusterState {
+    pub(crate) settings: Settings,
+    /// What waits for the broker.
+    pub intake: Arc<Intake>,
+    pub(crate) ends: AtomicBool,
+    /// All of the order was here once, or there is nothing better to be had. Each request asks.
+    pub(crate) has_all: AtomicBool,
+    pub(crate) reconnects: Counter,
+    pub(crate) snapshots: Counter,
+    /// Pages ask for it, and workers once a second.
+    pub(crate) status: Mutex<Status>,
+}
+
+/// What the node's thread knows. Times are on the clock of [`monotonic_us`].
+#[derive(Default)]
+pub(crate) struct Status {
+    pub(crate) is_connected: bool,
+    /// The log is read, and takes what is published.
+    pub(crate) is_open: bool,
+    /// When the log was last read; at first, when it began.
+    pub(crate) read_us: u64,
+    /// When local state was last known to be current: the log's end, as seen at this time, has been
+    /// applied since.
+    pub(crate) here_us: u64,
+    /// The message that the log ended with when it was looked at, and when that was.
+    pub(crate) goal: u64,
+    pub(crate) goal_us: u64,
+    /// How old what it began with was then, until all that came since is here.
+    pub(crate) old_us: u64,
+    /// The message of the log that was read last, and the last one there is.
+    pub(crate) read: u64,
+    pub(crate) last: u64,
+    /// Messages that the log had behind the last one that came.
+    pub(crate) behind: u64,
+    pub(crate) round_trip_us: u64,
+    pub(crate) replicas: u32,
+    pub(crate) rules_differ: bool,
+    /// When what is here was last kept on the disk.
+    pub(crate) saved_us: Option<u64>,
+    /// Why there is no connection,
+    pub(crate) failure: Option<String>,
+    /// and what was last said of each broker.
+    pub(crate) failures: BTreeMap<String, String>,
+    /// Why the log is not read.
+    pub(crate) complaint: Option<String>,
+    /// What the broker, or a peer, refused last.
+    pub(crate) refusal: Option<String>,
+    /// What an acknowledgement of the broker is not worth.
+    pub(crate) warning: Option<&'static str>,
+    /// A message of the stream was skipped, because no node wrote it.
+    pub(crate) has_foreign: bool,
+}
+
+impl Status {
+    /// Why nothing is published here, if nothing is.
+    fn why(&self) -> Option<String> {
+        if self.is_open {
+            return None;
+        }
+        // A broker that lets nodes in, and is of no use, says why at the end of each connection.
+        let Some(complaint) = self.complaint.as_ref().filter(|_| self.is_connected) else {
+            return [&self.failure, &self.refusal].into_iter().flatten().next().cloned();
+        };
+        let complaint = complaint.trim_end_matches('.');
+        Some(match &self.refusal {
+            Some(refusal) => format!("{complaint} ({refusal})"),
+            None => complaint.to_owned(),
+        })
+    }
+
+    /// The same behind a colon.
+    fn because(&self) -> String {
+        self.why().map_or_else(String::new, |why| format!(": {why}"))
+    }
+
+    /// How old what is here may be.
+    pub(crate) fn age_us(&self) -> u64 {
+        since(self.here_us) + self.old_us
+    }
+
+    /// All that it began with is on the disk, and of what came since something is not here yet.
+    pub(crate) fn is_old(&self) -> bool {
+        self.old_us > 0
+    }
+}
+
+/// What the pages say of it.
+#[derive(Debug, Serialize)]
+pub struct ClusterReport {
+    /// Whether there is a connection to a broker.
+    pub connected: bool,
+    /// The broker takes what is published.
+    pub open: bool,
+    /// Why it does not, if that is known.
+    pub failure: Option<String>,
+    /// Up to here everything is here.
+    pub position: String,
+    /// The message of the stream that was read last.
+    pub message: u64,
+    /// So many of the stream are not here yet.
+    pub behind: u64,
+    /// From sending a message until it was in the stream.
+    pub round_trip_us: u64,
+    /// Bytes that wait for the broker.
+    pub waiting_bytes: u64,
+    /// How many servers of NATS keep the stream.
+    pub replicas: u32,
+    /// What an acknowledgement of the broker is not worth, if it is less than one might think.
+    pub warning: Option<&'static str>,
+    /// Another node has other rules of topics.
+    pub rules_differ: bool,
+    /// Connections to brokers that came to an end, or to nothing.
+    pub reconnects: u64,
+    /// Snapshots that were taken of other nodes.
+    pub snapshots: u64,
+    /// So long ago what is here was kept on the disk, in seconds; `None` if it was not.
+    pub saved_s: Option<u64>,
+}
+
+impl fmt::Display for ClusterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClusterReport { position, message, behind, round_trip_us, .. } = self;
+        write!(
+            f,
+            "Cluster: at {position}, message {message} of the stream, {behind} behind, round trip \
+             {round_trip_us} us, {} bytes waiting; {} reconnects, {} snapshots",
+            self.waiting_bytes, self.reconnects, self.snapshots
+        )?;
+        self.saved_s.iter().try_for_each(|s| write!(f, "; kept on the disk {s} s ago"))?;
+        self.warning.iter().try_for_each(|warning| write!(f, "; {warning}"))?;
+        if self.rules_differ {
+            f.write_str("; another node has other [[topics]]")?;
+        }
+        let why = self.failure.iter().filter(|_| !self.open);
+        why.into_iter().try_for_each(|why| write!(f, "; nothing is published: {why}"))
+    }
+}
+
+impl ClusterState {
+    /// The state of a node that is about to begin with these settings.
+    pub fn new(settings: &Settings) -> ClusterState {
+        ClusterState {
+            settings: settings.clone(),
+            intake: Arc::new(Intake::new()),
+            ends: AtomicBool::new(false),
+            has_all: AtomicBool::new(false),
+            reconnects: Counter::default(),
+            snapshots: Counter::default(),
+            status: Mutex::new(Status {
+                read_us: monotonic_us(),
+                here_us: monotonic_us(),
+                ..Status::default()
+            }),
+        }
+    }
+
+    /// All of the order is here, or was once; or as much as there is while no broker is to be had.
+    pub fn has_all(&self) -> bool {
+        self.has_all.load(Ordering::Acquire)
+    }
+
+    /// For how many seconds what is here may be outdated; `None`: it is as the log says.
+    pub fn stale_s(&self) -> Option<u64> {
+        let age_us = self.status().age_us();
+        (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
+    }
+
+    /// Why this server should not be asked, if it should not.
+    pub fn complaint(&self) -> Option<String> {
+        let status = self.status();
+        let because = status.because();
+        if !self.has_all() {
+            return Some(format!("Nothing was had of the cluster yet{because}."));
+        }
+        let age_us = status.age_us();
+        let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
+        let age_s = age_us / 1_000_000;
+        is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
+    }
+
+    /// The state as the pages show it.
+    pub fn report(&self, hub: &Hub) -> ClusterReport {
+        let status = self.status();
+        ClusterReport {
+            connected: status.is_connected,
+            open: status.is_open,
+            failure: status.why(),
+            position: hub.id(hub.seq()).to_string(),
+            message: status.read,
+            behind: status.last.saturating_sub(status.read).max(status.behind),
+            round_trip_us: status.round_trip_us,
+            waiting_bytes: self.intake.bytes() as u64,
+            replicas: status.replicas,
+            warning: status.warning,
+            rules_differ: status.rules_differ,
+            reconnects: self.reconnects.value(),
+            snapshots: self.snapshots.value(),
+            saved_s: status.saved_us.map(|saved_us| since(saved_us) / 1_000_000),
+        }
+    }
+
+    pub(crate) fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connected(&self, is_connected: bool) {
+        self.status().is_connected = is_connected;
+    }
+
+    /// Says once why there is no connection, not each time it is tried again.
+    pub(crate) fn note_failure(&self, url: &str, reason: &str) {
+        self.reconnects.add(1);
+        let why = format!("{url}: {reason}");
+        let mut status = self.status();
+        if status.failures.insert(url.to_owned(), reason.to_owned()).as_deref() != Some(reason) {
+            tracing::warn!("the broker {why}");
+        }
+        status.failure = Some(why);
+    }
+
+    pub(crate) fn note_refusal(&self, reason: &str) {
+        let mut status = self.status();
+        if status.refusal.as_deref() != Some(reason) {
+            tracing::warn!("refused: {reason}");
+            status.refusal = Some(reason.to_owned());
+        }
+    }
+
+    /// Warns of the first message that no node wrote: its publisher may send a thousand more.
+    pub(crate) fn note_foreign(&self, seq: u64, subject: &str) {
+        if !mem::replace(&mut self.status().has_foreign, true) {
+            tracing::warn!(
+                "message {seq} of the stream is skipped: no node writes under {subject}; let \
+                 other clients publish nothing under {}.> (see \"Who may talk to it\" in the \
+                 documentation of clusters)",
+                self.settings.stream.as_str()
+            );
+        }
+    }
+
+    pub(crate) fn note(&self, node: &Node) {
+        let mut status = self.status();
+        let is_open = node.is_open();
+        let was_open = mem::replace(&mut status.is_open, is_open);
+        if node.reads() {
+            status.read_us = monotonic_us();
+        }
+        if is_open && !was_open {
+            // Not before: a broker may take every connection, and be of no use.
+            (status.failure, status.refusal, status.complaint) = (None, None, None);
+            status.failures.clear();
+            let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
+            let epoch = epoch.unwrap_or_default();
+            tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
+        } else if !is_open {
+            let complaint = node.complaint();
+            // Whoever begins often waits for a peer; and if none gives anything, that is said.
+            let is_news = was_open || !node.wants_snapshot();
+            let is_other = is_news && status.complaint != complaint;
+            if let Some(new) = complaint.as_ref().filter(|_| is_other) {
+                tracing::error!("{new}");
+            }
+            status.complaint = complaint;
+        }
+        status.read = node.read();
+        self.note_what_is_here(&mut status);
+        let differ = node.rules_differ();
+        if !mem::replace(&mut status.rules_differ, differ) && differ {
+            tracing::warn!("another node has other [[topics]]: histories differ by that");
+        }
+    }
+
+    pub(crate) fn note_what_is_here(&self, status: &mut Status) {
+        if status.is_open && status.read >= status.goal {
+            (status.here_us, status.old_us) = (status.goal_us, 0);
+            self.has_all.store(true, Ordering::Release);
+        } else if status.is_old() && since(status.read_us) >= ALONE_US {
+            // While the log can be read, the snapshot of the disk is not served: catching up
+            // replaces it soon. Without the log it is better than nothing.
+            if !self.has_all.swap(true, Ordering::AcqRel) {
+                let (age_s, because) = (status.age_us() / 1_000_000, status.because());
+                tracing::warn!("what is served may be {age_s} s old{because}");
+            }
+        }
+    }
+
+    /// It began with what was kept so long ago.
+    pub(crate) fn note_begun(&self, old_s: u64) {
+        let mut status = self.status();
+        status.old_us = (old_s * 1_000_000).max(1);
+        (status.read_us, status.here_us) = (monotonic_us(), monotonic_us());
+    }
+
+    /// What the stream is, and what it is not worth.
+    pub(crate) fn note_stream(&self, replicas: u32, warning: Option<&'static str>) {
+        let mut status = self.status();
+        if let Some(warning) = warning.filter(|_| status.warning != warning) {
+            tracing::warn!("{warning}");
+        }
+        (status.replicas, status.warning) = (replicas, warning);
+    }
+
+    /// The log ended with this message at that time, or a moment later.
+    pub(crate) fn note_last(&self, last: u64, looked_us: u64) {
+        let mut status = self.status();
+        status.last = last;
+        // Whoever does not keep up has one all the same, until that is read.
+        if status.read >= status.goal || last < status.goal {
+            (status.goal, status.goal_us) = (last, looked_us);
+        }
+    }
+
+    pub(crate) fn note_behind(&self, behind: u64) {
+        self.status().behind = behind;
+    }
+
+    pub(crate) fn note_round_trip(&self, us: u64) {
+        self.status().round_trip_us = us;
+    }
+
+    pub(crate) fn note_snapshot(&self) {
+        self.snapshots.add(1);
+    }
+
+    pub(crate) fn note_saved(&self) {
+        self.status().saved_us = Some(monotonic_us());
+    }
+
+    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+        stentor_io::lock(&self.status)
+    }
+}
+
+/// What the thread that talks to the broker is told.
+pub(crate) enum Input {
+    /// Something was said by the connection of this number.
+    Said(u32, Vec<nats::Said>),
+    /// It came to an end.
+    Broken(u32, String),
+    /// Something waits.
+    Bell,
+}
+
+/// Talks to the broker for as long as it is kept, and a moment longer.
+pub struct ClusterThread {
+    state: Arc<ClusterState>,
+    /// It writes a last snapshot when this ends. The thread that applies messages may still apply
+    /// some while that is written; the next start reads those from the log.
+    saving: Option<Saving>,
+}
+
+impl ClusterThread {
+    /// The node begins with its snapshot on `disk`, if there is one.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or a file cannot be read that is shown to the broker or its
+    /// peers, or by which they are known.
+    pub fn start(
+        state: &Arc<ClusterState>,
+        applier: &Applier,
+        disk: Option<HostDisk>,
+    ) -> io::Result<ClusterThread> {
+        check(&state.settings).map_err(io::Error::other)?;
+        let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
+        let bell = sender.clone();
+        // If there is no room in it, it is awake.
+        state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
+        let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
+        let (hub, intake) = (Arc::clone(applier.hub()), Arc::clone(&state.intake));
+        let mut node = Node::new(hub, intake, seed, applier.on_applied());
+        let fetch = fetch(&state.settings).map_err(io::Error::other)?;
+        let of_thread = (Arc::clone(state), disk.clone());
+        let begin = move || {
+            let (state, disk) = of_thread;
+            disk.iter().for_each(|disk| begin_with(&mut node, disk, &state));
+            Broker::new(state, node, fetch, (sender, inputs)).run();
+        };
+        thread::Builder::new().name("cluster".to_owned()).spawn(begin)?;
+        let saving =
+            disk.map(|disk| Saving::start(disk, Arc::clone(applier.hub()), Arc::clone(state)));
+        Ok(ClusterThread { state: Arc::clone(state), saving: saving.transpose()? })
+    }
+}
+
+impl Drop for ClusterThread {
+    fn drop(&mut self) {
+        self.state.ends.store(true, Ordering::Relaxed);
+        self.saving = None;
+    }
+}
+
+/// Has a node begin with what it kept when it ran before.
+fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
+    let begun_us = monotonic_us();
+    let kept = read_saved(disk, |epoch| node.stage(epoch));
+    let begun = kept.and_then(|kept| match kept {
+        Some((kept, as_of_unix_s)) => {
+            // A clock that is behind that is wrong, by as much at least.
+            let old_s = unix_s().abs_diff(as_of_unix_s);
+            let topics = node.begin_with(kept).map_err(|error| error.to_string())?;
+            Ok(Some((topics, old_s)))
+        }
+        None => Ok(None),
+    });
+    let took_ms = (monotonic_us() - begun_us) / 1_000;
+    match begun {
+        Ok(Some((topics, old_s))) => {
+            state.note_begun(old_s);
+            tracing::info!("{topics} topics were read from the disk in {took_ms} ms")
+        }
+        Ok(None) => {}
+        Err(reason) => tracing::warn!(
+            "the snapshot of this node cannot be used: {reason}; what it had is read from the \
+             stream, or had of cluster.peers"
+        ),
+    }
+}
+
+/// Whether all files can be read that a node of a cluster needs to reach others.
+///
+/// # Errors
+/// One sentence.
+pub fn check(settings: &Settings) -> Result<(), String> {
+    if !settings.is_on() {
+        return Ok(());
+    }
+    settings.peer_token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
+    agent_of(settings)?;
+    nats::check(settings)
+}
+
+/// What asks peers.
+fn agent_of(settings: &Settings) -> Result<Agent, String> {
+    agent(&settings.peers, settings.peer_ca_file.as_deref(), "name a file by cluster.peer_ca_file")
+}
+
+/// How snapshots of peers are had: of each in turn, until one has the life that is wanted.
+fn fetch(settings: &Settings) -> Result<Fetch, String> {
+    let agent = agent_of(settings)?;
+    if settings.peers.is_empty() {
+        tracing::info!(
+            "cluster.peers names no other node: where the stream does not reach back, after \
+             cluster.keep, nothing can be begun with"
+        );
+    }
+    let (peers, token_file) = (settings.peers.clone(), settings.peer_token_file.clone());
+    let mut at = 0;
+    Ok(Box::new(move |staged| {
+        let peer = peers.get(at % peers.len().max(1)).ok_or("cluster.peers names no other node")?;
+        at += 1;
+        let taken = snapshot_of(&agent, peer.as_str(), token_file.as_deref(), staged);
+        taken.map_err(|reason| format!("{peer}: {reason}"))
+    }))
+}
+
+/// For how long something did not happen.
+fn since(us: u64) -> u64 {
+    monotonic_us().saturating_sub(us)
+}
+
+/// A broker that is away for a moment is nothing to speak of.
+const AGE_USUAL_US: u64 = 3_000_000;
+
+/// So long whoever has begun with its disk looks for a log to read: until all workers say that what
+/// they serve is old, which they see once a second.
+const ALONE_US: u64 = 5_000_000;
+
+/// So much of what was said waits to be heard.
+const INPUTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Growing, Of, Turn};
+    use crate::log::{Action, Looked};
+    use stentor_hub::Limits;
+
+    #[test]
+    fn what_is_past_is_not_told_as_the_present() {
+        let state = ClusterState::new(&Settings::default());
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let life = Epoch::from_number(2);
+        let turn = Turn { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
+        let turn = turn.encode((life, 9, 0));
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+        let seen = Some((1, turn.clone(), false));
+        state.note_last(3, monotonic_us());
+        let looked =
+            Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None, next: None };
+        node.handle_looked(token, &looked, 0);
+        assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+        node.handle_message(1, &turn, 0);
+        // Not even that of the disk, for as long as the log is read.
+        state.note_begun(50);
+        state.status().read_us -= ALONE_US;
+        for seq in [2, 3] {
+            state.note(&node);
+            assert!(node.is_open() && !state.has_all(), "{seq}");
+            assert!(state.complaint().is_some());
+            let of = Of { rules: 0, jump: 0, since: None };
+            node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
+        }
+        state.note(&node);
+        assert!(state.has_all() && state.complaint().is_none());
+        // From then on there is something to be told, also if there is more.
+        let now_us = monotonic_us();
+        state.note_last(9, now_us - 2_000_000);
+        state.note(&node);
+        assert!(state.has_all() && state.stale_s().is_none());
+        // It is as old as what was read of it, and not older because there is always more.
+        state.status().here_us = now_us - 3_000_000;
+        state.note(&node);
+        assert_eq!(state.stale_s(), Some(3));
+        state.note_last(12, now_us);
+        let of = Of { rules: 0, jump: 0, since: None };
+        for seq in 4..10 {
+            node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
+        }
+        state.note(&node);
+        assert!((2_000_000..3_000_000).contains(&state.status().age_us()));
+        // If the log ends before that now, that is all there is.
+        state.note_last(12, now_us);
+        state.note_last(9, now_us);
+        state.note(&node);
+        assert!(state.status().age_us() < 2_000_000);
+    }
+
+    #[test]
+    fn what_is_old_is_told_as_such_and_only_where_nothing_newer_is_to_be_had() {
+        let state = ClusterState::new(&Settings::default());
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let pass = |us: u64, node: &Node| {
+            state.status().read_us -= us;
+            state.status().here_us -= us;
+            state.note(node);
+        };
+        // Whoever has nothing serves nothing, however long it takes.
+        pass(2 * ALONE_US, &node);
+        assert!(!state.has_all());
+        let kept = node.stage(Epoch::from_number(2));
+        node.begin_with(kept).unwrap();
+        state.note_begun(50);
+        pass(0, &node);
+        assert!(state.status().is_old() && !state.has_all());
+        pass(ALONE_US, &node);
+        assert!(state.status().is_old() && state.has_all());
+        assert!((55..60).contains(&state.stale_s().unwrap()));
+        assert_eq!(state.complaint(), None);
+        pass(10_000_000, &node);
+        assert!(state.complaint().unwrap().starts_with("What is here may be 65 s old"));
+    }
+
+    #[test]
+    fn of_a_thread_that_panics_readers_and_publishers_hear() {
+        let state = Arc::new(ClusterState::new(&Settings::default()));
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        state.status().is_open = true;
+        state.connected(true);
+        let fetch: Fetch = Box::new(|_| Err(String::new()));
+        let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(1));
+        let thread = thread::spawn(move || {
+            let _broker = broker;
+            panic!("on purpose");
+        });
+        assert!(thread.join().is_err());
+        assert!(!state.status().is_open);
+        assert!(state.complaint().unwrap().contains("has panicked"));
+    }
+
+    #[test]
+    fn what_is_wrong_now_is_said_and_not_what_was() {
+        let state = ClusterState::new(&Settings::default());
+        let why = || state.status().why().unwrap_or_default();
+        assert_eq!(why(), "");
+        state.note_failure("nats://a:1", "it is away");
+        assert_eq!(why(), "nats://a:1: it is away");
+        // It is there again, and something else is wrong.
+        state.connected(true);
+        state.status().complaint = Some("A snapshot is needed.".to_owned());
+        assert_eq!(why(), "A snapshot is needed");
+        state.note_refusal("http://b: 401");
+        assert_eq!(why(), "A snapshot is needed (http://b: 401)");
+        assert!(state.complaint().unwrap().ends_with("needed (http://b: 401)."));
+        state.connected(false);
+        assert_eq!(why(), "nats://a:1: it is away");
+        // One that lets a node in and is of no use is not better than before.
+        state.connected(true);
+        state.status().complaint = None;
+        assert_eq!(why(), "nats://a:1: it is away");
+        state.status().is_open = true;
+        assert_eq!(state.status().why(), None);
+    }
+
+    #[test]
+    fn what_peers_are_shown_and_known_by_is_read_at_the_start() {
+        let file = |text: &str| Some(std::path::PathBuf::from(text));
+        let settings = Settings {
+            nats: vec!["nats://b".parse().unwrap()],
+            peers: vec!["https://c".parse().unwrap()],
+            ..Settings::default()
+        };
+        let shown = Settings { peer_token_file: file("/nowhere/token"), ..settings.clone() };
+        assert!(check(&shown).unwrap_err().contains("/nowhere/token: there is no such file"));
+        let known = Settings { peer_ca_file: file("/nowhere/ca"), ..settings };
+        assert!(check(&known).unwrap_err().contains("/nowhere/ca: No such file"));
+    }
+}

@@ -1,0 +1,211 @@
+//! What a run of a node writes under its own subject: one message at a time, each once or never.
+
+use crate::codec::{Message, again};
+use crate::log::{Action, Appended, Subject};
+use crate::seeds::Late;
+use crate::waiting::{Intake, PATIENCE_MS};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use stentor_hub::Event;
+use stentor_order::{CommitError, ReturnAddress, Telling};
+
+/// What this run writes under its own subject, one message at a time.
+pub(super) struct Writer {
+    pub(super) counter: u64,
+    /// The last sequence there.
+    pub(super) last: u64,
+    pub(super) token: u64,
+    pub(super) sending: Option<Sending>,
+    /// In the log, and not read yet.
+    pub(super) stored: VecDeque<Stored>,
+    pub(super) seeding: Option<VecDeque<Event>>,
+}
+
+pub(super) struct Sending {
+    pub(super) payload: Arc<[u8]>,
+    pub(super) counter: u64,
+    pub(super) what: What,
+    pub(super) since_ms: u64,
+    /// It is on its way.
+    pub(super) token: Option<u64>,
+    /// It was sent so often.
+    pub(super) sent: u32,
+    /// Something else is the last one there: to be read before it is clear what.
+    pub(super) conflict: Option<u64>,
+}
+
+pub(super) struct Stored {
+    counter: u64,
+    what: What,
+    since_ms: u64,
+}
+
+pub(super) enum What {
+    Batch(Promises),
+    Seed,
+    /// What was late, to be put back if it does not come.
+    Late(Vec<Late>),
+}
+
+/// Whom to tell what came of a batch.
+#[derive(Default)]
+pub(super) struct Promises {
+    pub(super) backs: Vec<ReturnAddress>,
+    pub(super) bytes: usize,
+}
+
+impl Writer {
+    pub(super) fn new() -> Writer {
+        Writer {
+            counter: 0,
+            last: 0,
+            token: 0,
+            sending: None,
+            stored: VecDeque::new(),
+            seeding: None,
+        }
+    }
+
+    pub(super) fn next_token(&mut self) -> u64 {
+        self.token += 1;
+        self.token
+    }
+
+    /// How long the next message is, if the log takes none that is longer than `max`.
+    pub(super) fn too_large(&self, max: usize) -> Option<usize> {
+        self.sending.as_ref().map(|sending| sending.payload.len()).filter(|bytes| *bytes > max)
+    }
+
+    /// The append that is due, if one is. The log was read up to `read`, and takes no message that
+    /// is longer than `max`.
+    pub(super) fn send(&mut self, read: u64, run: u64, max: usize) -> Option<Action> {
+        if self.too_large(max).is_some() {
+            return None;
+        }
+        let token = self.token + 1;
+        let sending = self.sending.as_mut()?;
+        if let Some(seq) = sending.conflict {
+            if seq > read {
+                return None;
+            }
+            // It was another one, or this one would have been taken out.
+            (self.last, sending.conflict) = (seq, None);
+        }
+        if sending.token.is_some() {
+            return None;
+        }
+        self.token = token;
+        sending.token = Some(token);
+        if sending.sent > 0 {
+            sending.payload = again(&sending.payload, sending.sent).into();
+        }
+        sending.sent += 1;
+        let payload = Arc::clone(&sending.payload);
+        Some(Action::Append { to: Subject::Own(run), after: self.last, payload, token })
+    }
+
+    pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, intake: &Intake) {
+        let Some(sending) = self.sending.as_mut().filter(|it| it.token == Some(token)) else {
+            return;
+        };
+        match appended {
+            Appended::At(seq) => {
+                self.last = seq;
+                let Sending { counter, what, since_ms, .. } =
+                    self.sending.take().expect("it was there");
+                self.stored.push_back(Stored { counter, what, since_ms });
+            }
+            Appended::Conflict(seq) => (sending.token, sending.conflict) = (None, Some(seq)),
+            Appended::Unknown => sending.token = None,
+            Appended::Refused(_) => match &mut sending.what {
+                // Copies may still come out of a connection that was given up: these are sent
+                // until they are known to be there, or too old.
+                What::Seed | What::Late(_) => sending.token = None,
+                What::Batch(_) => {
+                    let sending = self.sending.take().expect("it was there");
+                    let error = match sending.sent {
+                        1 => CommitError::BrokerAway,
+                        _ => CommitError::Failed,
+                    };
+                    sending.what.promises().tell_all(intake, error);
+                }
+            },
+        }
+    }
+
+    /// A message was read. Returns whom to tell what came of it.
+    pub(super) fn took(&mut self, message: &Message<'_>, run: u64, intake: &Intake) -> Promises {
+        if message.run != run {
+            return Promises::default();
+        }
+        // What was in the log before it, and was not brought, is lost.
+        while let Some(lost) = self.stored.pop_front_if(|it| it.counter < message.counter) {
+            lost.what.promises().tell_all(intake, CommitError::Failed);
+        }
+        if let Some(sending) = self.sending.take_if(|it| it.counter == message.counter) {
+            return sending.what.promises();
+        }
+        let stored = self.stored.pop_front_if(|it| it.counter == message.counter);
+        stored.map_or_else(Promises::default, |stored| stored.what.promises())
+    }
+
+    /// Tells those who have waited for too long that it is not known.
+    pub(super) fn expire(&mut self, intake: &Intake, now_ms: u64) {
+        let is_old = |since_ms: u64| now_ms >= since_ms + PATIENCE_MS;
+        let sending =
+            self.sending.take_if(|it| matches!(it.what, What::Batch(_)) && is_old(it.since_ms));
+        sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
+        while let Some(stored) = self.stored.pop_front_if(|it| is_old(it.since_ms)) {
+            stored.what.promises().tell_all(intake, CommitError::Failed);
+        }
+    }
+
+    /// The log is not read where what is under way may be.
+    pub(super) fn forget(&mut self, intake: &Intake) {
+        let is_batch = |it: &mut Sending| matches!(it.what, What::Batch(_));
+        let sending = self.sending.take_if(is_batch).map(|sending| sending.what.promises());
+        let stored = self.stored.drain(..).map(|stored| stored.what.promises());
+        for promises in sending.into_iter().chain(stored) {
+            promises.tell_all(intake, CommitError::Failed);
+        }
+    }
+
+    /// What is under way is of before a turn or a jump: it was not read, and never will be.
+    /// Returns what was late.
+    pub(super) fn begin_anew(&mut self, intake: &Intake) -> VecDeque<Late> {
+        let stored = self.stored.drain(..).map(|stored| (stored.what, 1));
+        let sending = self.sending.take().map(|sending| (sending.what, sending.sent));
+        let mut late = VecDeque::new();
+        for (what, sent) in stored.chain(sending) {
+            match what {
+                What::Late(entries) => late.extend(entries),
+                // Who has read it in a log that has lost it since may publish it again.
+                what if sent > 0 => what.promises().tell_all(intake, CommitError::Failed),
+                what => what.promises().tell_all(intake, CommitError::BrokerAway),
+            }
+        }
+        self.seeding = None;
+        // What it was may be lost, and its sequence another message's: then a copy that comes out
+        // of a connection late would be taken.
+        self.last = 0;
+        late
+    }
+}
+
+impl What {
+    pub(super) fn promises(self) -> Promises {
+        match self {
+            What::Batch(promises) => promises,
+            What::Seed | What::Late(_) => Promises::default(),
+        }
+    }
+}
+
+impl Promises {
+    pub(super) fn tell_all(self, intake: &Intake, error: CommitError) {
+        let mut telling = Telling::default();
+        self.backs.into_iter().for_each(|back| telling.add(back, Err(error)));
+        drop(telling);
+        intake.give_back(self.bytes);
+    }
+}

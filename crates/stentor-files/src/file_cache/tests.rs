@@ -1,0 +1,348 @@
+//! The file_cache on a real directory, turn by turn.
+
+use super::*;
+use crate::Tag;
+use crate::loader::{PANICS_IF_PACKED, PANICS_IF_READ};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that goes with the test.
+struct Site(PathBuf);
+
+impl Site {
+    fn new() -> Site {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("stentor-files-{}-{number}", std::process::id());
+        let site = Site(std::env::temp_dir().join(name));
+        fs::create_dir_all(&site.0).unwrap();
+        site
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file cache and its loader, which does something only when it is told to.
+struct Desk {
+    file_cache: Arc<FileCache>,
+    loader: FileLoader,
+}
+
+impl Desk {
+    fn of(root: &Path, files: &Files) -> Desk {
+        let file_cache = Arc::new(FileCache::new().unwrap());
+        let loader = file_cache.loader(&[Mount::new("/", root)], files).unwrap().unwrap();
+        Desk { file_cache, loader }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.loader.step();
+        }
+    }
+
+    fn load(&mut self, path: &str, encoding: Encoding, now_ms: u64) {
+        assert!(self.file_cache.ask(path, encoding, now_ms));
+        self.settle();
+    }
+
+    /// The content in memory.
+    fn content(&self, path: &str) -> Option<Vec<u8>> {
+        self.file_cache.with_entry(path, 0, |entry| {
+            entry?.form(Encoding::Identity).map(|form| form.body.to_vec())
+        })
+    }
+
+    fn has(&self, path: &str, encoding: Encoding) -> bool {
+        self.file_cache
+            .with_entry(path, 0, |entry| entry.is_some_and(|e| e.form(encoding).is_some()))
+    }
+}
+
+fn small(cache_bytes_max: usize) -> Files {
+    Files { cache_bytes_max, small_bytes_max: 1_000 }
+}
+
+fn text(bytes: usize) -> Vec<u8> {
+    b"all work and no play ".iter().copied().cycle().take(bytes).collect()
+}
+
+#[test]
+fn what_is_asked_for_is_kept_until_it_changes() {
+    let site = Site::new();
+    let file = site.write("a/b.txt", "one");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    assert_eq!(desk.content("/a/b.txt"), None);
+    desk.load("/a/b.txt", Encoding::Identity, 1);
+    assert_eq!(desk.content("/a/b.txt").unwrap(), b"one");
+    let kept = desk.file_cache.kept();
+    assert_eq!(kept.entries, 1);
+
+    fs::write(&file, "two").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a/b.txt").unwrap(), b"two");
+    let other = site.write("c", "three");
+    fs::rename(&other, &file).unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a/b.txt").unwrap(), b"three");
+    fs::remove_file(&file).unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a/b.txt"), None);
+    let kept = desk.file_cache.kept();
+    assert_eq!((kept.entries, kept.bytes, kept.evictions), (0, 0, 0));
+}
+
+#[test]
+fn the_old_copy_stays_while_the_new_one_is_written() {
+    use std::io::Write;
+    let site = Site::new();
+    let path = site.write("page.html", "old");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/page.html", Encoding::Identity, 1);
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(b"ne").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/page.html").unwrap(), b"old");
+    // Another who closes it does not make it whole.
+    drop(fs::OpenOptions::new().append(true).open(&path).unwrap());
+    desk.settle();
+    assert_eq!(desk.content("/page.html").unwrap(), b"old");
+    file.write_all(b"w").unwrap();
+    drop(file);
+    desk.settle();
+    assert_eq!(desk.content("/page.html").unwrap(), b"new");
+}
+
+#[test]
+fn a_directory_that_is_replaced_takes_its_files_with_it() {
+    let site = Site::new();
+    site.write("live/deep/a", "old");
+    site.write("next/deep/a", "new");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/live/deep/a", Encoding::Identity, 1);
+    assert_eq!(desk.content("/live/deep/a").unwrap(), b"old");
+    fs::rename(site.0.join("live"), site.0.join("before")).unwrap();
+    fs::rename(site.0.join("next"), site.0.join("live")).unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/live/deep/a"), None);
+    desk.load("/live/deep/a", Encoding::Identity, 1);
+    assert_eq!(desk.content("/live/deep/a").unwrap(), b"new");
+    // What happens to the old one is of no interest, what happens to the new one is.
+    fs::write(site.0.join("before/deep/a"), "gone").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/live/deep/a").unwrap(), b"new");
+    fs::write(site.0.join("live/deep/a"), "newer").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/live/deep/a").unwrap(), b"newer");
+}
+
+#[test]
+fn a_touch_takes_nothing_out_of_memory() {
+    let site = Site::new();
+    site.write("sub/a.txt", text(900));
+    site.write("sub/b.txt", text(900));
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/sub/a.txt", Encoding::Br, 1);
+    desk.load("/sub/b.txt", Encoding::Br, 1);
+    let entry = |desk: &Desk, path| desk.file_cache.cache.entry(path).unwrap();
+    let before = entry(&desk, "/sub/a.txt");
+    let writer = fs::OpenOptions::new().append(true).open(site.0.join("sub/b.txt")).unwrap();
+    for path in [site.0.clone(), site.0.join("sub")] {
+        fs::File::open(path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    }
+    desk.settle();
+    assert!(Arc::ptr_eq(&before, &entry(&desk, "/sub/a.txt")), "nothing was made anew");
+    assert!(desk.has("/sub/b.txt", Encoding::Br), "nor lost, though it is being written");
+    drop(writer);
+    fs::remove_dir_all(site.0.join("sub")).unwrap();
+    desk.settle();
+    assert!(desk.content("/sub/a.txt").is_none() && desk.content("/sub/b.txt").is_none());
+}
+
+#[test]
+fn watches_that_are_not_needed_are_given_back() {
+    let site = Site::new();
+    site.write("a/b/c.txt", "1");
+    site.write("a/d.txt", "2");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/a/b/c.txt", Encoding::Identity, 1);
+    desk.load("/a/d.txt", Encoding::Identity, 1);
+    desk.load("/a/nothing/e.txt", Encoding::Identity, 1);
+    assert_eq!(desk.loader.watches_needed(), 3);
+    desk.file_cache.cache.remove("/a/b/c.txt");
+    assert_eq!(desk.loader.watches_needed(), 2, "the root and a");
+    fs::write(site.0.join("a/d.txt"), "3").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a/d.txt").unwrap(), b"3", "those that are left are at work");
+    desk.load("/a/b/c.txt", Encoding::Identity, 1);
+    assert_eq!(desk.loader.watches_needed(), 3);
+}
+
+#[test]
+fn the_least_recently_used_goes_first_and_the_bound_holds() {
+    let site = Site::new();
+    for n in 0..40 {
+        site.write(&format!("{n}.bin"), [n; 900]);
+    }
+    let bytes_max = 20_000;
+    let mut desk = Desk::of(&site.0, &small(bytes_max));
+    for n in 0..40 {
+        desk.load(&format!("/{n}.bin"), Encoding::Identity, 100 + n);
+        desk.file_cache.with_entry("/0.bin", 101 + n, |_| ());
+        assert!(desk.file_cache.kept().bytes <= bytes_max as u64);
+    }
+    let kept = desk.file_cache.kept();
+    assert!(kept.entries > 8 && kept.evictions == 40 - kept.entries, "{kept:?}");
+    assert!(desk.content("/0.bin").is_some(), "it was used all the time");
+    assert!(desk.content("/39.bin").is_some() && desk.content("/1.bin").is_none());
+}
+
+#[test]
+fn text_is_packed_when_asked_for_and_again_when_it_changes() {
+    let site = Site::new();
+    let path = site.write("a.txt", text(900));
+    site.write("a.png", text(900));
+    site.write("large.txt", text(50_000));
+    site.write("noise.txt", [7; 3]);
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/a.txt", Encoding::Br, 1);
+    assert!(desk.has("/a.txt", Encoding::Br) && !desk.has("/a.txt", Encoding::Gzip));
+    fs::write(&path, text(800)).unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/a.txt").unwrap().len(), 800);
+    assert!(desk.has("/a.txt", Encoding::Br), "who asked before need not ask again");
+    desk.load("/a.png", Encoding::Gzip, 1);
+    assert!(!desk.has("/a.png", Encoding::Gzip), "a picture is packed already");
+    desk.load("/large.txt", Encoding::Zstd, 1);
+    assert!(desk.has("/large.txt", Encoding::Zstd) && desk.content("/large.txt").is_none());
+    desk.load("/noise.txt", Encoding::Gzip, 1);
+    assert!(!desk.has("/noise.txt", Encoding::Gzip), "it would be longer");
+    let counted = desk.file_cache.kept().bytes;
+    for path in ["/a.txt", "/a.png", "/large.txt", "/noise.txt"] {
+        desk.file_cache.cache.remove(path);
+    }
+    assert!(counted > 0 && desk.file_cache.kept().bytes == 0, "what is added is taken off again");
+}
+
+#[test]
+fn what_has_changed_shows_before_it_is_packed_again() {
+    let site = Site::new();
+    let names = ["a.js", "b.js", "c.js"];
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    for name in names {
+        site.write(name, text(900));
+        desk.load(&format!("/{name}"), Encoding::Br, 1);
+    }
+    for name in names {
+        site.write(name, text(800));
+    }
+    fs::remove_file(site.0.join("c.js")).unwrap();
+    desk.loader.step();
+    for path in ["/a.js", "/b.js"] {
+        assert_eq!(desk.content(path).unwrap().len(), 800, "{path}");
+    }
+    assert!(desk.content("/c.js").is_none());
+    assert!(!desk.has("/b.js", Encoding::Br));
+    desk.settle();
+    assert!(desk.has("/a.js", Encoding::Br) && desk.has("/b.js", Encoding::Br));
+}
+
+#[test]
+fn siblings_are_used_as_they_are_and_come_and_go() {
+    let site = Site::new();
+    site.write("a.js", "let a = 1");
+    let packed = site.write("a.js.gz", "not even gzip");
+    site.write("a.js.br", vec![1; 5_000]);
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/a.js", Encoding::Gzip, 1);
+    let gzip = |desk: &Desk| {
+        desk.file_cache.with_entry("/a.js", 0, |entry| {
+            entry?.form(Encoding::Gzip).map(|form| form.body.to_vec())
+        })
+    };
+    assert_eq!(gzip(&desk).unwrap(), b"not even gzip");
+    let available =
+        |desk: &Desk| desk.file_cache.with_entry("/a.js", 0, |e| e.unwrap().available());
+    assert!(available(&desk).contains(Encoding::Br), "it is there, but too large for memory");
+    assert!(!desk.has("/a.js", Encoding::Br));
+    fs::write(&packed, "other").unwrap();
+    desk.settle();
+    assert_eq!(gzip(&desk).unwrap(), b"other");
+    fs::remove_file(&packed).unwrap();
+    desk.settle();
+    assert!(gzip(&desk).is_none_or(|body| body != b"other"));
+}
+
+#[test]
+fn what_is_behind_a_link_is_not_kept() {
+    let site = Site::new();
+    site.write("a", "one");
+    std::os::unix::fs::symlink("a", site.0.join("b")).unwrap();
+    let file_cache = Arc::new(FileCache::new().unwrap());
+    let mounts = [Mount { symlinks: true, ..Mount::new("/", &site.0) }];
+    let loader = file_cache.loader(&mounts, &small(1 << 20)).unwrap().unwrap();
+    let mut desk = Desk { file_cache, loader };
+    desk.load("/b", Encoding::Identity, 1);
+    assert_eq!(desk.content("/b"), None);
+    desk.load("/a", Encoding::Identity, 1);
+    assert!(desk.content("/a").is_some());
+}
+
+#[test]
+fn the_longest_mount_is_asked() {
+    let mounts = [Mount::new("/", "a"), Mount::new("/docs", "b"), Mount::new("/docs/new", "c")];
+    let find = |path| mount_of(&mounts, path).map(|(index, _, rest)| (index, rest));
+    assert_eq!(find("/x/y"), Some((0, "x/y")));
+    assert_eq!(find("/docs"), Some((0, "docs")));
+    assert_eq!(find("/docs/a"), Some((1, "a")));
+    assert_eq!(find("/docs/new/a"), Some((2, "a")));
+    assert_eq!(find("/docs/newer"), Some((1, "newer")));
+    assert_eq!(mount_of(&mounts[1..], "/x").map(|(index, ..)| index), None);
+}
+
+#[test]
+fn a_tag_tells_contents_and_encodings_apart() {
+    let tag = Tag::of_content(b"a", Encoding::Identity);
+    assert_eq!(tag.as_ref().len(), 16);
+    assert_ne!(tag, Tag::of_content(b"b", Encoding::Identity));
+    let packed = tag.encoded(Encoding::Zstd);
+    assert_eq!(packed.as_ref(), [tag.as_ref(), b".zst"].concat());
+    assert_eq!(packed, Tag::of_content(b"a", Encoding::Zstd));
+}
+
+/// What made it panic is left out; what was kept is let go, in case that a change was missed.
+#[test]
+fn a_panic_costs_what_caused_it() {
+    let site = Site::new();
+    let page = site.write("page.txt", "page ".repeat(200));
+    for name in [PANICS_IF_READ, PANICS_IF_PACKED] {
+        site.write(name, "text ".repeat(200));
+    }
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/page.txt", Encoding::Gzip, 1);
+    desk.load(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip, 1);
+    assert!(desk.has("/page.txt", Encoding::Gzip));
+    assert!(desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Identity));
+    assert!(!desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip));
+
+    desk.load(&format!("/{PANICS_IF_READ}"), Encoding::Identity, 1);
+    assert_eq!(desk.file_cache.kept().entries, 0);
+    assert_eq!(desk.file_cache.kept().bytes, 0);
+    desk.load("/page.txt", Encoding::Br, 1);
+    assert!(desk.has("/page.txt", Encoding::Br));
+    fs::write(&page, "another").unwrap();
+    desk.settle();
+    assert_eq!(desk.content("/page.txt").unwrap(), b"another");
+}

@@ -1,0 +1,274 @@
+//! A server that follows another one: what is published there is here, under the same ids.
+//!
+//! One thread keeps a connection to a leader and applies what comes; nothing of it is in the
+//! workers, who serve what is in the hub as they do anywhere. What the two say to each other, and
+//! what is made of it, is in `protocol.rs`, which knows no socket; the connections, and how long to
+//! wait between them, are in `leader.rs`.
+//!
+//! While nobody can be followed, what is here is served on, and every answer says since when
+//! (`Stentor-Stale`). Nothing is published here: the order is made elsewhere.
+
+mod leader;
+mod protocol;
+
+pub use leader::{agent, authorization, snapshot_of};
+pub use protocol::SnapshotReader;
+
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use stentor_config::Follow as Settings;
+use stentor_hub::{Entry, Epoch, Hub};
+use stentor_io::{Counter, monotonic_us};
+use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};
+
+/// How it is with whoever is followed, for all who ask.
+#[derive(Default)]
+pub struct FollowState {
+    settings: Settings,
+    /// Of this process, so that it knows itself.
+    own: String,
+    /// Those on the way to where the order is made: the leader's, and its leader's.
+    via: Mutex<String>,
+    /// All that a leader has was here once: before that there is nothing to be read.
+    has_all: AtomicBool,
+    /// A feed is open, and was heard of.
+    is_connected: AtomicBool,
+    /// When a leader was last heard, on the clock of [`monotonic_us`]; at first, when it began.
+    heard_us: AtomicU64,
+    /// Who is followed, or was tried last; and why it could not be.
+    leader: Mutex<(String, Option<String>)>,
+    /// Connections that came to an end.
+    reconnects: Counter,
+    snapshots: Counter,
+    /// Bytes of feeds and snapshots.
+    bytes: Counter,
+    pace: Pace,
+}
+
+/// Where the thread stands still while another process may go on from here.
+#[derive(Default)]
+struct Pace {
+    stands_still: Mutex<bool>,
+    goes_on: Condvar,
+}
+
+/// What the pages say of it.
+#[derive(Debug, Serialize)]
+pub struct FollowReport {
+    /// The URL of the leader that is followed, or was tried last.
+    pub leader: String,
+    /// Whether its feed is open.
+    pub connected: bool,
+    /// Why it is not.
+    pub failure: Option<String>,
+    /// Up to here everything is here.
+    pub position: String,
+    /// For how long nothing was heard of a leader: it says something every second.
+    pub silence_ms: u64,
+    /// Connections to leaders that came to an end, or to nothing.
+    pub reconnects: u64,
+    /// Snapshots that were taken of leaders.
+    pub snapshots: u64,
+    /// Bytes of feeds and snapshots.
+    pub bytes: u64,
+}
+
+impl fmt::Display for FollowReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FollowReport { leader, position, silence_ms, .. } = self;
+        write!(
+            f,
+            "Following: {leader}, at {position}, last heard {silence_ms} ms ago; {} reconnects, {} \
+             snapshots, {} bytes",
+            self.reconnects, self.snapshots, self.bytes
+        )?;
+        let why = self.failure.iter().filter(|_| !self.connected);
+        why.into_iter().try_for_each(|why| write!(f, "; not followed: {why}"))
+    }
+}
+
+impl FollowState {
+    /// The state of a server that is about to follow by these settings.
+    pub fn new(settings: &Settings) -> FollowState {
+        FollowState {
+            settings: settings.clone(),
+            own: format!("{}-{}", Epoch::random(), Epoch::random()),
+            heard_us: AtomicU64::new(monotonic_us()),
+            ..FollowState::default()
+        }
+    }
+
+    /// All that a leader has is here, or was once.
+    pub fn has_all(&self) -> bool {
+        self.has_all.load(Ordering::Acquire)
+    }
+
+    /// A process before had what is in the hub, and was all that it had of a leader.
+    pub fn goes_on_with(&self, hub: &Hub) {
+        self.has_all.store(hub.seq() > 0, Ordering::Release);
+    }
+
+    /// Which topics are followed, to be compared.
+    pub fn topics(&self) -> Vec<String> {
+        self.settings.topics.iter().map(|pattern| pattern.as_str().to_owned()).collect()
+    }
+
+    /// Takes note of what a leader says of its own way. Returns whether this server is on it: then
+    /// each would follow the other, and neither anybody else.
+    fn leads_here(&self, via: &str) -> bool {
+        let leads_here = via.split(", ").any(|process| process == self.own);
+        if !leads_here {
+            via.clone_into(&mut stentor_io::lock(&self.via));
+        }
+        leads_here
+    }
+
+    /// The same, of this server, for its followers.
+    pub fn via_field(&self) -> String {
+        let via = stentor_io::lock(&self.via);
+        let comma = if via.is_empty() { "" } else { ", " };
+        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
+    }
+
+    /// Where publishers are led to, if that is configured.
+    pub fn publish_url(&self) -> Option<&str> {
+        self.settings.publish_url.as_ref().map(|url| url.as_str())
+    }
+
+    /// For how many seconds what is here may be outdated; `None`: it is as the leader says.
+    pub fn stale_s(&self) -> Option<u64> {
+        let silence_us = self.silence_us();
+        (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
+    }
+
+    /// Why this server should not be asked, if it should not.
+    pub fn complaint(&self) -> Option<String> {
+        let (leader, failure) = self.leader().clone();
+        let why = failure.map_or_else(String::new, |why| format!(": {why}"));
+        if !self.has_all() {
+            return Some(format!("Nothing was had of the leader {leader} yet{why}."));
+        }
+        let silence_us = self.silence_us();
+        let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
+        let silence_s = silence_us / 1_000_000;
+        is_too_old.then(|| {
+            format!("Nothing was heard of a leader for {silence_s} s; last of {leader}{why}.")
+        })
+    }
+
+    /// The state as the pages show it.
+    pub fn report(&self, hub: &Hub) -> FollowReport {
+        let (leader, failure) = self.leader().clone();
+        let position = hub.id(hub.seq());
+        FollowReport {
+            leader,
+            connected: self.is_connected.load(Ordering::Relaxed),
+            failure,
+            position: position.to_string(),
+            silence_ms: self.silence_us() / 1_000,
+            reconnects: self.reconnects.value(),
+            snapshots: self.snapshots.value(),
+            bytes: self.bytes.value(),
+        }
+    }
+
+    /// Returns once nothing is applied any more, until [`FollowState::go_on`].
+    pub fn stand_still(&self) {
+        *self.pace.lock() = true;
+    }
+
+    /// The same goes on.
+    pub fn go_on(&self) {
+        *self.pace.lock() = false;
+        self.pace.goes_on.notify_all();
+    }
+
+    fn silence_us(&self) -> u64 {
+        monotonic_us().saturating_sub(self.heard_us.load(Ordering::Relaxed))
+    }
+
+    fn leader(&self) -> MutexGuard<'_, (String, Option<String>)> {
+        stentor_io::lock(&self.leader)
+    }
+}
+
+impl Pace {
+    /// Holds up whoever has others stand still, until it is dropped.
+    fn step(&self) -> MutexGuard<'_, bool> {
+        let waits = |stands_still: &mut bool| *stands_still;
+        self.goes_on.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        stentor_io::lock(&self.stands_still)
+    }
+}
+
+/// Follows for as long as it is kept, and a moment longer.
+pub struct FollowThread {
+    ends: Arc<AtomicBool>,
+}
+
+impl FollowThread {
+    /// Begins to follow.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or there are no certificates to know a leader by.
+    pub fn start(state: &Arc<FollowState>, applier: &Applier) -> io::Result<FollowThread> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let leaders = leader::Leaders::new(applier, Arc::clone(state), Arc::clone(&ends))?;
+        thread::Builder::new().name("follow".to_owned()).spawn(move || leaders.run())?;
+        Ok(FollowThread { ends })
+    }
+}
+
+impl Drop for FollowThread {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The order is made elsewhere: nothing is given a place here.
+pub struct Elsewhere;
+
+impl Sequencer for Elsewhere {
+    fn commit(&self, _: &Applier, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        Commit::Known(Err(CommitError::Elsewhere))
+    }
+}
+
+/// A leader says something every second; one that did not twice is away, or the network is.
+const SILENCE_USUAL_US: u64 = 3_000_000;
+
+/// Whether the files are good that a follower needs at its start. Nothing is asked of a leader.
+///
+/// # Errors
+/// What is wrong with which file.
+pub fn check(settings: &Settings) -> Result<(), String> {
+    settings.token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
+    let ca_file = settings.ca_file.as_deref();
+    agent(&settings.leaders, ca_file, "name a file by follow.ca_file").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_the_way_of_its_leader_finds_itself() {
+        let [first, second] = [(), ()].map(|()| FollowState::new(&Settings::default()));
+        let via = |state: &FollowState| {
+            let field = state.via_field();
+            field["Stentor-Via: ".len()..].trim_end().to_owned()
+        };
+        assert!(!first.leads_here(""));
+        assert!(!second.leads_here(&via(&first)));
+        assert_eq!(via(&second), format!("{}, {}", second.own, first.own));
+        assert!(first.leads_here(&via(&second)));
+        assert!(!first.leads_here("somebody, else"));
+    }
+}

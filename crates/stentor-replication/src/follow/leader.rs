@@ -1,0 +1,335 @@
+//! Connections to leaders, one after the other: which, when, and for how long.
+//!
+//! All of it is one thread that blocks. A leader says something every second, so one that says
+//! nothing for a while, or trickles, is given up. Each that is configured is tried in turn; once
+//! none could be followed, it takes longer each time until they are tried again, by chance in part,
+//! so that many followers do not come back together.
+
+use super::FollowState;
+use super::protocol::{Fault, Follower, Next, SnapshotReader};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stentor_config::ServerUrl;
+use stentor_config::read_small;
+use stentor_hub::{Hub, Id};
+use stentor_io::{Rng, monotonic_us, sleep};
+use stentor_order::Applier;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+/// The leaders, and the thread's own state.
+pub(super) struct Leaders {
+    state: Arc<FollowState>,
+    follower: Follower,
+    agent: Agent,
+    rng: Rng,
+    ends: Arc<AtomicBool>,
+}
+
+impl Leaders {
+    pub(super) fn new(
+        applier: &Applier,
+        state: Arc<FollowState>,
+        ends: Arc<AtomicBool>,
+    ) -> io::Result<Leaders> {
+        Ok(Leaders {
+            follower: Follower::new(Arc::clone(applier.hub()), applier.on_applied()),
+            agent: agent(
+                &state.settings.leaders,
+                state.settings.ca_file.as_deref(),
+                "name a file by follow.ca_file",
+            )
+            .map_err(io::Error::other)?,
+            rng: Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40),
+            state,
+            ends,
+        })
+    }
+
+    /// Follows until it is to end.
+    pub(super) fn run(mut self) {
+        let (mut at, mut failures, mut anew) = (0, 0_usize, 0);
+        while !self.ends() {
+            let urls = &self.state.settings.leaders;
+            let url = urls[at % urls.len()].as_str().to_owned();
+            let heard_us = self.state.heard_us.load(Ordering::Relaxed);
+            let (position, begun_us) = (self.follower.since(), monotonic_us());
+            let Err(fault) = self.follow(&url) else { return };
+            self.state.is_connected.store(false, Ordering::Relaxed);
+            if self.ends() {
+                return;
+            }
+            // Not if it begins well each time, and then makes no sense.
+            let was_followed = self.state.heard_us.load(Ordering::Relaxed) != heard_us
+                && (self.follower.since() != position
+                    || monotonic_us() - begun_us > SILENCE_MAX.as_micros() as u64);
+            self.state.reconnects.add(1);
+            self.tell(&url, &fault, was_followed);
+            (failures, anew) = match fault {
+                // It is the same leader that has it all.
+                Fault::Anew(_) if anew < ANEW_MAX => (failures, anew + 1),
+                _ if was_followed => (0, 0),
+                _ => (failures + 1, 0),
+            };
+            if anew > 0 {
+                continue;
+            }
+            let leaders = self.state.settings.leaders.len();
+            // The one that broke off may be back at once: it has what the others may lack.
+            at = if was_followed { at } else { (at + 1) % leaders };
+            sleep(self.pause(failures.div_ceil(leaders)));
+        }
+    }
+
+    /// Follows one leader until the connection is of no use any more, or it is to end.
+    fn follow(&mut self, url: &str) -> Result<(), Fault> {
+        let since = self.follower.since();
+        let mut answer = self.ask(url, "/-/feed", since)?;
+        match answer.status().as_u16() {
+            200 => {}
+            410 => return Err(self.follower.feed_is_gone()),
+            _ => return Err(refused(&mut answer)),
+        }
+        let via = answer.headers().get("stentor-via").map_or(Ok(""), |via| via.to_str());
+        let via = via.ok().filter(|via| via.len() <= VIA_BYTES_MAX);
+        if self.state.leads_here(via.ok_or("its Stentor-Via makes no sense")?) {
+            return Err("it follows this server".into());
+        }
+        let next =
+            self.follower.feed_begins(id_of(&answer).ok_or("it does not say where it is")?)?;
+        if next == Next::Snapshot {
+            self.take_snapshot(url)?;
+        }
+        let what = since.map_or_else(|| "from now on".to_owned(), |id| format!("behind {id}"));
+        tracing::info!("following {url} {what}");
+        self.read_feed(answer.into_body())
+    }
+
+    fn take_snapshot(&mut self, url: &str) -> Result<(), Fault> {
+        let answer = self.ask(url, "/-/snapshot", None)?;
+        let begun_us = monotonic_us();
+        let Leaders { state, ends, follower, .. } = self;
+        read_snapshot(answer, |bytes| {
+            if ends.load(Ordering::Relaxed) {
+                return Err("it is to end".into());
+            }
+            state.bytes.add(bytes.len() as u64);
+            follower.snapshot(bytes)
+        })?;
+        let pace = self.state.pace.step();
+        let taken = self.follower.snapshot_ends()?;
+        drop(pace);
+        self.state.snapshots.add(1);
+        self.state.has_all.store(true, Ordering::Release);
+        let (adopted, took_ms) = (taken.adopted, (monotonic_us() - begun_us) / 1_000);
+        tracing::info!(
+            "a snapshot of {url} was taken in {took_ms} ms: {} topics, {} new, {} changed, {} \
+             gone{}",
+            taken.topics,
+            adopted.created,
+            adopted.changed,
+            adopted.removed,
+            if adopted.is_new_life { "; its history began anew" } else { "" },
+        );
+        Ok(())
+    }
+
+    fn read_feed(&mut self, body: Body) -> Result<(), Fault> {
+        let mut body = body.into_reader();
+        let mut buffer = vec![0; READ_BYTES];
+        let mut rate = Rate::default();
+        loop {
+            let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
+            if bytes == 0 {
+                return Err("its feed ended".into());
+            }
+            let pace = self.state.pace.step();
+            if self.ends() {
+                return Ok(());
+            }
+            let frames = self.follower.feed(&buffer[..bytes])?;
+            drop(pace);
+            self.state.bytes.add(bytes as u64);
+            let now_us = monotonic_us();
+            if frames > 0 {
+                rate = Rate::default();
+                self.state.heard_us.store(now_us, Ordering::Relaxed);
+                if !self.state.is_connected.swap(true, Ordering::Relaxed) {
+                    self.state.leader().1 = None;
+                }
+            } else if !rate.is_enough(bytes) {
+                return Err("its feed comes too slowly".into());
+            }
+        }
+    }
+
+    fn ask(&self, url: &str, path: &str, since: Option<Id>) -> Result<Response<Body>, Fault> {
+        url.clone_into(&mut self.state.leader().0);
+        let mut request = self.agent.get(format!("{url}{path}"));
+        for pattern in &self.state.settings.topics {
+            request = request.query("topic", pattern.as_str());
+        }
+        if let Some(id) = since {
+            request = request.query("since", id.to_string());
+        }
+        if let Some(path) = &self.state.settings.token_file {
+            request = request.header("authorization", authorization(path)?);
+        }
+        request.call().map_err(|error| Fault::Broken(error.to_string()))
+    }
+
+    /// Says once what is wrong, not each time it is tried again.
+    fn tell(&self, url: &str, fault: &Fault, was_followed: bool) {
+        let why = fault.to_string();
+        let mut leader = self.state.leader();
+        if was_followed || leader.1.as_ref() != Some(&why) {
+            tracing::warn!("{url} is not followed: {why}");
+        }
+        leader.1 = Some(why);
+    }
+
+    /// How long to wait once all leaders were tried so often.
+    fn pause(&mut self, failures: usize) -> Duration {
+        let doubled = PAUSE.saturating_mul(1 << failures.min(8)).min(PAUSE_MAX);
+        let half = doubled / 2;
+        half + Duration::from_micros(self.rng.below(half.as_micros() as usize + 1) as u64)
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether something comes at all, and not a byte now and then.
+struct Rate {
+    since_us: u64,
+    bytes: usize,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate { since_us: monotonic_us(), bytes: 0 }
+    }
+}
+
+impl Rate {
+    fn is_enough(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        let now_us = monotonic_us();
+        if now_us - self.since_us < SILENCE_MAX.as_micros() as u64 {
+            return true;
+        }
+        let is_enough = self.bytes >= BYTES_MIN;
+        *self = Rate { since_us: now_us, bytes: 0 };
+        is_enough
+    }
+}
+
+/// Reads a snapshot of a server into a hub that was staged for it.
+///
+/// # Errors
+/// One sentence.
+pub fn snapshot_of(
+    agent: &Agent,
+    url: &str,
+    token_file: Option<&Path>,
+    staged: Hub,
+) -> Result<Hub, String> {
+    let mut request = agent.get(format!("{url}/-/snapshot"));
+    if let Some(path) = token_file {
+        request = request.header("authorization", authorization(path)?);
+    }
+    let answer = request.call().map_err(|error| error.to_string())?;
+    let mut reader = SnapshotReader::new(staged);
+    let read = read_snapshot(answer, |bytes| Ok(reader.take(bytes)?));
+    read.map_err(|fault| fault.to_string())?;
+    reader.end().map_err(str::to_owned)
+}
+
+/// Reads a snapshot to its end, piece by piece.
+fn read_snapshot(
+    mut answer: Response<Body>,
+    mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if answer.status().as_u16() != 200 {
+        return Err(refused(&mut answer));
+    }
+    let mut body = answer.into_body().into_reader();
+    let (mut buffer, mut rate) = (vec![0; READ_BYTES], Rate::default());
+    loop {
+        let bytes = body.read(&mut buffer).map_err(|error| error.to_string())?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        take(&buffer[..bytes])?;
+        if !rate.is_enough(bytes) {
+            return Err("its snapshot comes too slowly".into());
+        }
+    }
+}
+
+/// What shows a token, which is read each time: it may be another one by now.
+pub fn authorization(path: &Path) -> Result<String, String> {
+    let token = read_small(path)?;
+    let token = str::from_utf8(&token).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(format!("Bearer {}", token.trim()))
+}
+
+fn id_of(answer: &Response<Body>) -> Option<Id> {
+    answer.headers().get("stentor-id")?.to_str().ok()?.parse().ok()
+}
+
+/// What an answer says that is none of use.
+fn refused(answer: &mut Response<Body>) -> Fault {
+    let status = answer.status();
+    let mut reason = Vec::new();
+    // Whatever came of it before an error is better than nothing.
+    let _ = answer.body_mut().as_reader().take(REASON_BYTES_MAX).read_to_end(&mut reason);
+    let reason = String::from_utf8_lossy(&reason);
+    Fault::Broken(format!("{status}: {}", reason.trim_end()))
+}
+
+/// A client of servers, who are known by the certificates in a file, or by those that this system
+/// trusts. `hint` says what to do if it has none, behind an "or".
+///
+/// # Errors
+/// There are none.
+pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<Agent, String> {
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_connect(Some(CONNECT_MAX))
+        .timeout_recv_response(Some(SILENCE_MAX))
+        .timeout_per_read(Some(SILENCE_MAX))
+        .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
+    if servers.iter().any(|url| url.as_str().starts_with("https:")) {
+        config = config.tls_config(stentor_access::tls_of(ca_file, hint)?);
+    }
+    Ok(config.build().new_agent())
+}
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Of a leader something is heard every second.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Of a snapshot, so many bytes come in that time.
+const BYTES_MIN: usize = 64 << 10;
+
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How often all is had anew without a pause.
+const ANEW_MAX: usize = 2;
+
+const READ_BYTES: usize = 64 << 10;
+
+/// A tree of so many followers below each other is none.
+const VIA_BYTES_MAX: usize = 1_024;
+
+/// A reason is a sentence.
+const REASON_BYTES_MAX: u64 = 1_024;

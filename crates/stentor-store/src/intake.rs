@@ -1,0 +1,372 @@
+//! What waits for the thread that writes, and how the store is.
+
+use crate::writer::Stats;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stentor_hub::{Applied, Entry, Event, Filter, Hub, Keep, Place, Published, Rule, Subscriber};
+use stentor_io::limits_are_small;
+use stentor_log::Progress;
+use stentor_order::{
+    Applier, Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling,
+};
+
+/// What waits for the thread that writes. At first no thread sleeps, and the disk is well.
+#[derive(Default)]
+pub struct Intake {
+    pub(crate) waiting: Mutex<Waiting>,
+    pub(crate) bell: Condvar,
+    /// What the thread that waits for the bell is to be woken for.
+    pub(crate) sleep: AtomicU8,
+    /// So much waits that it is to be woken for that.
+    pub(crate) is_pressing: AtomicBool,
+    /// Everything up to this number outlives the process,
+    pub(crate) written_seq: AtomicU64,
+    /// everything up to this one a loss of power,
+    pub(crate) synced_seq: AtomicU64,
+    /// and no number above this one may be given out.
+    pub(crate) reserved_seq: AtomicU64,
+    pub(crate) state: AtomicU8,
+    /// So much waits that no more is taken.
+    pub(crate) is_full: AtomicBool,
+    /// The limit of `bytes` in [`Waiting`].
+    pub(crate) waiting_bytes_max: usize,
+}
+
+/// How it is with the store, for those who ask.
+pub struct StoreState {
+    /// What waits for the thread that writes.
+    pub intake: Arc<Intake>,
+    /// What that thread counts.
+    pub stats: Arc<Stats>,
+    /// How far it is being read at the start.
+    pub reading: Reading,
+}
+
+/// How far a store has been read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    is_over: AtomicBool,
+    read: AtomicU64,
+    total: AtomicU64,
+}
+
+impl StoreState {
+    /// `stored_bytes_max` limits what may wait for the disk, too.
+    pub fn new(stored_bytes_max: usize) -> StoreState {
+        StoreState {
+            intake: Arc::new(Intake::new(stored_bytes_max)),
+            stats: Arc::default(),
+            reading: Reading::default(),
+        }
+    }
+
+    /// From now on the hub tells of what is to be stored.
+    pub fn attach(&self, hub: &Hub) {
+        let subscriber = hub.add_subscriber(Arc::clone(&self.intake) as Arc<dyn Subscriber>);
+        hub.subscribe(subscriber, &Filter::any(), Arc::default());
+    }
+
+    /// Nobody writes any more, for this reason, and nobody will.
+    pub fn abandon(&self, sentence: &str) {
+        self.stats.fail(sentence);
+        self.intake.abandon();
+    }
+
+    /// Why this server is not ready on account of its store, if so.
+    pub fn complaint(&self) -> Option<String> {
+        match self.stats.failure() {
+            _ if !self.reading.is_over() => Some(self.reading.to_string()),
+            Some(failure) => {
+                Some(format!("Nothing can be stored, so nothing is taken: {failure}."))
+            }
+            None => None,
+        }
+    }
+}
+
+impl Reading {
+    /// Whether the store has been read.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Takes note of how far it has been read.
+    pub fn note(&self, progress: Progress) {
+        self.read.store(progress.read, Ordering::Relaxed);
+        self.total.store(progress.total, Ordering::Relaxed);
+    }
+
+    /// How much of it has been read, in percent.
+    pub fn percent(&self) -> u64 {
+        let (read, total) = (&self.read, &self.total);
+        read.load(Ordering::Relaxed) * 100 / total.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The store has been read.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "The store is being read: {} % are done.", self.percent())
+    }
+}
+
+/// In the order it came.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    pub(crate) news: Vec<News>,
+    /// What they keep in memory, roughly.
+    pub(crate) bytes: usize,
+    pub(crate) answers: Vec<Promised>,
+    /// Nothing more will come.
+    pub(crate) is_over: bool,
+    /// Nobody takes anything out any more.
+    pub(crate) is_abandoned: bool,
+}
+
+/// How the thread that writes sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sleep {
+    /// It does not.
+    None,
+    /// Whoever waits for an answer wakes it, and whoever brings much. The rest has time.
+    Light,
+    /// Anything wakes it.
+    Sound,
+}
+
+/// What has happened.
+pub(crate) enum News {
+    /// Something to be stored.
+    Event(Event),
+    /// Numbers up to this one were given to what is not stored.
+    Numbers(u64),
+    /// The rules were replaced: their generation.
+    Rules(u64, Box<[Rule]>),
+}
+
+/// How the disk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskState {
+    /// It takes what is to be kept.
+    Well,
+    /// It has no room.
+    Full,
+    /// It failed.
+    Failed,
+}
+
+impl Intake {
+    /// An empty one. `stored_bytes_max` bounds what may wait, too.
+    pub fn new(stored_bytes_max: usize) -> Intake {
+        let waiting_bytes_max = waiting_bytes_max().min(stored_bytes_max / WAITING_PART_MAX);
+        Intake { waiting_bytes_max, ..Intake::default() }
+    }
+
+    /// How the disk was when it was last written to.
+    pub fn disk(&self) -> DiskState {
+        match self.state.load(Ordering::Acquire) {
+            state if state == DiskState::Full as u8 => DiskState::Full,
+            state if state == DiskState::Failed as u8 => DiskState::Failed,
+            _ => DiskState::Well,
+        }
+    }
+
+    /// Everything up to this number is on the disk.
+    pub fn synced_seq(&self) -> u64 {
+        self.synced_seq.load(Ordering::Acquire)
+    }
+
+    /// The thread that took things out is gone: nobody is to wait for it, now or later, and nothing
+    /// more is taken.
+    pub fn abandon(&self) {
+        self.state.store(DiskState::Failed as u8, Ordering::Release);
+        let mut waiting = self.waiting();
+        waiting.is_abandoned = true;
+        let Waiting { news, answers, .. } = &mut *waiting;
+        let (_news, answers) = (std::mem::take(news), std::mem::take(answers));
+        drop(waiting);
+        let mut telling = Telling::default();
+        answers.into_iter().for_each(|it| telling.add(it.back, Err(CommitError::Failed)));
+    }
+
+    /// Nothing more comes: the thread writes down what there is, and ends.
+    pub fn end(&self) {
+        self.waiting().is_over = true;
+        self.ring();
+    }
+
+    /// Something may come after all.
+    pub fn begin_again(&self) {
+        self.waiting().is_over = false;
+    }
+
+    /// Why a change is not taken, if so.
+    fn refusal(&self, hub: &Hub, entry: &Entry<'_>) -> Option<CommitError> {
+        // A change of rules takes no number, and is stored when its time comes.
+        let topic = entry.topic()?;
+        let next = hub.seq() + numbers_under_way();
+        let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
+        let disk = self.disk();
+        let has_room = disk == DiskState::Well && !self.is_full.load(Ordering::Acquire);
+        if is_reserved && (has_room || hub.keep(topic) == Keep::None) {
+            return None;
+        }
+        Some(match disk {
+            DiskState::Full => CommitError::DiskFull,
+            DiskState::Failed => CommitError::DiskFailed,
+            DiskState::Well => CommitError::DiskBehind,
+        })
+    }
+
+    /// Everything up to the returned number is kept as promised.
+    pub(crate) fn kept_seq(&self, keep: Keep) -> u64 {
+        match keep {
+            Keep::None | Keep::Memory => u64::MAX,
+            Keep::Written => self.written_seq.load(Ordering::Acquire),
+            Keep::Synced => self.synced_seq(),
+        }
+    }
+
+    /// Takes out all that waits. Sleeps before, so long at most, if there is nothing to do yet.
+    pub(crate) fn take(&self, patience: Duration, sleep: Sleep, into: &mut Waiting) {
+        let mut waiting = self.waiting();
+        let may_sleep = match sleep {
+            Sleep::None => false,
+            Sleep::Light => !waiting.is_urgent(),
+            Sleep::Sound => waiting.is_empty(),
+        };
+        if may_sleep && !patience.is_zero() {
+            self.sleep.store(sleep as u8, Ordering::SeqCst);
+            let woken = self.bell.wait_timeout(waiting, patience);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+            self.sleep.store(Sleep::None as u8, Ordering::SeqCst);
+        }
+        std::mem::swap(&mut *waiting, into);
+        waiting.is_over = into.is_over;
+        self.is_pressing.store(false, Ordering::SeqCst);
+        self.is_full.store(false, Ordering::Release);
+    }
+
+    /// Wakes the thread if it sleeps.
+    fn ring(&self) {
+        if self.sleep.swap(Sleep::None as u8, Ordering::SeqCst) != Sleep::None as u8 {
+            // Behind the lock: it sleeps, or is awake and sees what came.
+            drop(self.waiting());
+            self.bell.notify_one();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        stentor_io::lock(&self.waiting)
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.news.is_empty() && self.answers.is_empty() && !self.is_over
+    }
+
+    /// Somebody waits for what is here, or it is much.
+    fn is_urgent(&self) -> bool {
+        !self.answers.is_empty() || self.bytes > BATCH_BYTES || self.is_over
+    }
+}
+
+impl Subscriber for Intake {
+    fn notify(&self, event: &Event) {
+        let mut waiting = self.waiting();
+        if waiting.is_abandoned {
+            return;
+        }
+        if event.message.keep() != Keep::None {
+            waiting.bytes += event.message.kept_bytes();
+            if waiting.bytes > BATCH_BYTES {
+                self.is_pressing.store(true, Ordering::SeqCst);
+            }
+            if waiting.bytes > self.waiting_bytes_max {
+                self.is_pressing.store(true, Ordering::SeqCst);
+                self.is_full.store(true, Ordering::Release);
+            }
+            waiting.news.push(News::Event(event.clone()));
+        } else if let Some(News::Numbers(last)) = waiting.news.last_mut() {
+            *last = event.seq();
+        } else {
+            waiting.news.push(News::Numbers(event.seq()));
+        }
+    }
+
+    fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
+        self.waiting().news.push(News::Rules(generation, rules.into()));
+    }
+
+    fn wake(&self) {
+        let sleep = self.sleep.load(Ordering::SeqCst);
+        let is_pressing = || self.is_pressing.load(Ordering::SeqCst);
+        if sleep == Sleep::Sound as u8 || sleep == Sleep::Light as u8 && is_pressing() {
+            self.ring();
+        }
+    }
+}
+
+/// The order is made here; the store keeps it.
+impl Sequencer for Intake {
+    fn commit(&self, to: &Applier, entry: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {
+        if let Some(refusal) = self.refusal(to.hub(), &entry) {
+            return Commit::Known(Err(refusal));
+        }
+        let applied = match to.apply(entry, Place::Next) {
+            Ok(applied) => applied,
+            Err(refusal) => return Commit::Known(Err(refusal)),
+        };
+        let message = match &applied {
+            Applied::Put(Published { message, .. }) => message,
+            Applied::Deleted(deletion) => &deletion.message,
+            Applied::Rules(_) | Applied::Known => return Commit::Known(Ok(applied)),
+        };
+        let due = Due { seq: message.seq(), keep: message.keep() };
+        match due.keep {
+            Keep::None | Keep::Memory => Commit::Known(Ok(applied)),
+            Keep::Written | Keep::Synced => Commit::Applied(applied, due),
+        }
+    }
+
+    fn when_kept(&self, promised: &mut Vec<Promised>) {
+        let mut telling = Telling::default();
+        let mut waiting = self.waiting();
+        for promised in promised.drain(..) {
+            // Under the lock: whoever raises the number looks at all who wait after that.
+            if promised.due.seq <= self.kept_seq(promised.due.keep) {
+                telling.add(promised.back, Ok(promised.applied));
+            } else if waiting.is_abandoned {
+                telling.add(promised.back, Err(CommitError::Failed));
+            } else {
+                waiting.answers.push(promised);
+            }
+        }
+        drop(waiting);
+        drop(telling);
+        self.ring();
+    }
+}
+
+/// More changes than can be between the question whether one is taken and its number.
+fn numbers_under_way() -> u64 {
+    if cfg!(test) || limits_are_small() { 10 } else { 4_096 }
+}
+
+/// What may wait for the disk, in bytes of messages.
+fn waiting_bytes_max() -> usize {
+    if cfg!(test) || limits_are_small() { 4 << 10 } else { 64 << 20 }
+}
+
+/// The queue may hold this part of `limits.stored_bytes_max` at most.
+const WAITING_PART_MAX: usize = 8;
+
+/// So many bytes of messages are worth a write, though nobody waits for it.
+const BATCH_BYTES: usize = 256 << 10;

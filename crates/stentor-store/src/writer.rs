@@ -1,0 +1,413 @@
+//! The thread that writes: takes what waits, brings it to the disk, and answers those who wait.
+//!
+//! A step does all there is to do now, and waits for the disk alone. Whatever it finds is one frame
+//! of the log, and one sync if anybody was promised one.
+
+use crate::intake::{DiskState, Intake, News, Sleep, Waiting};
+use crate::rewrite::Pass;
+use crate::rewrite::Rewriting;
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fmt, io};
+use stentor_hub::{Hub, Keep, encode_event, encode_rules};
+use stentor_io::Histogram;
+use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, limits_are_small, monotonic_us, unix_s};
+use stentor_log::{PushError, Recovered, Store, Unclosed};
+use stentor_order::{CommitError, Promised, Telling};
+
+/// Writes down what an [`Intake`] is told.
+pub struct Writer<D: Disk> {
+    store: Store<D>,
+    intake: Arc<Intake>,
+    hub: Arc<Hub>,
+    stats: Arc<Stats>,
+    /// Bytes that were written to the log before this writer began.
+    bytes_before: u64,
+    /// What was taken out and found no room in the store's buffer yet.
+    news: VecDeque<News>,
+    answers: Vec<Promised>,
+    /// Used again and again.
+    taken: Waiting,
+    /// The store knows of all numbers up to this one.
+    pushed_seq: u64,
+    /// When something that is written will have waited for long enough to be synced.
+    sync_at_ms: Option<u64>,
+    /// When it will have been quiet for long enough to say so.
+    witness_at_ms: Option<u64>,
+    /// When a disk that failed is tried again.
+    retry_at_ms: Option<u64>,
+    rewriting: Option<Rewriting>,
+    /// A snapshot that somebody is to write.
+    pass: Option<Pass<D>>,
+    /// No snapshot is begun before, since so many failed one after another.
+    rewrite_at_ms: u64,
+    rewrites_failed: u32,
+}
+
+/// What the next process would find of a store, or who has not brought it to its end.
+pub type Ended<D> = Result<Recovered<D>, Box<Unended<D>>>;
+
+/// The store was not closed: the next start leaves out numbers, unless the writer goes on.
+pub struct Unended<D: Disk> {
+    pub writer: Writer<D>,
+    pub reason: String,
+}
+
+impl<D: Disk> fmt::Debug for Unended<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+/// What the thread counts: it alone writes, others read.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// How long it took to bring a batch to the disk.
+    pub syncs: Histogram,
+    /// Messages and deletions that were stored.
+    pub entries: Counter,
+    /// Bytes that were written to the log.
+    pub bytes: Counter,
+    /// Failures of the disk.
+    pub errors: Counter,
+    /// Bytes of the log behind the last snapshot.
+    pub log_bytes: Counter,
+    /// Bytes of that snapshot.
+    pub snapshot_bytes: Counter,
+    /// Wall clock when it took its place, in seconds since 1970; 0: not since the start.
+    pub snapshot_unix_s: Counter,
+    failure: Mutex<Option<String>>,
+}
+
+impl Stats {
+    /// Why nothing can be stored, in a sentence.
+    pub fn failure(&self) -> Option<String> {
+        stentor_io::lock(&self.failure).clone()
+    }
+
+    /// Nobody writes any more, for this reason.
+    pub fn fail(&self, sentence: &str) {
+        self.errors.add(1);
+        *stentor_io::lock(&self.failure) = Some(sentence.to_owned());
+    }
+}
+
+impl<D: Disk> Writer<D> {
+    /// A writer that goes on with `store`.
+    pub fn new(
+        store: Store<D>,
+        intake: Arc<Intake>,
+        hub: Arc<Hub>,
+        stats: Arc<Stats>,
+    ) -> Writer<D> {
+        let mut writer = Writer {
+            pushed_seq: hub.seq(),
+            store,
+            intake,
+            hub,
+            bytes_before: stats.bytes.value(),
+            stats,
+            news: VecDeque::new(),
+            answers: Vec::new(),
+            taken: Waiting::default(),
+            sync_at_ms: None,
+            witness_at_ms: Some(0),
+            retry_at_ms: None,
+            rewriting: None,
+            pass: None,
+            rewrite_at_ms: 0,
+            rewrites_failed: 0,
+        };
+        writer.show(0);
+        writer
+    }
+
+    /// Takes what waits, for which it waits so long, and does what there is to do. Returns whether
+    /// that was the last.
+    pub fn step(&mut self, patience: Duration, now_ms: u64) -> bool {
+        let sleep = match self.sync_at_ms.or(self.witness_at_ms).or(self.retry_at_ms) {
+            Some(_) => Sleep::Light,
+            None => Sleep::Sound,
+        };
+        self.intake.take(patience, sleep, &mut self.taken);
+        if !self.taken.news.is_empty() {
+            self.witness_at_ms = Some(now_ms + QUIET_MS);
+        }
+        self.news.extend(self.taken.news.drain(..));
+        self.answers.append(&mut self.taken.answers);
+        self.taken.bytes = 0;
+        if self.taken.is_over || self.retry_at_ms.is_some_and(|at| now_ms >= at) {
+            self.retry_at_ms = None;
+            // What of it failed the store says below.
+            let _ = self.store.retry();
+        }
+        if !self.store.is_broken() {
+            // As here.
+            let _ = self.write(now_ms);
+        }
+        self.show(now_ms);
+        self.answer();
+        if !self.store.is_broken() {
+            self.rewrite(now_ms);
+            self.show(now_ms);
+        }
+        debug_assert!(self.taken.is_over || !self.patience(now_ms).is_zero(), "it would spin");
+        self.taken.is_over
+    }
+
+    /// A snapshot that is to be written, if one was begun.
+    pub fn pass(&mut self) -> Option<Pass<D>> {
+        self.pass.take()
+    }
+
+    /// Brings what is left to the disk, so that the next start goes on with the next number.
+    /// Returns what that will find.
+    ///
+    /// # Errors
+    /// [`Unended`]
+    pub fn end(mut self) -> Ended<D> {
+        // Whoever writes a snapshot gives it up.
+        (self.rewriting, self.pass) = (None, None);
+        if !self.news.is_empty() {
+            // Their numbers were given out, and must be left out.
+            let reason = "not everything could be written".to_owned();
+            return Err(Box::new(Unended { writer: self, reason }));
+        }
+        self.store.close().map_err(|unclosed| {
+            let Unclosed { store, error } = *unclosed;
+            Box::new(Unended { writer: Writer { store, ..self }, reason: error.to_string() })
+        })
+    }
+
+    /// Goes on though it was to end: the intake is told how the disk is.
+    pub fn go_on(mut self) -> Writer<D> {
+        self.show(monotonic_us() / 1000);
+        self
+    }
+
+    /// How long there is nothing to do if nothing comes.
+    fn patience(&self, now_ms: u64) -> Duration {
+        let rewriting = self.rewriting.as_ref().map(|_| now_ms + REWRITING_LOOK_MS);
+        // Nothing of a broken log is due before it is tried again.
+        let of_log = match self.store.is_broken() {
+            true => [None, None],
+            false => [self.sync_at_ms, self.witness_at_ms],
+        };
+        let times = of_log.into_iter().chain([self.retry_at_ms, rewriting]);
+        let next = times.flatten().min().unwrap_or(now_ms + IDLE_MS);
+        Duration::from_millis(next.saturating_sub(now_ms))
+    }
+
+    /// Stores what was taken out, as far as anybody was promised.
+    fn write(&mut self, now_ms: u64) -> Result<(), DiskError> {
+        while !self.push() {
+            self.sync()?;
+            self.store.witness()?;
+        }
+        if self.store.written() < self.pushed_seq {
+            self.sync_at_ms.get_or_insert(now_ms + SYNC_MS);
+        }
+        let is_due = self.sync_at_ms.is_some_and(|at| now_ms >= at);
+        if is_due || self.answers.iter().any(|answer| answer.due.keep == Keep::Synced) {
+            self.sync()?;
+        } else if !self.answers.is_empty() {
+            self.store.write()?;
+        }
+        let is_quiet = self.witness_at_ms.is_some_and(|at| now_ms >= at);
+        if is_quiet || self.store.reserved().saturating_sub(self.pushed_seq) < numbers_ahead_min() {
+            self.store.witness()?;
+            self.witness_at_ms = None;
+        }
+        Ok(())
+    }
+
+    /// Hands everything to the store. False if that has no room, or no numbers, before a sync.
+    fn push(&mut self) -> bool {
+        while let Some(news) = self.news.front() {
+            let (seq, pushed) = match news {
+                News::Event(event) => {
+                    let seq = event.seq();
+                    (seq, self.store.push(seq, |out| encode_event(event, out)))
+                }
+                News::Rules(generation, rules) => {
+                    let seq = self.pushed_seq;
+                    (seq, self.store.push(seq, |out| encode_rules(*generation, rules, out)))
+                }
+                News::Numbers(seq) => {
+                    self.store.note(*seq);
+                    (*seq, Ok(()))
+                }
+            };
+            match pushed {
+                Ok(()) => self.stats.entries.add(u64::from(matches!(news, News::Event(_)))),
+                Err(PushError::Full | PushError::NotReserved) => return false,
+                Err(error) => tracing::error!("number {seq} is not stored: {error}"),
+            }
+            self.pushed_seq = seq;
+            self.news.pop_front();
+        }
+        true
+    }
+
+    fn sync(&mut self) -> Result<(), DiskError> {
+        let since_us = monotonic_us();
+        self.store.sync()?;
+        self.stats.syncs.observe(monotonic_us() - since_us);
+        self.sync_at_ms = None;
+        Ok(())
+    }
+
+    /// Says to others how far it is, and how the disk is.
+    fn show(&mut self, now_ms: u64) {
+        let Intake { written_seq, synced_seq, reserved_seq, state, .. } = &*self.intake;
+        written_seq.store(self.store.written(), Ordering::Release);
+        synced_seq.store(self.store.synced(), Ordering::Release);
+        reserved_seq.store(self.store.reserved(), Ordering::Release);
+        let (disk, sentence) = match self.store.refusal() {
+            None => (DiskState::Well, None),
+            Some(error) if error.kind == DiskErrorKind::Full => (DiskState::Full, Some(error)),
+            Some(error) => (DiskState::Failed, Some(error)),
+        };
+        state.store(disk as u8, Ordering::Release);
+        let sentence = sentence.map(DiskError::to_string);
+        let is_over = sentence.is_none();
+        let mut failure = stentor_io::lock(&self.stats.failure);
+        match &sentence {
+            None if failure.is_some() => tracing::warn!("the store takes messages again"),
+            Some(sentence) if failure.as_ref() != Some(sentence) => {
+                self.stats.errors.add(1);
+                tracing::error!("{sentence}: nothing is published until this is mended");
+            }
+            _ => {}
+        }
+        self.stats.bytes.set(self.bytes_before + self.store.bytes_written());
+        *failure = sentence;
+        drop(failure);
+        self.retry_at_ms = match is_over {
+            true => None,
+            false => self.retry_at_ms.or(Some(now_ms + RETRY_MS)),
+        };
+        self.stats.log_bytes.set(self.store.log_bytes());
+        self.stats.snapshot_bytes.set(self.store.snapshot_bytes());
+    }
+
+    /// Answers those whose messages are kept as promised; if the log is broken, all others too, to
+    /// whom it cannot be said what will be found of theirs.
+    fn answer(&mut self) {
+        let is_lost = self.store.is_broken();
+        let Writer { answers, intake, .. } = self;
+        let is_kept = |answer: &Promised| answer.due.seq <= intake.kept_seq(answer.due.keep);
+        let mut telling = Telling::default();
+        for answer in answers.extract_if(.., |answer| is_lost || is_kept(answer)) {
+            let outcome =
+                if is_kept(&answer) { Ok(answer.applied) } else { Err(CommitError::Failed) };
+            telling.add(answer.back, outcome);
+        }
+    }
+
+    /// After a panic: nobody writes any more, and nobody is to wait for it. What is on the disk is
+    /// for the next start to say.
+    fn break_down(mut self) {
+        const SENTENCE: &str = "the thread that writes to the store panicked, which is a bug; \
+                                start the server again";
+        tracing::error!("{SENTENCE}: until then nothing is published");
+        self.stats.fail(SENTENCE);
+        self.intake.abandon();
+        let mut telling = Telling::default();
+        for answer in self.answers.drain(..).chain(self.taken.answers.drain(..)) {
+            telling.add(answer.back, Err(CommitError::Failed));
+        }
+    }
+
+    /// Begins a snapshot if it is time to, and has one that is finished take its place.
+    fn rewrite(&mut self, now_ms: u64) {
+        let done = match &mut self.rewriting {
+            // On a full disk there is room for none.
+            None if now_ms < self.rewrite_at_ms
+                || !self.store.snapshot_is_due()
+                || self.store.refusal().is_some() =>
+            {
+                return;
+            }
+            None => self.store.begin_snapshot().map(|to| {
+                let (pass, rewriting) = Pass::begin(to, Arc::clone(&self.hub));
+                (self.pass, self.rewriting) = (Some(pass), Some(rewriting));
+            }),
+            Some(rewriting) => match rewriting.take(self.pushed_seq) {
+                None => return,
+                Some(result) => {
+                    self.rewriting = None;
+                    result.and_then(|snapshot| self.store.adopt(snapshot)).map(|()| {
+                        self.rewrites_failed = 0;
+                        self.stats.snapshot_unix_s.set(unix_s());
+                    })
+                }
+            },
+        };
+        if let Err(error) = done {
+            self.stats.errors.add(1);
+            tracing::error!("no snapshot was made: {error}; the log grows until one is");
+            // Each try costs a segment.
+            self.rewrite_at_ms = now_ms + (REWRITE_AGAIN_MS << self.rewrites_failed.min(6));
+            self.rewrites_failed += 1;
+        }
+    }
+}
+
+impl<D: Disk + Send + 'static> Writer<D>
+where
+    D::File: Send,
+{
+    /// Runs on a thread of its own until nothing more comes.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(mut self) -> io::Result<JoinHandle<Ended<D>>> {
+        thread::Builder::new().name("store".to_owned()).spawn(move || {
+            let mut snapshots = None;
+            let life = panic::catch_unwind(AssertUnwindSafe(|| {
+                while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
+                    if let Some(pass) = self.pass() {
+                        // Without a thread nobody writes it, which it says itself.
+                        snapshots = pass.start(Arc::clone(&self.stats)).ok();
+                    }
+                }
+            }));
+            if let Err(reason) = life {
+                self.break_down();
+                panic::resume_unwind(reason);
+            }
+            let closed = self.end();
+            // It gives up after a slice, and then nobody has the directory any more.
+            snapshots.map(JoinHandle::join);
+            closed
+        })
+    }
+}
+
+/// What is stored when its time comes is on the disk after so long.
+const SYNC_MS: u64 = 100;
+
+/// After so long without a message the last one is vouched for.
+const QUIET_MS: u64 = 100;
+
+/// How often a disk that failed is tried again.
+const RETRY_MS: u64 = 1_000;
+
+/// How soon after a snapshot that failed the next one may begin; twice as long with each.
+const REWRITE_AGAIN_MS: u64 = 60_000;
+
+/// How often it looks whether a snapshot is finished.
+const REWRITING_LOOK_MS: u64 = 100;
+
+/// The longest it sleeps when there is nothing to do.
+const IDLE_MS: u64 = 60_000;
+
+/// With fewer reserved numbers than this more are reserved.
+fn numbers_ahead_min() -> u64 {
+    if cfg!(test) || limits_are_small() { 40 } else { 1 << 19 }
+}
