@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use stentor_access::mint::Signer;
 use stentor_access::{Algorithm, Cache, Grant, Jwks, Keys, Permissions, Settings, StaticToken};
 use stentor_access::{Patterns, Secret, load};
+use stentor_io::read_file;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -79,7 +80,7 @@ fn token(signer: &Signer, sub: usize) -> String {
 fn keys(signer: &Signer) -> Keys {
     let document = format!(r#"{{"keys":[{}]}}"#, signer.jwk("k"));
     let jwks = Jwks::parse(document.as_bytes()).expect("it is a document");
-    load(&Settings::default(), &[jwks.into()]).expect("there are no files").keys
+    load(&Settings::default(), &[jwks.into()], read_file).expect("there are no files").keys
 }
 
 fn configured(secret: &Secret) -> Keys {
@@ -90,7 +91,7 @@ fn configured(secret: &Secret) -> Keys {
         expires_unix_s: None,
     };
     let settings = Settings { tokens: vec![token], ..Settings::default() };
-    load(&settings, &[]).expect("there are no files").keys
+    load(&settings, &[], read_file).expect("there are no files").keys
 }
 
 /// The time of one call.

@@ -296,6 +296,7 @@ mod tests {
     use super::*;
     use crate::mint::Signer;
     use crate::{Algorithm, Jwks, Settings, load};
+    use stentor_io::read_file;
 
     const NOW: u64 = 1_800_000_000;
 
@@ -303,7 +304,7 @@ mod tests {
         let keys: Vec<String> = signers.iter().map(|(signer, kid)| signer.jwk(kid)).collect();
         let document = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
         let jwks = Jwks::parse(document.as_bytes()).unwrap();
-        load(&Settings::default(), &[jwks.into()]).unwrap().keys
+        load(&Settings::default(), &[jwks.into()], read_file).unwrap().keys
     }
 
     fn token(signer: &Signer, kid: &str, sub: usize) -> String {

@@ -9,6 +9,7 @@
 //! `https` is by rustls, with the certificates that this system trusts or those that are
 //! configured. Redirects are not followed: they would make the address a matter of somebody else.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,13 +23,14 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::cache::lock;
 use crate::jwks::{JWKS_BYTES_MAX, Jwks};
-use crate::settings::{JwksUrl, Jwt};
+use crate::settings::{JwksUrl, Jwt, ReadFile};
 
 /// Fetches the documents of all addresses that are configured, for as long as it is kept.
 pub struct JwksThread {
-    /// Wakes each thread. Once it is dropped, a thread ends when it wakes next: its pause between
-    /// two attempts, a minute at most, is not cut short.
+    /// Wakes each thread.
     wake: Vec<Sender<()>>,
+    /// Nothing is sent. Once these are dropped, a thread that pauses ends.
+    _keep: Vec<Sender<Infallible>>,
     all: Arc<All>,
 }
 
@@ -68,32 +70,35 @@ impl JwksThread {
     /// If there are no certificates to know hosts by, or no threads to be had.
     pub fn start(
         jwt: &Jwt,
+        read_file: ReadFile,
         on_change: impl Fn() + Send + Sync + 'static,
     ) -> Result<JwksThread, String> {
-        JwksThread::with_times(jwt, Times::default(), on_change)
+        JwksThread::with_times(jwt, Times::default(), read_file, on_change)
     }
 
     fn with_times(
         jwt: &Jwt,
         times: Times,
+        read_file: ReadFile,
         on_change: impl Fn() + Send + Sync + 'static,
     ) -> Result<JwksThread, String> {
         let state =
             |url: &JwksUrl| State { url: url.clone(), document: None, failures: 0, error: None };
         let states = Mutex::new(jwt.jwks_urls.iter().map(state).collect());
         let all = Arc::new(All { states, on_change: Box::new(on_change) });
-        let agents = agents(jwt, times.whole)?;
+        let agents = agents(jwt, times.whole, read_file)?;
         let refresh = Duration::from_secs(jwt.jwks_refresh_s);
-        let mut wake = Vec::new();
+        let (mut wake, mut keep) = (Vec::new(), Vec::new());
         for (place, (url, agent)) in jwt.jwks_urls.iter().zip(agents).enumerate() {
-            let (sender, woken) = channel();
+            let ((sender, woken), (keeper, ended)) = (channel(), channel());
             let (all, url) = (Arc::clone(&all), url.clone());
-            let fetcher = Fetcher { place, url, agent, all, woken, times, refresh };
+            let fetcher = Fetcher { place, url, agent, all, woken, ended, times, refresh };
             let thread = thread::Builder::new().name(format!("jwks-{place}"));
             thread.spawn(move || fetcher.run()).map_err(|error| error.to_string())?;
             wake.push(sender);
+            keep.push(keeper);
         }
-        Ok(JwksThread { wake, all })
+        Ok(JwksThread { wake, _keep: keep, all })
     }
 
     /// Asks for documents anew, for a token has named a key that is not known. It does not wait,
@@ -133,6 +138,7 @@ struct Fetcher {
     agent: Agent,
     all: Arc<All>,
     woken: Receiver<()>,
+    ended: Receiver<Infallible>,
     times: Times,
     refresh: Duration,
 }
@@ -170,8 +176,9 @@ impl Fetcher {
                 _ => (backoff(self.times.retry, failures, random()), Duration::ZERO),
             };
             // Whatever is asked for in this time is done behind it.
-            thread::sleep(quiet);
-            if self.woken.recv_timeout(then) == Err(RecvTimeoutError::Disconnected) {
+            if self.ended.recv_timeout(quiet) == Err(RecvTimeoutError::Disconnected)
+                || self.woken.recv_timeout(then) == Err(RecvTimeoutError::Disconnected)
+            {
                 return;
             }
         }
@@ -216,14 +223,14 @@ impl Fetcher {
 /// # Errors
 ///
 /// If there are no certificates to know hosts by, or a document could not be fetched.
-pub fn fetch_once(jwt: &Jwt) -> Result<Vec<Arc<Jwks>>, String> {
+pub fn fetch_once(jwt: &Jwt, read_file: ReadFile) -> Result<Vec<Arc<Jwks>>, String> {
     if jwt.jwks_urls.is_empty() {
         return Ok(Vec::new());
     }
     let document = |(url, agent): (&JwksUrl, Agent)| {
         fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"))
     };
-    jwt.jwks_urls.iter().zip(agents(jwt, WHOLE)?).map(document).collect()
+    jwt.jwks_urls.iter().zip(agents(jwt, WHOLE, read_file)?).map(document).collect()
 }
 
 /// # Errors
@@ -247,11 +254,11 @@ fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
 }
 
 /// An HTTP client for each address, in their order.
-fn agents(jwt: &Jwt, whole: Duration) -> Result<Vec<Agent>, String> {
+fn agents(jwt: &Jwt, whole: Duration, read_file: ReadFile) -> Result<Vec<Agent>, String> {
     let is_https = |url: &JwksUrl| url.as_str().starts_with("https:");
     let hint = "name a file by jwt.jwks_ca_file";
     let tls = match jwt.jwks_urls.iter().any(is_https) {
-        true => Some(tls_of(jwt.jwks_ca_file.as_deref(), hint)?),
+        true => Some(tls_of(jwt.jwks_ca_file.as_deref(), hint, read_file)?),
         false => None,
     };
     let agent = |url| {
@@ -277,8 +284,12 @@ fn agents(jwt: &Jwt, whole: Duration) -> Result<Vec<Agent>, String> {
 /// # Errors
 ///
 /// There are none, in words for the log; `hint` says what to do then.
-pub fn tls_of(ca_file: Option<&Path>, hint: &str) -> Result<TlsConfig, String> {
-    let roots = roots_of(ca_file, hint)?;
+pub fn tls_of(
+    ca_file: Option<&Path>,
+    hint: &str,
+    read_file: ReadFile,
+) -> Result<TlsConfig, String> {
+    let roots = roots_of(ca_file, hint, read_file)?;
     Ok(TlsConfig::builder()
         .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into())
         .root_certs(RootCerts::new_with_certs(&roots))
@@ -290,16 +301,20 @@ pub fn tls_of(ca_file: Option<&Path>, hint: &str) -> Result<TlsConfig, String> {
 /// # Errors
 ///
 /// As [`tls_of`].
-pub fn roots_of(ca_file: Option<&Path>, hint: &str) -> Result<Vec<Certificate<'static>>, String> {
+pub fn roots_of(
+    ca_file: Option<&Path>,
+    hint: &str,
+    read_file: ReadFile,
+) -> Result<Vec<Certificate<'static>>, String> {
     match ca_file {
-        Some(path) => configured(path),
+        Some(path) => configured(path, read_file),
         None => of_this_system(hint),
     }
 }
 
-fn configured(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+fn configured(path: &Path, read_file: ReadFile) -> Result<Vec<Certificate<'static>>, String> {
     let name = path.display();
-    let pem = std::fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    let pem = read_file(path, usize::MAX).map_err(|error| format!("{name}: {error}"))?;
     let items = parse_pem(&pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,

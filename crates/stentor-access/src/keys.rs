@@ -254,6 +254,7 @@ mod tests {
     use crate::patterns::Patterns;
     use crate::secret::Secret;
     use crate::settings::{Settings, load};
+    use stentor_io::read_file;
 
     const NOW: u64 = 1_800_000_000;
 
@@ -266,7 +267,7 @@ mod tests {
 
     fn keys(tokens: &[StaticToken]) -> Keys {
         let settings = Settings { tokens: tokens.to_vec(), ..Settings::default() };
-        load(&settings, &[]).unwrap().keys
+        load(&settings, &[], read_file).unwrap().keys
     }
 
     #[test]
@@ -350,7 +351,7 @@ mod tests {
     fn two_tokens_are_not_the_same() {
         let secret = Secret::make().unwrap();
         let tokens = vec![token(&secret, "one"), token(&secret, "other")];
-        let error = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap_err();
+        let error = load(&Settings { tokens, ..Settings::default() }, &[], read_file).unwrap_err();
         assert_eq!(error.to_string(), "The tokens 'one' and 'other' are the same.");
     }
 

@@ -6,8 +6,9 @@
 //! needs is asked of its [`Scope`] alone: that is small, it can be compared, and whoever holds many
 //! connections keeps each of them once.
 //!
-//! Nothing here knows of connections, and nothing reads the clock: `now_unix_s` is a parameter.
-//! Only [`JwksThread`] does anything by itself; it fetches the keys of an issuer over HTTP.
+//! Nothing here knows of connections, and nothing reads the clock or a file: `now_unix_s` and a
+//! [`ReadFile`] are parameters. Only [`JwksThread`] does anything by itself; it fetches the keys of
+//! an issuer over HTTP.
 //!
 //! ```text
 //!   Settings --load--> Keys --verify(token, now)--> Grant { scope, expires }
@@ -64,7 +65,7 @@ pub use permissions::Permissions;
 pub use refused::Refused;
 pub use rules::{Publishers, Readers, TopicAccess, TopicRules};
 pub use secret::{Secret, StaticToken};
-pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, Settings, load};
+pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, ReadFile, Settings, load};
 
 /// The longest token that is looked at, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

@@ -1,8 +1,7 @@
 //! What is configured of tokens, and how it becomes keys.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -196,16 +195,26 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+/// Reads a whole file that has at most so many bytes. This crate makes no system call itself.
+pub type ReadFile = fn(&Path, usize) -> io::Result<Vec<u8>>;
+
 /// Makes keys of what is configured, reading the files that are named, and of the documents that
 /// were fetched.
 ///
 /// # Errors
 ///
 /// If a file cannot be read or holds no key. Who has keys already goes on with them.
-pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadError> {
+pub fn load(
+    settings: &Settings,
+    fetched: &[Arc<Jwks>],
+    read_file: ReadFile,
+) -> Result<Loaded, LoadError> {
     let jwt = &settings.jwt;
     let (mut passed_over, mut own) = (Vec::new(), Vec::new());
-    let read = |path: &PathBuf| named(path.display(), read(path));
+    let read = |path: &PathBuf| {
+        let bytes = read_file(path, JWKS_BYTES_MAX).map_err(|error| error.to_string());
+        named(path.display(), bytes)
+    };
     for path in &jwt.secret_files {
         let mut secret = read(path)?;
         if secret.ends_with(b"\n") {
@@ -231,18 +240,6 @@ pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Loaded, LoadEr
     let keys = own.chain(documents.iter().flat_map(|document| document.keys()));
     let keys = Keys::new(&settings.tokens, Issuers::new(jwt, keys)).map_err(LoadError)?;
     Ok(Loaded { keys, passed_over })
-}
-
-/// The content of a file, if it is not too large to be one with keys.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let read = file.take(JWKS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| error.to_string())?;
-    if bytes.len() > JWKS_BYTES_MAX {
-        return Err(format!("it is larger than {} KiB", JWKS_BYTES_MAX / 1024));
-    }
-    Ok(bytes)
 }
 
 fn named<T>(place: impl fmt::Display, result: Result<T, String>) -> Result<T, LoadError> {

@@ -8,7 +8,7 @@ use crate::user::user_named;
 use stentor_cluster as cluster;
 use stentor_config::{AccessTarget, Settings};
 use stentor_files::check_roots;
-use stentor_io::{FileKind, append, file_state};
+use stentor_io::{FileKind, append, file_state, read_file};
 
 /// The result of an inspection that found no error.
 #[derive(Debug)]
@@ -66,11 +66,11 @@ fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<Strin
     let jwt = &settings.jwt;
     if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
         let hint = "name a file by jwt.jwks_ca_file";
-        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), hint) {
+        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), hint, read_file) {
             return (Vec::new(), Some(error));
         }
     }
-    match stentor_access::load(settings, &[]) {
+    match stentor_access::load(settings, &[], read_file) {
         Ok(loaded) => (loaded.passed_over, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use stentor_access::{JwksThread, Jwt, Keys, LoadError, Settings};
-use stentor_io::unix_s;
+use stentor_io::{read_file, unix_s};
 
 /// Reads what is configured. What is passed over is said in the log.
 ///
@@ -66,7 +66,8 @@ impl KeyThread {
                 let has_changed = Arc::new(AtomicBool::new(false));
                 let changed = Arc::clone(&has_changed);
                 let changes = move || changed.store(true, Ordering::Release);
-                let thread = JwksThread::start(&settings.jwt, changes).map_err(io::Error::other)?;
+                let thread = JwksThread::start(&settings.jwt, read_file, changes)
+                    .map_err(io::Error::other)?;
                 Some(Arc::new(Fetches { thread, has_changed }))
             }
             None => None,
@@ -153,7 +154,7 @@ pub(crate) fn tell(shared: &Shared, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>
 
 fn load_with(settings: &Settings, fetches: Option<&Fetches>) -> Result<Arc<Keys>, LoadError> {
     let fetched = fetches.map(|one| one.thread.documents()).unwrap_or_default();
-    let loaded = stentor_access::load(settings, &fetched)?;
+    let loaded = stentor_access::load(settings, &fetched, read_file)?;
     for sentence in &loaded.passed_over {
         tracing::warn!("{sentence}");
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use stentor_io::read_file;
 
 use super::*;
 use crate::mint::Signer;
@@ -67,18 +68,18 @@ fn fetching(url: &JwksUrl, change: impl FnOnce(&mut Jwt)) -> (JwksThread, Receiv
     let mut jwt = Jwt { jwks_urls: vec![url.clone()], jwks_refresh_s: 0, ..Jwt::default() };
     change(&mut jwt);
     let (sender, changes) = channel();
-    let thread = JwksThread::with_times(&jwt, TIMES, move || {
+    let thread = JwksThread::with_times(&jwt, TIMES, read_file, move || {
         let _ = sender.send(());
     });
     (thread.unwrap(), changes)
 }
 
 fn keys(thread: &JwksThread) -> Keys {
-    load(&Settings::default(), &thread.documents()).unwrap().keys
+    load(&Settings::default(), &thread.documents(), read_file).unwrap().keys
 }
 
 fn once(url: &JwksUrl) -> Result<Vec<Arc<Jwks>>, String> {
-    fetch_once(&Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() })
+    fetch_once(&Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() }, read_file)
 }
 
 #[test]
@@ -108,13 +109,27 @@ fn unknown_keys_have_a_document_fetched_once_in_a_while() {
     let jwt = Jwt { jwks_urls: vec![url], jwks_refresh_s: 3_600, ..Jwt::default() };
     let times = Times { gap: Duration::from_millis(200), ..TIMES };
     let begin = Instant::now();
-    let thread = JwksThread::with_times(&jwt, times, || {}).unwrap();
+    let thread = JwksThread::with_times(&jwt, times, read_file, || {}).unwrap();
     let mut fetched = 0;
     while fetched < 4 {
         thread.refresh();
         fetched += u32::from(asked.recv_timeout(Duration::from_millis(1)).is_ok());
     }
     assert!(begin.elapsed() >= 3 * times.gap, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_dropped_thread_ends_in_its_pause() {
+    let (url, _asked) = host(vec![ok(&document(&Signer::new(Algorithm::Es256), "1"))]);
+    let jwt = Jwt { jwks_urls: vec![url], ..Jwt::default() };
+    let (sender, changes) = channel();
+    let on_change = move || sender.send(()).unwrap();
+    let times = Times { gap: 2 * PATIENCE, ..TIMES };
+    let thread = JwksThread::with_times(&jwt, times, read_file, on_change).unwrap();
+    changes.recv_timeout(PATIENCE).unwrap();
+    drop(thread);
+    // The thread owns what it would call.
+    assert_eq!(changes.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
 }
 
 /// An answer that is on its way may be older than what somebody has just missed.
@@ -225,7 +240,7 @@ fn an_answer_that_does_not_end_is_given_up() {
         }
     });
     let jwt = Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() };
-    let agents = agents(&jwt, Duration::from_millis(200)).unwrap();
+    let agents = agents(&jwt, Duration::from_millis(200), read_file).unwrap();
     let error = fetch(&agents[0], &url).unwrap_err();
     assert!(error.contains("timeout"), "{error}");
     drip.join().unwrap();
@@ -242,15 +257,15 @@ fn hosts_are_known_by_their_certificates() {
         jwks_ca_file: Some(ca.to_owned()),
         ..Jwt::default()
     };
-    let jwks = fetch(&agents(&jwt(&path), TIMES.whole).unwrap()[0], &url).unwrap();
+    let jwks = fetch(&agents(&jwt(&path), TIMES.whole, read_file).unwrap()[0], &url).unwrap();
     assert_eq!(jwks.count(), 1);
     // By the certificate of another host it is not.
     let (_, other) = https_host(String::new());
     std::fs::write(&path, other).unwrap();
-    let error = fetch(&agents(&jwt(&path), TIMES.whole).unwrap()[0], &url).unwrap_err();
+    let error = fetch(&agents(&jwt(&path), TIMES.whole, read_file).unwrap()[0], &url).unwrap_err();
     assert!(error.contains("certificate"), "{error}");
     std::fs::write(&path, "nothing").unwrap();
-    let error = agents(&jwt(&path), TIMES.whole).unwrap_err();
+    let error = agents(&jwt(&path), TIMES.whole, read_file).unwrap_err();
     assert!(error.contains("there is no certificate in it"), "{error}");
     std::fs::remove_file(&path).unwrap();
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
+use stentor_io::read_file;
 
 use crate::mint::Signer;
 use crate::{Algorithm, Jwks, Jwt, Keys, Refused, Settings, TOKEN_BYTES_MAX, claims_of, load};
@@ -19,7 +20,7 @@ fn keys(jwks: &str, change: impl FnOnce(&mut Jwt)) -> Keys {
     let mut settings = Settings::default();
     change(&mut settings.jwt);
     let jwks = Jwks::parse(jwks.as_bytes()).unwrap();
-    load(&settings, &[jwks.into()]).unwrap().keys
+    load(&settings, &[jwks.into()], read_file).unwrap().keys
 }
 
 fn document(signers: &[(&Signer, &str)]) -> String {
@@ -126,7 +127,7 @@ fn tokens_of_another_library_are_read() {
         let mut settings = Settings::default();
         conditions(&mut settings.jwt);
         settings.jwt.public_keys.push(fixture["pem"][pem].as_str().unwrap().to_owned());
-        let keys = load(&settings, &[]).unwrap().keys;
+        let keys = load(&settings, &[], read_file).unwrap().keys;
         for (algorithm, token) in fixture["tokens"].as_object().unwrap() {
             let token = token.as_str().unwrap();
             let good = algorithms.contains(&algorithm.as_str());
@@ -140,7 +141,7 @@ fn tokens_of_another_library_are_read() {
     ] {
         let mut settings = Settings::default();
         settings.jwt.public_keys.push(fixture["pem"][pem].as_str().unwrap().to_owned());
-        let error = load(&settings, &[]).unwrap_err().to_string();
+        let error = load(&settings, &[], read_file).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -162,7 +163,8 @@ fn what_is_no_public_key_is_told_from_one() {
         (String::new(), "it does not begin with"),
     ] {
         let jwt = Jwt { public_key_files: vec![scratch("k", text.as_bytes())], ..Jwt::default() };
-        let error = load(&Settings { jwt, ..Settings::default() }, &[]).unwrap_err().to_string();
+        let error =
+            load(&Settings { jwt, ..Settings::default() }, &[], read_file).unwrap_err().to_string();
         assert!(error.contains(reason), "{text}: {error}");
     }
 }
@@ -174,7 +176,7 @@ fn no_algorithm_is_taken_for_another() {
     let pem = fixture["pem"]["rsa"].as_str().unwrap();
     let mut settings = Settings::default();
     settings.jwt.public_keys.push(pem.to_owned());
-    let keys = load(&settings, &[]).unwrap().keys;
+    let keys = load(&settings, &[], read_file).unwrap().keys;
     // The public key as the secret of HMAC, in each form that somebody could have it.
     let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
     let der = base64::engine::general_purpose::STANDARD.decode(der).unwrap();
@@ -188,7 +190,7 @@ fn no_algorithm_is_taken_for_another() {
     let path = scratch("public.pem", pem.as_bytes());
     let settings =
         Settings { jwt: Jwt { secret_files: vec![path], ..Jwt::default() }, ..Settings::default() };
-    let error = load(&settings, &[]).unwrap_err().to_string();
+    let error = load(&settings, &[], read_file).unwrap_err().to_string();
     assert!(error.contains("it is a key in PEM, not a secret"), "{error}");
     // One key of each kind: a token is signed by one and says that it is another.
     let signers = Algorithm::ALL.map(Signer::new);
@@ -376,7 +378,7 @@ fn keys_are_found_by_name_and_few_are_tried() {
     let mut settings = Settings::default();
     settings.jwt.public_keys.push(signers[5].pem());
     let jwks = Jwks::parse(document(&pairs[..2]).as_bytes()).unwrap();
-    let both = load(&settings, &[jwks.into()]).unwrap().keys;
+    let both = load(&settings, &[jwks.into()], read_file).unwrap().keys;
     for token in [signers[5].token(Some("file"), CLAIMS), signers[5].token(None, CLAIMS)] {
         assert!(both.verify(&token, NOW).is_ok());
     }
@@ -407,7 +409,7 @@ fn a_key_is_known_again_and_is_another_under_other_conditions() {
 fn secrets_are_read_from_files_and_must_be_long() {
     let load = |path: PathBuf| {
         let jwt = Jwt { secret_files: vec![path], ..Jwt::default() };
-        load(&Settings { jwt, ..Settings::default() }, &[])
+        load(&Settings { jwt, ..Settings::default() }, &[], read_file)
     };
     let secret = [b'x'; 40];
     for end in ["", "\n", "\r\n"] {

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 use stentor_config::read_small;
 use stentor_config::{BrokerUrl, Cluster as Settings};
-use stentor_io::{monotonic_us, wiping};
+use stentor_io::{monotonic_us, read_file, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 
 /// A connection that is up.
@@ -169,7 +169,7 @@ fn dial(address: &str, until_us: u64) -> Result<TcpStream, String> {
 /// Begins TLS with this broker. The files are read each time, for they are renewed.
 fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> {
     let hint = "name a file by cluster.ca_file";
-    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), hint)?;
+    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), hint, read_file)?;
     let trust = Trust::of(roots.iter().map(|root| root.der()));
     let identity = match (&settings.cert_file, &settings.key_file) {
         (Some(cert), Some(key)) => {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use stentor_config::ServerUrl;
 use stentor_config::read_small;
 use stentor_hub::{Hub, Id};
-use stentor_io::{Rng, monotonic_us, sleep};
+use stentor_io::{Rng, monotonic_us, read_file, sleep};
 use stentor_order::Applier;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -307,7 +307,7 @@ pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Resul
         .timeout_per_read(Some(SILENCE_MAX))
         .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
     if servers.iter().any(|url| url.as_str().starts_with("https:")) {
-        config = config.tls_config(stentor_access::tls_of(ca_file, hint)?);
+        config = config.tls_config(stentor_access::tls_of(ca_file, hint, read_file)?);
     }
     Ok(config.build().new_agent())
 }

@@ -109,6 +109,7 @@ mod tests {
     use crate::access::sight::SightOf;
     use stentor_access::TopicRules;
     use stentor_access::{Patterns, Permissions, Secret, Settings, StaticToken, load};
+    use stentor_io::read_file;
 
     /// Grants of two tokens, the first of them twice.
     fn grants() -> Vec<Grant> {
@@ -123,7 +124,7 @@ mod tests {
             expires_unix_s: Some(9),
         };
         let tokens = vec![token(&secrets[0], "/a/*"), token(&secrets[1], "/b/*")];
-        let keys = load(&Settings { tokens, ..Settings::default() }, &[]).unwrap().keys;
+        let keys = load(&Settings { tokens, ..Settings::default() }, &[], read_file).unwrap().keys;
         [0, 0, 1].map(|which: usize| keys.verify(secrets[which].as_str(), 0).unwrap()).to_vec()
     }
 

@@ -15,7 +15,7 @@ use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Secret, Stati
 use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
 use stentor_config::Settings;
 use stentor_hub::{ContentType, Message, Pattern};
-use stentor_io::{Backend, Rng};
+use stentor_io::{Backend, Rng, read_file};
 use tracing::Metadata;
 use tracing::field::Field;
 use tracing::span::{self, Attributes};
@@ -207,7 +207,7 @@ fn who_is_refused_at_the_end_of_a_body_is_named() {
     let mut closed = open.clone();
     closed.access.topics = settings(&["/other/*"], &[]).access.topics;
     let jwks = Jwks::parse(format!("{{\"keys\":[{}]}}", signer.jwk("k")).as_bytes()).unwrap();
-    let keys = Arc::new(load(&open.tokens, &[Arc::new(jwks)]).unwrap().keys);
+    let keys = Arc::new(load(&open.tokens, &[Arc::new(jwks)], read_file).unwrap().keys);
     let exp = World::new(1, kind(), patient()).sim.unix_s() + (1 << 20);
     let claims =
         format!("{{\"exp\":{exp},\"sub\":\"user-7\",\"stentor\":{{\"publish\":[\"/in/*\"]}}}}");

@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use stentor_access::mint::Signer;
 use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Settings, StaticToken, load};
+use stentor_io::read_file;
 use stentor_test::pattern::{covers, matches};
 
 /// A token: how it is made, what it reads and publishes, from when until when it is good.
@@ -197,7 +198,7 @@ pub(super) fn keys(settings: &Settings, without: Option<usize>) -> Arc<Keys> {
     let keys = kept.filter_map(|(token, signer)| Some(signer.as_ref()?.jwk(&kid(token))));
     let document = format!("{{\"keys\":[{}]}}", keys.collect::<Vec<_>>().join(","));
     let jwks = Jwks::parse(document.as_bytes()).unwrap();
-    Arc::new(load(settings, &[Arc::new(jwks)]).unwrap().keys)
+    Arc::new(load(settings, &[Arc::new(jwks)], read_file).unwrap().keys)
 }
 
 fn configured(token: &Token, start_s: u64) -> Option<StaticToken> {
