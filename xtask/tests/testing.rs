@@ -57,7 +57,11 @@ fn expect_no_more(what: &str, found: &BTreeMap<String, usize>, known: &[(&str, u
 /// A test waits for an event. How long that takes depends on the machine.
 #[test]
 fn tests_do_not_sleep() {
-    expect_no_more("sleeps in tests", &count(tests(), &["thread::sleep("]), SLEEPS);
+    expect_no_more(
+        "sleeps in tests",
+        &count(tests(), &["thread::sleep(", "stentor_io::sleep(", "  sleep("]),
+        SLEEPS,
+    );
 }
 
 /// A test that waits for ever hangs instead of failing.

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -124,6 +125,33 @@ fn the_clock_is_read_in_one_crate() {
         }
     }
     expect_none("reading the clock outside of stentor-io", broken);
+}
+
+/// The server's libraries open files and sleep through `stentor-io`. A crate that may do so itself
+/// and does not is struck off the list.
+#[test]
+fn files_and_sleep_are_in_one_crate() {
+    let apart = ["/tests/", "/examples/", "/tests.rs", "/simulation/"];
+    let (mut broken, mut allowed) = (Vec::new(), BTreeSet::new());
+    for file in rust() {
+        let is_apart = apart.iter().any(|part| file.path.contains(part));
+        if is_apart || !file.path.starts_with("crates/") || file.path.starts_with(IO) {
+            continue;
+        }
+        let own = MAY_OPEN_AND_SLEEP.iter().find(|owner| file.path.starts_with(**owner));
+        for (i, line) in blank(file.code().0).code.lines().enumerate() {
+            let has = |word: &str| words(line).any(|found| found == word);
+            let does = has("fs") || has("thread") && has("sleep");
+            match own {
+                Some(own) if does => drop(allowed.insert(own)),
+                None if does => broken.push(format!("{}:{}", file.path, i + 1)),
+                _ => {}
+            }
+        }
+    }
+    let unused = MAY_OPEN_AND_SLEEP.iter().filter(|owner| !allowed.contains(owner));
+    broken.extend(unused.map(|owner| format!("{owner} does neither any more")));
+    expect_none("opening files or sleeping outside of stentor-io", broken);
 }
 
 /// A line number in a comment is wrong after the next change.
@@ -312,3 +340,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// The one crate with unsafe code, system calls and clocks.
 const IO: &str = "crates/stentor-io/";
+
+/// The command, the load generator, the adviser, and what tests share: no server runs in them on a
+/// simulated host.
+const MAY_OPEN_AND_SLEEP: &[&str] =
+    &["crates/stentor/", "crates/stentor-bench/", "crates/stentor-tune/", "crates/stentor-test/"];
