@@ -11,10 +11,11 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Error};
 
-use crate::Settings;
-use crate::error::{ConfigError, ConfigErrors};
-use crate::layer::{ARRAYS, explain, unknown};
-use crate::setting::{self, Read};
+use crate::arrays::{ARRAYS, MOUNT_KEYS};
+use crate::error::{ConfigError, ConfigErrors, nearest};
+use crate::groups;
+use crate::setting::Read;
+use crate::settings::Settings;
 
 /// Overrides `settings` by the TOML document `text`. Errors call the document `name`.
 pub(crate) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<(), ConfigErrors> {
@@ -31,8 +32,33 @@ pub(crate) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<()
 /// The names of the tables of which there is one.
 fn tables() -> impl Iterator<Item = &'static str> {
     let mut last = "";
-    let names = setting::all().map(|setting| setting.table);
+    let names = groups::all().map(|setting| setting.table);
     names.filter(move |name| !name.is_empty() && std::mem::replace(&mut last, name) != *name)
+}
+
+/// The parser's message in the words of this program: names in single quotes, and for an unknown
+/// key the nearest known one, or the table it belongs to.
+pub(crate) fn explain(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("unknown field `") else {
+        return message.replace('`', "'");
+    };
+    // "unknown field `liten`, expected one of `listen`, `control`": every second piece is a name.
+    let mut names = rest.split('`').step_by(2);
+    let key = names.next().unwrap_or("");
+    unknown(key, &names.filter(|name| !name.is_empty()).collect::<Vec<_>>())
+}
+
+/// The message for an unknown key. `known` are the keys that can stand there.
+fn unknown(key: &str, known: &[&str]) -> String {
+    let elsewhere = groups::all().find(|setting| setting.key == key).map(|it| it.table);
+    let hint = match (elsewhere, nearest(key, known.iter().copied())) {
+        (Some(""), _) => "it belongs at the top, before the first [table]".to_owned(),
+        (Some(table), _) => format!("it belongs in [{table}]"),
+        _ if MOUNT_KEYS.contains(&key) => "it belongs in [[static]]".to_owned(),
+        (None, Some(meant)) => format!("did you mean '{meant}'?"),
+        (None, None) => format!("known here: {}", known.join(", ")),
+    };
+    format!("unknown key '{key}'; {hint}")
 }
 
 /// A document on its way into settings.
@@ -46,7 +72,7 @@ struct Reading<'t> {
 impl Reading<'_> {
     /// Reads all settings of a table.
     fn table(&mut self, table: &str, entries: DeTable<'_>, settings: &mut Settings) {
-        let of_table = || setting::all().filter(|setting| setting.table == table);
+        let of_table = || groups::all().filter(|setting| setting.table == table);
         for (key, value) in entries {
             let (name, span) = (key.get_ref().as_ref(), key.span());
             let setting = of_table().find(|setting| setting.key == name);
@@ -86,7 +112,12 @@ impl Reading<'_> {
     }
 
     /// Reads a value. Each mistake in it costs one more pass.
-    fn value(&mut self, read: Read, mut value: Spanned<DeValue<'_>>, settings: &mut Settings) {
+    fn value(
+        &mut self,
+        read: Read<Settings>,
+        mut value: Spanned<DeValue<'_>>,
+        settings: &mut Settings,
+    ) {
         let mut cut = Vec::new();
         while let Err(error) = read(value.clone().into(), settings) {
             let span = error.span();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IntoDeserializer, SeqAccess, Visitor};
 use stentor_access::{Publishers, Readers};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
 use stentor_io::TurnAway;
@@ -15,16 +15,14 @@ use stentor_tls::Version;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::check_file;
 use toml::Value;
-use toml::de::{Error, ValueDeserializer};
 use tracing::Level;
 
-use crate::setting::{Form, Read};
-use crate::settings::parse_access;
-use crate::{
-    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, Settings, parse_address,
-    parse_user,
+use crate::addresses::parse_address;
+use crate::leave_out;
+use crate::setting::Form;
+use crate::values::{
+    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_access, parse_user,
 };
-use crate::{access, leave_out};
 
 /// A kind of text, and the value that it means.
 pub(crate) trait Kind: FromStr<Err = String> {
@@ -193,6 +191,14 @@ named! {
         "token" => Publishers::Token;
 }
 
+impl AccessFormat {
+    /// The name of the format in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Name::of(self)
+    }
+}
+
 /// A value written as text; what is wrong with it is found while its place is still known.
 pub(crate) struct Text<T>(pub(crate) T);
 
@@ -245,61 +251,6 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for OneOrManyVisitor<T> {
             values.push(value);
         }
         Ok(values)
-    }
-}
-
-/// Tables of one kind, each under a header in double brackets.
-struct Tables<T>(Vec<T>);
-
-impl<'de, T: Repeated> Deserialize<'de> for Tables<T> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(TablesVisitor(PhantomData)).map(Tables)
-    }
-}
-
-/// A kind of table of which there may be several.
-pub(crate) trait Repeated: for<'de> Deserialize<'de> {
-    const NAME: &str;
-
-    /// Takes all of this kind into settings.
-    fn apply(all: Vec<Self>, settings: &mut Settings);
-
-    /// Reads all of this kind.
-    const READ: (&str, Read) = (Self::NAME, read_tables::<Self>);
-}
-
-fn read_tables<T: Repeated>(
-    source: ValueDeserializer<'_>,
-    settings: &mut Settings,
-) -> Result<(), Error> {
-    let Tables(all) = Tables::<T>::deserialize(source)?;
-    T::apply(all, settings);
-    Ok(())
-}
-
-struct TablesVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Repeated> Visitor<'de> for TablesVisitor<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tables under [[{}]]", T::NAME)
-    }
-
-    /// Single brackets make one table, which cannot be told from all others of its kind.
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Vec<T>, A::Error> {
-        let name = T::NAME;
-        Err(de::Error::custom(format!(
-            "write [[{name}]], in double brackets: there may be several of these tables"
-        )))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-        let mut tables = Vec::new();
-        while let Some(table) = items.next_element()? {
-            tables.push(table);
-        }
-        Ok(tables)
     }
 }
 
@@ -386,7 +337,7 @@ macro_rules! text_kinds {
         $(#[$doc])*
         pub(crate) struct $name(pub(crate) $inner);
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
@@ -431,7 +382,7 @@ text_kinds! {
     StorePath(PathBuf), |text: &str| Ok(PathBuf::from(text)),
         |path: &PathBuf| path.display().to_string();
     /// The cookie that may hold a token.
-    CookieName(Option<String>), access::cookie, or_nothing;
+    CookieName(Option<String>), cookie, or_nothing;
     /// An origin as the `Origin` field of a request spells it (RFC 6454 section 6.2), or `*`.
     Origin(String), origin, String::clone;
     /// Which topic a name of a look-up stands for.
@@ -451,7 +402,7 @@ text_kinds! {
     /// The content type of a look-up's answers, or of messages.
     MediaType(ContentType), |text| ContentType::parse(text).map_err(str::to_owned);
     /// Who may publish.
-    PublishBy(Publishers), access::publishers;
+    PublishBy(Publishers), publishers;
     /// A field that answers with a value can do without.
     ValueField(&'static str), leave_out::value_field;
     /// The same of a look-up's answers.
@@ -551,4 +502,26 @@ fn origin(text: &str) -> Result<String, String> {
     Err(format!(
         "'{text}' is not an origin: write SCHEME://HOST, such as https://example.com, or *"
     ))
+}
+
+/// Reads who may publish. No setting lets anyone publish.
+fn publishers(text: &str) -> Result<Publishers, String> {
+    if text == "anyone" {
+        return Err(
+            "'anyone' cannot publish: write 'token', and give a token to those who may, or \
+                    'control'"
+                .to_owned(),
+        );
+    }
+    text.parse().map(|Name(publishers)| publishers)
+}
+
+/// The name of a cookie (RFC 6265 section 4.1.1).
+fn cookie(text: &str) -> Result<Option<String>, String> {
+    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if !text.bytes().all(is_of_a_name) {
+        let shown = text.escape_debug();
+        return Err(format!("'{shown}' is not the name of a cookie: write one such as stentor"));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
 }

@@ -13,36 +13,34 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-mod access;
-mod cluster;
+mod addresses;
+mod arrays;
+mod checks;
 mod document;
 mod error;
-mod follow;
 mod forms;
+mod groups;
 mod layer;
 mod leave_out;
-mod proxies;
+mod moment;
 mod quantity;
+mod servers;
 mod setting;
 mod settings;
 mod show;
 mod small_file;
-mod stored;
-mod tls;
-mod tokens;
+mod values;
 
-pub use access::Access;
-pub use cluster::{BrokerUrl, Cluster, StreamName};
+pub use addresses::{ControlAddress, ListenAddress, Network, parse_address};
 pub use error::{ConfigError, ConfigErrors};
-pub use follow::{Follow, ServerUrl};
-pub use proxies::{Network, Proxies};
+pub use moment::{date_of, parse_moment};
 pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
+pub use servers::{BrokerUrl, ServerUrl, StreamName};
 pub use settings::{
-    AccessFormat, AccessTarget, Close, ControlAddress, Cors, Files, Immutable, Limits, Log,
-    LogFormat, Lookup, Mount, OrAuto, Settings, Store, Streams, parse_address, parse_user,
+    Access, Cluster, Cors, Files, Follow, Limits, Log, Lookup, Mount, PairFiles, Proxies, Settings,
+    Store, Streams, Tls,
 };
 pub use show::token_table;
 pub use small_file::read_small;
 pub use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
-pub use tls::{ListenAddress, PairFiles, Tls};
-pub use tokens::{date_of, parse_moment};
+pub use values::{AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_user};

@@ -1,7 +1,7 @@
-//! The table of all settings. A row has the field of a setting and its default, its key and form,
-//! and whether a change needs a restart. The structures follow from the rows, and so do the reader
-//! of documents and of the environment, the output of `stentor config`, and the tests of the
-//! reference. A reload takes from the rows which settings it cannot change.
+//! The rows of the tables of settings. A row has the field of a setting and its default, its key
+//! and form, and whether a change needs a restart. The structures follow from the rows, and so do
+//! the reader of documents and of the environment, the output of `stentor config`, and the tests of
+//! the reference. A reload takes from the rows which settings it cannot change.
 //!
 //! The library `confique` derives such a table too, but reads the environment itself, does not see
 //! misspelt variables, and takes an empty one for none; `figment` and `config` lose lines and
@@ -11,10 +11,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 
-use crate::{Settings, access, cluster, follow, proxies, tls, tokens};
-
-/// A setting that has one value or a list of them.
-pub(crate) struct Setting {
+/// A setting that has one value or a list of them, of the settings `S`.
+pub(crate) struct Setting<S: 'static> {
     /// The table of the document; empty for the top level.
     pub(crate) table: &'static str,
     pub(crate) key: &'static str,
@@ -22,15 +20,15 @@ pub(crate) struct Setting {
     /// Whether a change counts from the next start only.
     pub(crate) needs_restart: bool,
     /// Takes the value of a document.
-    pub(crate) read: Read,
+    pub(crate) read: Read<S>,
     /// The value as a document would say it.
-    pub(crate) show: fn(&Settings) -> Value,
+    pub(crate) show: fn(&S) -> Value,
     /// Copies the value from the first settings to the second.
-    pub(crate) copy: fn(&Settings, &mut Settings),
+    pub(crate) copy: fn(&S, &mut S),
 }
 
 /// Takes a value of a document into settings.
-pub(crate) type Read = fn(ValueDeserializer<'_>, &mut Settings) -> Result<(), Error>;
+pub(crate) type Read<S> = fn(ValueDeserializer<'_>, &mut S) -> Result<(), Error>;
 
 /// How a value of type `T` is written.
 pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
@@ -49,11 +47,12 @@ pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
 
 /// Declares a structure with its settings, in groups that are printed together. A row is
 /// `field: Type = default, key: Form;`, and `key(restart)` if a change needs a restart. After `in`
-/// stands the place of the structure in the settings. Fields after `and` are no rows of the table.
+/// stands the type of all settings, and the place of the structure in it. Fields after `and` are no
+/// rows of the table.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident in $place:tt {
+        pub struct $name:ident in $all:ident $place:tt {
             $($group:ident: $table:literal {$(
                 $(#[$doc:meta])*
                 $field:ident: $type:ty = $default:expr, $key:ident $(($restart:ident))?: $form:ty;
@@ -77,17 +76,17 @@ macro_rules! settings {
         }
 
         $(crate::setting::rows! {
-            $group in $place: $table { $($field: $type, $key $(($restart))?: $form;)* }
+            $group in $all $place: $table { $($field: $type, $key $(($restart))?: $form;)* }
         })*
     };
 }
 
 /// The rows of settings whose structure is declared elsewhere.
 macro_rules! rows {
-    ($group:ident in $place:tt: $table:literal {$(
+    ($group:ident in $all:ident $place:tt: $table:literal {$(
         $field:ident: $type:ty, $key:ident $(($restart:ident))?: $form:ty;
     )*}) => {
-        pub(crate) const $group: &[crate::setting::Setting] = &[$({
+        pub(crate) const $group: &[crate::setting::Setting<$all>] = &[$({
             use crate::setting::{Form, Setting, at};
             Setting {
                 table: $table,
@@ -114,33 +113,7 @@ macro_rules! at {
 
 pub(crate) use {at, rows, settings};
 
-/// All settings, in the order in which they are printed.
-pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    GROUPS.iter().copied().flatten()
-}
-
-const GROUPS: &[&[Setting]] = &[
-    crate::settings::LISTENERS,
-    access::TOKENS,
-    tls::TLS,
-    crate::settings::REDIRECT,
-    tls::HSTS,
-    proxies::PROXIES,
-    crate::settings::PROCESS,
-    crate::settings::MONITOR,
-    crate::settings::LOG,
-    crate::settings::LIMITS,
-    crate::settings::STREAMS,
-    crate::settings::CORS,
-    access::COOKIE,
-    tokens::JWT,
-    crate::settings::STORE,
-    follow::FOLLOW,
-    cluster::CLUSTER,
-    crate::settings::FILES,
-];
-
-impl Setting {
+impl<S> Setting<S> {
     /// Its name in messages and in the reference.
     pub(crate) fn name(&self) -> String {
         let dot = if self.table.is_empty() { "" } else { "." };
@@ -153,22 +126,7 @@ impl Setting {
     }
 
     /// Whether a running server has it as these settings say, until it is started again.
-    fn waits(&self, running: &Settings, next: &Settings) -> bool {
+    pub(crate) fn waits(&self, running: &S, next: &S) -> bool {
         self.needs_restart && (self.show)(running) != (self.show)(next)
-    }
-}
-
-impl Settings {
-    /// The names of the settings that differ and count from the next start only.
-    #[must_use]
-    pub fn waiting(&self, next: &Settings) -> Vec<String> {
-        all().filter(|setting| setting.waits(self, next)).map(Setting::name).collect()
-    }
-
-    /// These settings, but as they are in `running` where a change needs a restart.
-    #[must_use]
-    pub fn with_fixed_of(mut self, running: &Settings) -> Settings {
-        all().filter(|it| it.needs_restart).for_each(|it| (it.copy)(running, &mut self));
-        self
     }
 }

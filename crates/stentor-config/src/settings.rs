@@ -1,34 +1,41 @@
-//! The settings of a server, and the rules that concern several of them.
+//! The settings of a server: the tables of all of them, and what follows from them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::{fmt, io};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use crate::access::Access;
-use crate::cluster::{self, Cluster};
-use crate::error::{ConfigError, ConfigErrors};
-use crate::follow::{self, Follow};
-use crate::forms::{
-    AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
-    UserName,
-};
-use crate::proxies::Proxies;
-use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
-use crate::setting::settings;
-use crate::tls::{ListenAddress, Tls};
-use crate::{document, layer, leave_out, tokens};
 use stentor_access::Readers;
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern, Rule};
-use stentor_io::{Retransmission, SocketName, TurnAway, read_file};
+use stentor_io::{Retransmission, TurnAway};
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
 use tracing::Level;
 
+use crate::addresses::{CONTROL_DEFAULT, ControlAddress, LISTEN_DEFAULT, ListenAddress};
+use crate::forms::{
+    AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
+    UserName,
+};
+use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
+use crate::setting::settings;
+use crate::values::{AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto};
+
+pub(crate) mod access;
+pub(crate) mod cluster;
+pub(crate) mod follow;
+pub(crate) mod proxies;
+pub(crate) mod tls;
+pub(crate) mod tokens;
+
+pub use access::Access;
+pub use cluster::Cluster;
+pub use follow::Follow;
+pub use proxies::Proxies;
+pub use tls::{PairFiles, Tls};
+
 settings! {
     /// Everything that can be configured, complete and checked.
     #[derive(Clone, Debug)]
-    pub struct Settings in () {
+    pub struct Settings in Settings() {
         LISTENERS: "" {
             /// Addresses of the public listener: reads only.
             listen: Vec<ListenAddress<SocketAddr>> = vec![LISTEN_DEFAULT.into()],
@@ -118,7 +125,7 @@ settings! {
 settings! {
     /// Where messages are stored, to outlive the process.
     #[derive(Clone, Debug)]
-    pub struct Store in (store) {
+    pub struct Store in Settings(store) {
         STORE: "store" {
             /// The directory. `None`: values end with the process.
             path: Option<PathBuf> = None, path(restart): Text<OrNone<StorePath>>;
@@ -131,7 +138,7 @@ settings! {
 settings! {
     /// What is logged, and in which form.
     #[derive(Clone, Debug)]
-    pub struct Log in (log) {
+    pub struct Log in Settings(log) {
         LOG: "log" {
             /// What is less important than that is left out.
             level: Level = Level::INFO, level: Text<Name<Level>>;
@@ -148,76 +155,10 @@ settings! {
     }
 }
 
-/// Where the access log goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum AccessTarget {
-    /// To the end of this file.
-    File(PathBuf),
-    /// To standard output.
-    Stdout,
-    /// To standard error, between the lines of the log itself.
-    Stderr,
-}
-
-/// The form of the access log's lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum AccessFormat {
-    /// The combined format of NCSA, as nginx writes it.
-    #[default]
-    Combined,
-    /// An object for each line.
-    Json,
-}
-
-impl fmt::Display for AccessTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AccessTarget::File(path) => path.display().fmt(f),
-            AccessTarget::Stdout => f.write_str("stdout"),
-            AccessTarget::Stderr => f.write_str("stderr"),
-        }
-    }
-}
-
-impl AccessFormat {
-    /// Its name, as it is configured.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Name::of(self)
-    }
-}
-
-/// Where an access log goes, as people write it: `off`, `stdout`, `stderr` or the path of a file. A
-/// name without a slash is a mistake rather than a file in whatever directory this is.
-pub(crate) fn parse_access(text: &str) -> Result<Option<AccessTarget>, String> {
-    match text {
-        "off" => Ok(None),
-        "stdout" => Ok(Some(AccessTarget::Stdout)),
-        "stderr" => Ok(Some(AccessTarget::Stderr)),
-        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
-            Ok(Some(AccessTarget::File(PathBuf::from(path))))
-        }
-        _ => Err(format!(
-            "'{}' is no place for an access log: write 'off', 'stdout', 'stderr', or the path of \
-             a file such as /var/log/stentor/access.log",
-            text.escape_debug()
-        )),
-    }
-}
-
-/// The form of the log's lines.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// An object for each line.
-    Json,
-}
-
 settings! {
     /// Bounds on what clients may ask for, and how long they may take.
     #[derive(Clone, Debug)]
-    pub struct Limits in (limits) {
+    pub struct Limits in Settings(limits) {
         LIMITS: "limits" {
             /// From the first byte of a request to the end of its head.
             head_timeout_ms: u64 = 10_000, head_timeout: Millis<10, HOUR>;
@@ -263,43 +204,10 @@ settings! {
     }
 }
 
-/// How a connection over TCP ends whose client asked for no more than what it was answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Close {
-    /// As TCP means it: the kernel remembers the connection for a minute (`TIME_WAIT`).
-    Graceful,
-    /// With a reset, as soon as the client's kernel has acknowledged the whole answer: both sides
-    /// forget the connection at once. Some clients take that for an error.
-    Reset,
-}
-
-/// The operator configures a value, or leaves it to the server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OrAuto<T> {
-    /// The server finds the value.
-    Auto,
-    /// The operator has set the value.
-    Set(T),
-}
-
-impl OrAuto<u32> {
-    /// How many connections `address` may have at a server that holds `connections_max`. `None`:
-    /// it is not counted, and not evicted.
-    #[must_use]
-    pub fn bound(self, address: IpAddr, connections_max: usize) -> Option<u32> {
-        match self {
-            OrAuto::Auto if address.to_canonical().is_loopback() => None,
-            OrAuto::Auto => Some(u32::try_from(connections_max / 2).unwrap_or(u32::MAX).max(1)),
-            OrAuto::Set(0) => Some(u32::MAX),
-            OrAuto::Set(count) => Some(count),
-        }
-    }
-}
-
 settings! {
     /// How streams are kept alive, and how they end.
     #[derive(Clone, Debug)]
-    pub struct Streams in (streams) {
+    pub struct Streams in Settings(streams) {
         STREAMS: "streams" {
             /// How long Server-Sent Events may be silent before a comment is sent; 0: for ever.
             heartbeat_ms: u64 = 15_000, heartbeat: Millis<0, DAY>;
@@ -328,7 +236,7 @@ settings! {
 settings! {
     /// Cross-origin reads (the CORS protocol of the Fetch standard).
     #[derive(Clone, Debug)]
-    pub struct Cors in (cors) {
+    pub struct Cors in Settings(cors) {
         CORS: "cors" {
             /// Origins that may read, each as a browser sends it: `https://example.com`. Empty:
             /// none. The single entry `*` allows every page, without credentials.
@@ -375,22 +283,10 @@ pub struct Mount {
     pub read: Readers,
 }
 
-/// Which files never change, and so may be kept for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Immutable {
-    /// None.
-    Never,
-    /// Those whose names surely hold a hash of their content, and below directories that bundlers
-    /// write to those whose names do as likely as not.
-    Hashed,
-    /// Those whose names may hold one: nothing is here that no bundler named.
-    Bundled,
-}
-
 settings! {
     /// How files are kept in memory; together for all mounts and workers.
     #[derive(Clone, Debug)]
-    pub struct Files in (files) {
+    pub struct Files in Settings(files) {
         FILES: "files" {
             /// The bytes of files and their compressed forms that are kept; 0: none, all come from
             /// disk.
@@ -399,45 +295,6 @@ settings! {
             small_bytes_max: usize = 64 << 10, small_bytes_max: Bytes<0, { 16 * MIB }>;
         }
     }
-}
-
-/// Where a listener for operators is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ControlAddress {
-    /// An IP address and a port.
-    Tcp(SocketAddr),
-    /// The path of a Unix stream socket.
-    Unix(PathBuf),
-}
-
-/// An address of the public listener as people write it: `0.0.0.0:8080`, `[::1]:8080` or
-/// `localhost:8080`.
-///
-/// # Errors
-///
-/// What an address looks like, when `text` is none.
-pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let spelled_out = match text.strip_prefix("localhost:") {
-        Some(port) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
-        None => text.to_owned(),
-    };
-    spelled_out
-        .parse()
-        .map_err(|_| format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}"))
-}
-
-/// The name of a user as people write it. Whether there is one is known at the start.
-///
-/// # Errors
-///
-/// Why there can be none of that name.
-pub fn parse_user(text: &str) -> Result<String, String> {
-    let is_of_a_name = |b: u8| b.is_ascii_graphic() && !matches!(b, b':' | b'/');
-    if text.is_empty() || !text.bytes().all(is_of_a_name) {
-        let shown = text.escape_debug();
-        return Err(format!("'{shown}' is not the name of a user: write one such as stentor"));
-    }
-    Ok(text.to_owned())
 }
 
 impl Settings {
@@ -460,160 +317,6 @@ impl Settings {
             rules.iter_mut().for_each(|rule| rule.keep = rule.keep.or(Some(keep)));
         }
         rules
-    }
-
-    /// The defaults, overridden by the file (if one is named) and then by those of `environment`'s
-    /// variables that are ours. Rules across settings are checked by [`Settings::validate`], once
-    /// the flags are known too.
-    ///
-    /// # Errors
-    ///
-    /// The mistakes found, each with its place.
-    pub fn load(
-        file: Option<&Path>,
-        environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Settings, ConfigErrors> {
-        let mut settings = Settings::default();
-        let of_file = file.map_or(Ok(()), |path| {
-            let name = path.display().to_string();
-            let text = read_file(path, usize::MAX)
-                .and_then(|bytes| io::read_to_string(&*bytes))
-                .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
-            document::read(&text, &name, &mut settings)
-        });
-        let of_environment = layer::from_environment(environment, &mut settings);
-        let errors = [of_file, of_environment].into_iter().filter_map(Result::err).flatten();
-        ConfigErrors::none_of(errors).map(|()| settings)
-    }
-
-    /// The defaults, overridden by a TOML document; `name` is what errors call it.
-    ///
-    /// # Errors
-    ///
-    /// The mistakes found, each with its line and column.
-    pub fn from_toml(text: &str, name: &str) -> Result<Settings, ConfigErrors> {
-        let mut settings = Settings::default();
-        document::read(text, name, &mut settings)?;
-        Ok(settings)
-    }
-
-    /// Checks what no single setting can break alone.
-    ///
-    /// # Errors
-    ///
-    /// Which settings contradict each other, and why that matters: one mistake of each subject.
-    pub fn validate(&self) -> Result<(), ConfigErrors> {
-        let checks = [
-            self.check_listeners(),
-            self.check_tls(),
-            self.check_proxies(),
-            self.check_access(),
-            self.check_origins(),
-            tokens::check(&self.tokens.tokens),
-            follow::check(self),
-            cluster::check(self),
-            self.check_topics(),
-            self.check_paths(),
-        ];
-        ConfigErrors::none_of(checks.into_iter().filter_map(Result::err))
-    }
-}
-
-impl Settings {
-    fn check_origins(&self) -> Result<(), ConfigError> {
-        if self.cors.allows_any() && self.cors.origins.len() > 1 {
-            let reason = "'*' already allows every origin: it stands alone";
-            return Err(ConfigError::new("cors.origins", reason));
-        }
-        Ok(())
-    }
-
-    fn check_topics(&self) -> Result<(), ConfigError> {
-        for rule in &self.topics {
-            if let Some(reason) = leave_out::contradiction(rule) {
-                let reason = format!("the rule of {}: {reason}", rule.pattern.as_str());
-                return Err(ConfigError::new("topics", reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// No two routes and no two directories have the same path.
-    fn check_paths(&self) -> Result<(), ConfigError> {
-        for (i, lookup) in self.lookups.iter().enumerate() {
-            if self.lookups[..i].iter().any(|other| other.path == lookup.path) {
-                let reason = format!("two routes begin with {}", lookup.path);
-                return Err(ConfigError::new("lookup", reason));
-            }
-        }
-        for (i, mount) in self.mounts.iter().enumerate() {
-            if self.mounts[..i].iter().any(|other| other.path == mount.path) {
-                let reason = format!("two directories are mounted at {}", mount.path);
-                return Err(ConfigError::new("static", reason));
-            }
-        }
-        Ok(())
-    }
-
-    /// No address may belong to two kinds of listeners, nor be there twice. With `SO_REUSEPORT` the
-    /// kernel would not refuse the second one: it would deal the connections out between the two.
-    fn check_listeners(&self) -> Result<(), ConfigError> {
-        let tcp = |one: &ListenAddress<SocketAddr>| ControlAddress::Tcp(one.address);
-        let public: Vec<_> = self.listen.iter().map(tcp).collect();
-        let control = self.control.iter().map(|one| one.address.clone()).collect();
-        let redirect = self.redirect.iter().map(|&tcp| ControlAddress::Tcp(tcp)).collect();
-        let kinds = [
-            ("listen", &public),
-            ("control", &control),
-            ("monitor", &self.monitor),
-            ("redirect", &redirect),
-        ];
-        for (i, (kind, addresses)) in kinds.iter().enumerate() {
-            for (at, address) in addresses.iter().enumerate() {
-                if addresses[..at].iter().any(|other| other == address && !other.is_any_port()) {
-                    return Err(ConfigError::new(kind, format!("{address} is there twice")));
-                }
-            }
-            for (other, others) in &kinds[i + 1..] {
-                let mut pairs = addresses.iter().flat_map(|a| others.iter().map(move |b| (a, b)));
-                if let Some((address, second)) = pairs.find(|(a, b)| a.overlaps(b)) {
-                    let reason = format!(
-                        "{address} and {second} overlap: whoever may reach one would reach the \
-                         other; give one of them another port"
-                    );
-                    return Err(ConfigError::new(&format!("{kind} and {other}"), reason));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl ControlAddress {
-    /// The address and port, if it is not a socket file.
-    #[must_use]
-    pub fn tcp(&self) -> Option<SocketAddr> {
-        match self {
-            ControlAddress::Tcp(address) => Some(*address),
-            ControlAddress::Unix(_) => None,
-        }
-    }
-
-    /// Whether the kernel chooses the port.
-    fn is_any_port(&self) -> bool {
-        matches!(self, ControlAddress::Tcp(address) if address.port() == 0)
-    }
-
-    /// Whether a connection to one could arrive at the other.
-    fn overlaps(&self, other: &ControlAddress) -> bool {
-        let (ControlAddress::Tcp(a), ControlAddress::Tcp(b)) = (self, other) else {
-            return self == other;
-        };
-        // An IPv4 address is the same host when it is written as an IPv6 one.
-        let same_host = a.ip().to_canonical() == b.ip().to_canonical()
-            || a.ip().is_unspecified()
-            || b.ip().is_unspecified();
-        a.port() == b.port() && a.port() != 0 && same_host
     }
 }
 
@@ -663,53 +366,6 @@ impl Cors {
         !self.allows_any() && self.origins.iter().any(|listed| listed.as_bytes() == origin)
     }
 }
-
-impl From<&SocketName> for ControlAddress {
-    fn from(name: &SocketName) -> ControlAddress {
-        match name {
-            SocketName::Tcp(address) => ControlAddress::Tcp(*address),
-            SocketName::Unix(path) => ControlAddress::Unix(path.clone()),
-        }
-    }
-}
-
-impl FromStr for ControlAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ControlAddress, String> {
-        let Some(path) = text.strip_prefix("unix:") else {
-            return match parse_address(text) {
-                Ok(address) => Ok(ControlAddress::Tcp(address)),
-                Err(_) => Err(format!(
-                    "'{text}' is not an address: write IP:PORT, such as {CONTROL_DEFAULT}, or \
-                     unix:PATH"
-                )),
-            };
-        };
-        if path.is_empty() || path.len() > UNIX_PATH_BYTES_MAX || path.contains('\0') {
-            return Err(format!(
-                "'{text}' is not a socket path: unix: is followed by a path of at most \
-                 {UNIX_PATH_BYTES_MAX} bytes"
-            ));
-        }
-        Ok(ControlAddress::Unix(PathBuf::from(path)))
-    }
-}
-
-impl fmt::Display for ControlAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ControlAddress::Tcp(address) => address.fmt(f),
-            ControlAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
-const CONTROL_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
-
-/// `sun_path` of a socket address holds 108 bytes, the last of them zero.
-const UNIX_PATH_BYTES_MAX: usize = 107;
 
 #[cfg(test)]
 mod tests;

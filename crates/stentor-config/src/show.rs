@@ -5,17 +5,21 @@
 //! of what was set, and a file to begin with: read again, it means the same.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use toml::Value;
 
-use stentor_access::{Publishers, Readers, TopicAccess};
+use stentor_access::{Publishers, Readers, StaticToken, TopicAccess};
+use stentor_hub::{ContentType, Rule};
 
 use crate::forms::{Name, one_or_many};
+use crate::groups;
 use crate::leave_out::{self, CACHE_CONTROL};
+use crate::moment::date_of;
 use crate::quantity::{number, size};
-use crate::{Immutable, Lookup, Mount, Settings, setting, tls, tokens};
-use stentor_access::StaticToken;
-use stentor_hub::{ContentType, Rule};
+use crate::settings::{Lookup, Mount, PairFiles, Settings};
+use crate::values::Immutable;
 
 impl Settings {
     /// The settings as a TOML document with all of them, those at their defaults as comments.
@@ -24,7 +28,7 @@ impl Settings {
         let default = Settings::default();
         let mut text = String::from("# What stands as a comment is at its default.\n\n");
         let mut inside = "";
-        for setting in setting::all() {
+        for setting in groups::all() {
             let (table, key) = (setting.table, setting.key);
             if table != inside {
                 let _ = writeln!(text, "\n[{table}]");
@@ -42,23 +46,23 @@ impl Settings {
         let types = types.chain(std::iter::repeat(None));
         let accesses = self.access.topics.iter().map(Some).chain(std::iter::repeat(None));
         let rules = self.topics.iter().zip(types.zip(accesses));
-        array(&mut text, "tls", self.tls.more.iter().map(tls::table));
+        array(&mut text, "tls", self.tls.more.iter().map(pair));
         array(&mut text, "topics", rules.map(rule));
         array(&mut text, "lookup", self.lookups.iter().map(lookup));
-        array(&mut text, "token", self.tokens.tokens.iter().map(tokens::table));
+        array(&mut text, "token", self.tokens.tokens.iter().map(token_keys));
         array(&mut text, "static", self.mounts.iter().map(mount));
         text
     }
 }
 
 /// The keys of a table in their order.
-pub(crate) type Table = Vec<(&'static str, Value)>;
+type Table = Vec<(&'static str, Value)>;
 
 /// The lines of a configuration that mean a token.
 #[must_use]
 pub fn token_table(token: &StaticToken) -> String {
     let mut text = String::new();
-    array(&mut text, "token", std::iter::once(tokens::table(token)));
+    array(&mut text, "token", std::iter::once(token_keys(token)));
     text
 }
 
@@ -69,6 +73,28 @@ fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
             let _ = writeln!(text, "{key} = {value}");
         }
     }
+}
+
+/// A pair of files as a table.
+fn pair(pair: &PairFiles) -> Table {
+    let path = |path: &PathBuf| path.display().to_string().into();
+    vec![("cert", path(&pair.certificate)), ("key", path(&pair.key))]
+}
+
+/// A token as a document would say it.
+fn token_keys(token: &StaticToken) -> Table {
+    let hex = HEXLOWER_PERMISSIVE.encode(&token.sha256);
+    let mut table = vec![("name", token.name.as_str().into()), ("sha256", hex.into())];
+    let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
+    for (key, patterns) in lists {
+        if !patterns.is_empty() {
+            table.push((key, one_or_many(patterns.iter())));
+        }
+    }
+    if let Some(expires) = token.expires_unix_s {
+        table.push(("expires", date_of(expires).into()));
+    }
+    table
 }
 
 fn rule(
@@ -152,7 +178,7 @@ mod tests {
     fn every_setting_is_printed_and_in_the_reference_with_its_default() {
         let reference = include_str!("../../../docs/configuration.md");
         let printed = Settings::default().to_toml();
-        for setting in setting::all() {
+        for setting in groups::all() {
             let (name, key) = (setting.name(), setting.key);
             let value = (setting.show)(&Settings::default());
             assert!(printed.contains(&format!("\n# {key} = {value}\n")), "{key}");

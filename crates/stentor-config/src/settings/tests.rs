@@ -1,5 +1,7 @@
 //! Every way to get the configuration wrong, and what is said about it.
 
+use std::path::Path;
+
 use super::*;
 
 fn error(text: &str) -> String {
@@ -565,7 +567,7 @@ fn mistakes_in_the_environment_name_the_variable() {
 #[test]
 fn every_setting_of_the_environment_exists() {
     // Only the value is wrong in each: the name is known to the document's grammar.
-    for name in crate::setting::all().map(crate::setting::Setting::name) {
+    for name in crate::groups::all().map(crate::setting::Setting::name) {
         let headline = headline(&format!("{name} = 1979-05-27"));
         assert!(!headline.contains("unknown"), "{headline}");
     }
@@ -573,7 +575,7 @@ fn every_setting_of_the_environment_exists() {
 
 #[test]
 fn keys_of_static_are_told_their_place_and_are_known_there() {
-    for key in layer::MOUNT_KEYS {
+    for key in crate::arrays::MOUNT_KEYS {
         let elsewhere = headline(&format!("[[topics]]\n{key} = 1979-05-27"));
         assert!(elsewhere.ends_with("it belongs in [[static]]"), "{elsewhere}");
         let there = headline(&format!("[[static]]\n{key} = 1979-05-27"));

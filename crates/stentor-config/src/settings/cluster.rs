@@ -1,22 +1,17 @@
 //! `[cluster]`: the broker that keeps the order of several servers, if one does.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use stentor_wire::target::Server;
-
-use crate::Settings;
-use crate::error::ConfigError;
-use crate::follow::ServerUrl;
+use super::Settings;
 use crate::forms::{AnyText, File, OneOrMany, OrNone, Text};
 use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, SECOND};
+use crate::servers::{BrokerUrl, ServerUrl, StreamName};
 use crate::setting::settings;
 
 settings! {
     /// The broker that keeps the order, and how.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Cluster in (cluster) {
+    pub struct Cluster in Settings(cluster) {
         CLUSTER: "cluster" {
             /// Servers of NATS, one of which is used. None: this server makes its own order, or
             /// follows.
@@ -64,140 +59,6 @@ impl Cluster {
     pub fn is_on(&self) -> bool {
         !self.nats.is_empty()
     }
-}
-
-/// A server of NATS: `nats://` or `tls://`, a host, and a port unless it is 4222.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BrokerUrl {
-    is_tls: bool,
-    host: String,
-    port: u16,
-}
-
-impl BrokerUrl {
-    /// The host and the port, with a colon in between.
-    #[must_use]
-    pub fn address(&self) -> String {
-        format!("{}:{}", self.host, self.port)
-    }
-
-    /// Its name, or its address, as certificates have it.
-    #[must_use]
-    pub fn host(&self) -> &str {
-        self.host.trim_start_matches('[').trim_end_matches(']')
-    }
-
-    /// Whether it is to be reached by TLS alone.
-    #[must_use]
-    pub fn is_tls(&self) -> bool {
-        self.is_tls
-    }
-}
-
-impl FromStr for BrokerUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<BrokerUrl, String> {
-        // What stands there may be secret, and what is wrong goes to the log.
-        if text.contains('@') {
-            return Err("a server of NATS is written without whom it is shown: nats://HOST:PORT, \
-                        and a user by cluster.user and cluster.password_file, or a token by \
-                        cluster.token_file"
-                .to_owned());
-        }
-        let server = Server::alone(text).filter(|at| matches!(at.scheme, "nats" | "tls"));
-        let broker = server.map(|Server { scheme, host, port, .. }| BrokerUrl {
-            is_tls: scheme == "tls",
-            host: host.to_owned(),
-            port: port.unwrap_or(4222),
-        });
-        broker.ok_or_else(|| {
-            format!(
-                "'{}' is not a server of NATS: write nats://HOST:PORT or tls://HOST:PORT",
-                text.escape_debug()
-            )
-        })
-    }
-}
-
-impl fmt::Display for BrokerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "tls" } else { "nats" };
-        write!(f, "{scheme}://{}:{}", self.host, self.port)
-    }
-}
-
-/// The name of a stream.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StreamName(String);
-
-impl StreamName {
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for StreamName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<StreamName, String> {
-        let is_usual = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
-        if text.is_empty() || text.len() > 32 || !text.bytes().all(is_usual) {
-            return Err(format!(
-                "'{}' is not the name of a stream: write letters, digits, - and _, 32 at most",
-                text.escape_debug()
-            ));
-        }
-        Ok(StreamName(text.to_owned()))
-    }
-}
-
-impl fmt::Display for StreamName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Rules across settings.
-pub(crate) fn check(settings: &Settings) -> Result<(), ConfigError> {
-    let cluster = &settings.cluster;
-    if !cluster.is_on() {
-        return Ok(());
-    }
-    let error = |key, reason: &str| Err(ConfigError::new(key, reason));
-    if settings.follow.is_on() {
-        return error(
-            "cluster.nats",
-            "a node of a cluster follows nobody: leave out follow.leader, or cluster.nats",
-        );
-    }
-    if settings.guestbook.is_some() {
-        return error("cluster.nats", "the demo publishes alone");
-    }
-    if cluster.user.is_some() != cluster.password_file.is_some() {
-        return error("cluster.user", "a user and password_file go together");
-    }
-    let shown = [&cluster.password_file, &cluster.token_file, &cluster.creds_file];
-    if shown.into_iter().flatten().count() > 1 {
-        return error(
-            "cluster.creds_file",
-            "a broker is shown one of a user, a token and credentials: leave out the others",
-        );
-    }
-    if cluster.cert_file.is_some() != cluster.key_file.is_some() {
-        return error("cluster.cert_file", "cert_file and key_file go together");
-    }
-    let is_secured = cluster.nats.iter().any(BrokerUrl::is_tls);
-    if !is_secured && (cluster.ca_file.is_some() || cluster.cert_file.is_some()) {
-        return error("cluster.ca_file", "certificates are for a broker at tls://, and none is");
-    }
-    let is_secured = cluster.peers.iter().any(|peer| peer.as_str().starts_with("https:"));
-    if !is_secured && cluster.peer_ca_file.is_some() {
-        return error("cluster.peer_ca_file", "it is for cluster.peers at https://, and none is");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

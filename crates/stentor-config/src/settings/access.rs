@@ -1,14 +1,15 @@
 //! Who may read and publish: what of it is configured beside the tokens themselves.
 
-use crate::forms::{CookieName, Name, Text};
+use stentor_access::{Readers, TopicRules};
+
+use super::{Mount, Settings};
+use crate::forms::{CookieName, Text};
 use crate::setting::settings;
-use crate::{ConfigError, Mount, Settings};
-use stentor_access::{Publishers, Readers, TopicRules};
 
 settings! {
     /// Who may read and publish.
     #[derive(Clone, Debug)]
-    pub struct Access in (access) {
+    pub struct Access in Settings(access) {
         TOKENS: "" {
             /// Whether the control listener asks for a token too: to publish, and to read what is
             /// private.
@@ -49,26 +50,6 @@ impl Settings {
         let mount = self.mounts.iter().filter(is_under).max_by_key(|mount| mount.path.len());
         mount.is_some_and(Mount::asks_for_token)
     }
-
-    /// Whether there can be a token that is good.
-    fn knows_tokens(&self) -> bool {
-        let stentor_access::Settings { tokens, jwt } = &self.tokens;
-        let files = [&jwt.secret_files, &jwt.public_key_files, &jwt.jwks_files];
-        !tokens.is_empty()
-            || files.iter().any(|files| !files.is_empty())
-            || !jwt.public_keys.is_empty()
-            || !jwt.jwks_urls.is_empty()
-    }
-
-    /// What asks for tokens must be able to get one.
-    pub(crate) fn check_access(&self) -> Result<(), ConfigError> {
-        if self.asks_for_tokens() && !self.knows_tokens() {
-            let reason = "there is no token, so nobody could read or publish what asks for one: \
-                          add a [[token]] (stentor token new) or keys in [jwt]";
-            return Err(ConfigError::new("access", reason));
-        }
-        Ok(())
-    }
 }
 
 impl Mount {
@@ -83,26 +64,4 @@ impl Mount {
     pub fn fallback_name(&self) -> Option<String> {
         self.fallback.as_deref().map(|fallback| format!("{}{fallback}", self.path))
     }
-}
-
-/// Who may publish, as it is written. That anyone may is not to be had.
-pub(crate) fn publishers(text: &str) -> Result<Publishers, String> {
-    if text == "anyone" {
-        return Err(
-            "'anyone' cannot publish: write 'token', and give a token to those who may, or \
-                    'control'"
-                .to_owned(),
-        );
-    }
-    text.parse().map(|Name(publishers)| publishers)
-}
-
-/// The name of a cookie (RFC 6265 section 4.1.1).
-pub(crate) fn cookie(text: &str) -> Result<Option<String>, String> {
-    let is_of_a_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if !text.bytes().all(is_of_a_name) {
-        let shown = text.escape_debug();
-        return Err(format!("'{shown}' is not the name of a cookie: write one such as stentor"));
-    }
-    Ok((!text.is_empty()).then(|| text.to_owned()))
 }

@@ -1,22 +1,19 @@
 //! `[follow]`: whom this server follows, if it follows anybody.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use stentor_hub::Pattern;
-use stentor_wire::target::Server;
 
-use crate::Settings;
-use crate::error::ConfigError;
+use super::Settings;
 use crate::forms::{File, OneOrMany, OrNone, Text, TopicPattern};
 use crate::quantity::{DAY, Millis, SECOND};
+use crate::servers::ServerUrl;
 use crate::setting::settings;
 
 settings! {
     /// The leaders of this server, and how it follows them.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Follow in (follow) {
+    pub struct Follow in Settings(follow) {
         FOLLOW: "follow" {
             /// Control listeners, one of which is followed. None: this server makes its own order.
             leaders: Vec<ServerUrl> = Vec::new(), leader(restart): OneOrMany<ServerUrl>;
@@ -40,60 +37,6 @@ impl Follow {
     pub fn is_on(&self) -> bool {
         !self.leaders.is_empty()
     }
-}
-
-/// A server: `http://` or `https://`, a host, and a port unless it is the usual one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ServerUrl(String);
-
-impl ServerUrl {
-    /// Without a slash at the end.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for ServerUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ServerUrl, String> {
-        // What stands there may be secret, and what is wrong goes to the log.
-        if text.contains('@') {
-            return Err("a server is written without a user and a password: http://HOST:PORT or \
-                        https://HOST:PORT"
-                .to_owned());
-        }
-        let server = Server::alone(text).filter(|at| matches!(at.scheme, "http" | "https"));
-        server.map(|server| ServerUrl(server.to_string())).ok_or_else(|| {
-            format!(
-                "'{}' is not a server: write http://HOST:PORT or https://HOST:PORT",
-                text.escape_debug()
-            )
-        })
-    }
-}
-
-impl fmt::Display for ServerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Rules across settings.
-pub(crate) fn check(settings: &Settings) -> Result<(), ConfigError> {
-    let Follow { leaders, .. } = &settings.follow;
-    if !leaders.is_empty() && settings.store.path.is_some() {
-        return Err(ConfigError::new(
-            "store.path",
-            "a server that follows another one keeps nothing itself yet: leave out --data, or \
-             --follow",
-        ));
-    }
-    if !leaders.is_empty() && settings.guestbook.is_some() {
-        return Err(ConfigError::new("follow.leader", "the demo publishes, and follows nobody"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

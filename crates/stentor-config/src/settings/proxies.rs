@@ -4,18 +4,19 @@
 //! written with `proxy:`, or in a field of each request. Any client can send either, and would
 //! count as another. The server therefore trusts only the addresses that the operator names.
 
+use std::net::IpAddr;
+
+use stentor_wire::forwarded::ClientField;
+
+use super::Settings;
+use crate::addresses::Network;
 use crate::forms::{OneOrMany, Text, text_kinds};
 use crate::setting::settings;
-use crate::{ConfigError, ListenAddress, Settings};
-use std::fmt;
-use std::net::IpAddr;
-use std::str::FromStr;
-use stentor_wire::forwarded::ClientField;
 
 settings! {
     /// Proxies in front of the server, and how they name a client.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct Proxies in (proxies) {
+    pub struct Proxies in Settings(proxies) {
         PROXIES: "" {
             /// Their addresses.
             trusted: Vec<Network> = Vec::new(), trusted_proxies: OneOrMany<Network>;
@@ -35,90 +36,6 @@ impl Proxies {
     }
 }
 
-/// A range of addresses: `10.0.0.0/8`, or a single one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
-    first: IpAddr,
-    bits: u32,
-}
-
-impl Network {
-    /// Whether the network contains an address. An IPv4 address has to be in its IPv4 form.
-    fn contains(&self, address: IpAddr) -> bool {
-        let same_bits = match (self.first, address) {
-            (IpAddr::V4(first), IpAddr::V4(address)) => {
-                (first.to_bits() ^ address.to_bits()).leading_zeros()
-            }
-            (IpAddr::V6(first), IpAddr::V6(address)) => {
-                (first.to_bits() ^ address.to_bits()).leading_zeros()
-            }
-            _ => return false,
-        };
-        same_bits >= self.bits
-    }
-
-    /// How many bits its addresses have behind those that they share.
-    fn host_bits(&self) -> u32 {
-        let all = if self.first.is_ipv4() { u32::BITS } else { u128::BITS };
-        all - self.bits
-    }
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Network, String> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let read = || {
-            let first: IpAddr = address.parse().ok()?;
-            let all = if first.is_ipv4() { u32::BITS } else { u128::BITS };
-            let bits = match bits {
-                None => all,
-                Some(bits) if bits.starts_with('+') => return None,
-                Some(bits) => bits.parse().ok()?,
-            };
-            (bits <= all).then_some(Network { first, bits })
-        };
-        let network = read().ok_or_else(|| {
-            format!(
-                "'{text}' is not a range of addresses: write ADDRESS or ADDRESS/BITS, such as \
-                 10.0.0.0/8 or ::1"
-            )
-        })?;
-        let zeros = match network.first {
-            IpAddr::V4(first) => first.to_bits().trailing_zeros(),
-            IpAddr::V6(first) => first.to_bits().trailing_zeros(),
-        };
-        if zeros < network.host_bits() {
-            let bits = network.bits;
-            return Err(format!("'{text}' has bits behind its first {bits}: write them as 0"));
-        }
-        if let IpAddr::V6(first) = network.first
-            && network.bits >= MAPPED_BITS
-            && let Some(first) = first.to_ipv4_mapped()
-        {
-            let network = Network { first: IpAddr::V4(first), bits: network.bits - MAPPED_BITS };
-            return Err(format!("'{text}' is a range of IPv4 addresses: write it as {network}"));
-        }
-        Ok(network)
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host_bits() {
-            0 => self.first.fmt(f),
-            _ => write!(f, "{}/{}", self.first, self.bits),
-        }
-    }
-}
-
-/// The bits of an IPv6 address before the IPv4 address that it maps (RFC 4291 section 2.5.5.2).
-const MAPPED_BITS: u32 = 96;
-
 text_kinds! {
     /// The name of a field that may name the client, or `none`.
     FieldName(Option<ClientField>), field,
@@ -134,22 +51,6 @@ fn field(text: &str) -> Result<Option<ClientField>, String> {
     field.map(Some).ok_or_else(|| {
         format!("'{text}' names no client: write 'X-Forwarded-For', 'Forwarded' or 'none'")
     })
-}
-
-impl Settings {
-    /// A header that comes from anywhere is worth nothing.
-    pub(crate) fn check_proxies(&self) -> Result<(), ConfigError> {
-        match self.listen.iter().find(|one| one.proxy) {
-            Some(ListenAddress { address, .. }) if self.proxies.trusted.is_empty() => {
-                let reason = format!(
-                    "proxy:{address} takes connections of trusted proxies alone, and there are \
-                     none: write their addresses, such as trusted_proxies = [\"10.0.0.0/8\"]"
-                );
-                Err(ConfigError::new("trusted_proxies", reason))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// The setting for proxies that name no client.

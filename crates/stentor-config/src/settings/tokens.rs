@@ -3,28 +3,17 @@
 //! What is needed to check a token may stand here, what is needed to make one may not: of a secret
 //! there is the hash, of a key pair the public half, and of a key for HMAC the name of a file.
 
-use std::collections::HashSet;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use data_encoding::HEXLOWER_PERMISSIVE;
-use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use stentor_access::{Algorithm, JwksUrl, PATTERNS_MAX, Patterns, Permissions, StaticToken};
-use stentor_hub::Pattern;
-use time::{Date, Month, OffsetDateTime, Time};
-use toml::value::{Datetime, Offset};
+use stentor_access::{Algorithm, JwksUrl};
 
-use crate::forms::{File, OneOrMany, OrNone, Repeated, Text, one_or_many, text_kinds};
+use super::Settings;
+use crate::forms::{File, OneOrMany, OrNone, Text, text_kinds};
 use crate::quantity::{DAY, HOUR, SECOND, Seconds};
 use crate::setting::rows;
-use crate::show::Table;
-use crate::{ConfigError, Settings};
 
 rows! {
-    JWT in (tokens jwt): "jwt" {
+    JWT in Settings(tokens jwt): "jwt" {
         secret_files: Vec<PathBuf>, secret_file: OneOrMany<File>;
         public_key_files: Vec<PathBuf>, public_key_file: OneOrMany<File>;
         public_keys: Vec<String>, public_key: OneOrMany<PublicKey>;
@@ -40,86 +29,12 @@ rows! {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TokenLayer {
-    name: Text<Label>,
-    sha256: Text<Sha256>,
-    publish: Option<OneOrMany<Topics>>,
-    read: Option<OneOrMany<Topics>>,
-    expires: Option<Moment>,
-}
-
-impl TokenLayer {
-    fn finish(self) -> StaticToken {
-        // Each was parsed before, and `check` says if there are too many.
-        let patterns = |many: Option<OneOrMany<Topics>>| {
-            let texts = many.map(|many| many.0).unwrap_or_default();
-            Patterns::of(&texts.into_iter().map(|topics| topics.0).collect::<Vec<_>>())
-        };
-        StaticToken {
-            name: self.name.0.0,
-            sha256: self.sha256.0.0,
-            permissions: Permissions { publish: patterns(self.publish), read: patterns(self.read) },
-            expires_unix_s: self.expires.map(|moment| moment.0),
-        }
-    }
-}
-
-impl Repeated for TokenLayer {
-    const NAME: &str = "token";
-
-    fn apply(all: Vec<TokenLayer>, settings: &mut Settings) {
-        settings.tokens.tokens = all.into_iter().map(TokenLayer::finish).collect();
-    }
-}
-
-/// What no token may be by itself: one of several that cannot be told apart, or of no use.
-pub(crate) fn check(tokens: &[StaticToken]) -> Result<(), ConfigError> {
-    let (mut names, mut hashes) = (HashSet::new(), HashSet::new());
-    for token in tokens {
-        let name = &token.name;
-        let Permissions { publish, read } = &token.permissions;
-        let reason = if !names.insert(name) {
-            format!("two tokens are called '{name}'")
-        } else if !hashes.insert(token.sha256) {
-            format!("the secret of '{name}' is that of another token")
-        } else if publish.is_empty() && read.is_empty() {
-            format!("'{name}' may do nothing: say by 'publish' and 'read' which topics it is for")
-        } else if publish.iter().count().max(read.iter().count()) > PATTERNS_MAX {
-            format!("'{name}' has a list of more than {PATTERNS_MAX} patterns")
-        } else {
-            continue;
-        };
-        return Err(ConfigError::new("token", reason));
-    }
-    Ok(())
-}
-
-/// A token as a document would say it.
-pub(crate) fn table(token: &StaticToken) -> Table {
-    let hex = HEXLOWER_PERMISSIVE.encode(&token.sha256);
-    let mut table = vec![("name", token.name.as_str().into()), ("sha256", hex.into())];
-    let lists = [("publish", &token.permissions.publish), ("read", &token.permissions.read)];
-    for (key, patterns) in lists {
-        if !patterns.is_empty() {
-            table.push((key, one_or_many(patterns.iter())));
-        }
-    }
-    if let Some(expires) = token.expires_unix_s {
-        table.push(("expires", date_of(expires).into()));
-    }
-    table
-}
-
 text_kinds! {
     /// A public key in PEM. Whoever pastes the other half is told so before it is saved anywhere
     /// else.
     PublicKey(String), public_key, String::clone;
     /// A name that is compared or shown: visible, and not long.
     Label(String), label, String::clone;
-    /// Topics of a token.
-    Topics(Pattern), Pattern::parse;
 }
 
 fn public_key(text: &str) -> Result<String, String> {
@@ -147,102 +62,13 @@ fn label(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The SHA-256 of a secret, in hexadecimal digits.
-struct Sha256([u8; 32]);
-
-impl FromStr for Sha256 {
-    type Err = String;
-
-    /// What was written is not repeated: it may be the secret itself.
-    fn from_str(text: &str) -> Result<Sha256, String> {
-        let reason = || {
-            "this is not the SHA-256 of a secret, 64 hexadecimal digits: `stentor token new` \
-             prints both"
-                .to_owned()
-        };
-        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Sha256).ok_or_else(reason)
-    }
-}
-
-/// A date, which means its beginning, or a moment, both in UTC; in seconds since 1970. TOML has
-/// dates of its own, which are written without quotes.
-struct Moment(u64);
-
-impl<'de> Deserialize<'de> for Moment {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Moment, D::Error> {
-        source.deserialize_any(MomentVisitor).map(Moment)
-    }
-}
-
-struct MomentVisitor;
-
-impl<'de> Visitor<'de> for MomentVisitor {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MOMENT)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-        parse_moment(text).map_err(E::custom)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<u64, A::Error> {
-        let moment = Datetime::deserialize(MapAccessDeserializer::new(map))?;
-        unix_s(&moment).ok_or_else(|| de::Error::custom(format!("'{moment}' is not {MOMENT}")))
-    }
-}
-
-/// A date or a moment as people write it, in seconds since 1970.
-///
-/// # Errors
-///
-/// What one looks like, when `text` is none.
-pub fn parse_moment(text: &str) -> Result<u64, String> {
-    let moment = text.parse::<Datetime>().ok().as_ref().and_then(unix_s);
-    moment.ok_or_else(|| format!("'{}' is not {MOMENT}", text.escape_debug()))
-}
-
-/// A moment as [`parse_moment`] reads it.
-#[must_use]
-pub fn date_of(unix_s: u64) -> String {
-    let at = i64::try_from(unix_s).map(OffsetDateTime::from_unix_timestamp);
-    let Ok(Ok(at)) = at else { return format!("@{unix_s}") };
-    let (date, (hour, minute, second)) = (at.date(), at.to_hms());
-    format!("{date}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-fn unix_s(moment: &Datetime) -> Option<u64> {
-    let date = moment.date?;
-    // A time without a zone would mean another moment on each host.
-    if moment.time.is_some() && moment.offset.is_none() {
-        return None;
-    }
-    let month = Month::try_from(date.month).ok()?;
-    let date = Date::from_calendar_date(date.year.into(), month, date.day).ok()?;
-    let clock = match moment.time {
-        // A leap second is the one before.
-        Some(time) => {
-            Time::from_hms(time.hour, time.minute, time.second.unwrap_or(0).min(59)).ok()?
-        }
-        None => Time::MIDNIGHT,
-    };
-    let minutes = match moment.offset {
-        Some(Offset::Custom { minutes }) => i64::from(minutes),
-        _ => 0,
-    };
-    let at = date.with_time(clock).assume_utc().unix_timestamp() - minutes * 60;
-    u64::try_from(at).ok()
-}
-
-const MOMENT: &str = "a date such as \"2027-12-31\" or a moment such as \"2027-12-31T12:00:00Z\"";
-
 /// Names are shown in errors and logs, and compared with claims.
 const NAME_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use stentor_access::PATTERNS_MAX;
+
     use super::*;
 
     const HASH: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -335,29 +161,6 @@ mod tests {
         }
         for good in ["http://127.0.0.1:80/k", "http://[::1]/", "http://localhost", "https://a:1"] {
             assert!(settings(&format!("[jwt]\njwks_url = '{good}'")).is_ok(), "{good}");
-        }
-    }
-
-    #[test]
-    fn moments_are_those_of_the_calendar() {
-        for (text, unix_s) in [
-            ("1970-01-01", 0),
-            ("2000-02-29", 951_782_400),
-            ("2000-03-01T00:00:00Z", 951_868_800),
-            ("2024-12-31T23:59:59Z", 1_735_689_599),
-            ("2100-03-01", 4_107_542_400),
-        ] {
-            assert_eq!(parse_moment(text), Ok(unix_s));
-            assert!(date_of(unix_s).starts_with(text), "{}", date_of(unix_s));
-        }
-        assert!(parse_moment("1969-12-31").is_err() && parse_moment("2023-02-29").is_err());
-    }
-
-    #[test]
-    fn any_moment_is_printed_as_it_is_read() {
-        // A step that is no part of a day, a year or a cycle of years.
-        for unix_s in (0..250_000_000_000).step_by(1_234_567) {
-            assert_eq!(parse_moment(&date_of(unix_s)), Ok(unix_s));
         }
     }
 }
