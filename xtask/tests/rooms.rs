@@ -51,7 +51,15 @@ fn import_circles_are_small() {
 type Modules = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 fn crates() -> BTreeMap<String, Modules> {
-    let mut crates: BTreeMap<String, Vec<(Vec<String>, syn::File)>> = BTreeMap::new();
+    let with_tests = sources().into_iter();
+    with_tests.map(|(name, files)| (name, modules(&without_tests(files)))).collect()
+}
+
+/// The files of a crate, each with its path of modules and its syntax tree.
+type Sources = Vec<(Vec<String>, syn::File)>;
+
+fn sources() -> BTreeMap<String, Sources> {
+    let mut crates: BTreeMap<String, Sources> = BTreeMap::new();
     for file in rust() {
         let Some(rest) = file.path.strip_prefix("crates/") else { continue };
         let Some((name, path)) = rest.split_once("/src/") else { continue };
@@ -64,10 +72,10 @@ fn crates() -> BTreeMap<String, Modules> {
         let tree = syn::parse_file(&file.text).unwrap_or_else(|e| panic!("{}: {e}", file.path));
         crates.entry(name.to_owned()).or_default().push((module, tree));
     }
-    crates.into_iter().map(|(name, files)| (name, modules(files))).collect()
+    crates
 }
 
-fn modules(mut files: Vec<(Vec<String>, syn::File)>) -> Modules {
+fn without_tests(mut files: Sources) -> Sources {
     let mut left_out = BTreeSet::new();
     for (module, tree) in &files {
         for item in &tree.items {
@@ -81,6 +89,10 @@ fn modules(mut files: Vec<(Vec<String>, syn::File)>) -> Modules {
         }
     }
     files.retain(|(module, _)| !(1..=module.len()).any(|n| left_out.contains(&module[..n])));
+    files
+}
+
+fn modules(files: &Sources) -> Modules {
     let root = files.iter().find(|(module, _)| module.is_empty());
     let exports = root.map(|(_, tree)| exports(tree)).unwrap_or_default();
     let names: BTreeSet<String> = files.iter().filter_map(|(it, _)| it.first().cloned()).collect();
@@ -154,6 +166,22 @@ fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Mod(it) => &it.attrs,
+        syn::Item::Fn(it) => &it.attrs,
+        syn::Item::Impl(it) => &it.attrs,
+        syn::Item::Use(it) => &it.attrs,
+        syn::Item::Struct(it) => &it.attrs,
+        syn::Item::Const(it) => &it.attrs,
+        syn::Item::Enum(it) => &it.attrs,
+        syn::Item::Trait(it) => &it.attrs,
+        syn::Item::Type(it) => &it.attrs,
+        syn::Item::Union(it) => &it.attrs,
+        _ => &[],
+    }
+}
+
 /// The paths of a file that lead to other modules of its crate.
 struct Paths<'a> {
     module: Vec<String>,
@@ -189,17 +217,7 @@ impl Paths<'_> {
 
 impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        let attributes = match item {
-            syn::Item::Mod(it) => &it.attrs,
-            syn::Item::Fn(it) => &it.attrs,
-            syn::Item::Impl(it) => &it.attrs,
-            syn::Item::Use(it) => &it.attrs,
-            syn::Item::Struct(it) => &it.attrs,
-            syn::Item::Const(it) => &it.attrs,
-            syn::Item::Enum(it) => &it.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if is_of_tests(attributes) {
+        if is_of_tests(attributes(item)) {
             return;
         }
         if let syn::Item::Mod(item) = item
@@ -306,4 +324,164 @@ fn crates_know_what_the_map_says() {
         }
     }
     expect_none("crates that know others than the map says", broken);
+}
+
+/// Structs with more than [`FIELDS_MAX`] fields that are to be split. These numbers only fall.
+const FIELDS: [(&str, &str, usize); 5] = [
+    ("stentor-config", "Settings", 32),
+    ("stentor-server", "Context", 42),
+    ("stentor-server", "Exchange", 22),
+    ("stentor-server", "Node", 40),
+    ("stentor-server", "Shared", 21),
+];
+
+const FIELDS_MAX: usize = 20;
+
+/// Structs with more than three booleans that are to be split. This list only gets shorter.
+const BOOLEANS: [(&str, &str); 8] = [
+    ("stentor-bench", "Connection"),
+    ("stentor-hub", "Restore"),
+    ("stentor-log", "Reading"),
+    ("stentor-server", "Context"),
+    ("stentor-server", "Node"),
+    ("stentor-server", "Reader"),
+    ("stentor-server", "Shape"),
+    ("stentor-server", "Status"),
+];
+
+/// Structs with more than [`FIELDS_MAX`] fields that stay, each with its reason.
+const LARGE: [(&str, &str, &str); 1] = [("stentor-server", "Report", "a wire struct of serde")];
+
+/// Why a struct may have more fields or booleans than others.
+const EXCEPTIONS: [&str; 4] = [
+    "the table of listeners",
+    "arguments of the command line",
+    "a wire struct of serde",
+    "the simulator",
+];
+
+const TO_BE_SPLIT: &str = "to be split (xtask/tests/rooms.rs)";
+
+#[test]
+fn structs_are_small() {
+    let mut broken = Vec::new();
+    let mut large = Vec::new();
+    for (name, types) in types() {
+        for (of, fields) in types.fields.into_iter().filter(|(_, fields)| *fields > FIELDS_MAX) {
+            let is = |known: &str, it: &str| known == name && it == of;
+            let stays = LARGE.iter().any(|it| is(it.0, it.1) && EXCEPTIONS.contains(&it.2));
+            let allowed = FIELDS.iter().find(|it| is(it.0, it.1)).map_or(FIELDS_MAX, |it| it.2);
+            if !stays && fields != allowed {
+                broken.push(format!("{name}: {of} has {fields} fields, {allowed} are allowed"));
+            }
+            large.push((name.clone(), of));
+        }
+    }
+    let listed = FIELDS.iter().map(|it| (it.0, it.1)).chain(LARGE.iter().map(|it| (it.0, it.1)));
+    let is_small = |(of, name): &(&str, &str)| !large.iter().any(|it| it.0 == *of && it.1 == *name);
+    broken.extend(listed.filter(is_small).map(|it| format!("{}: {} is listed", it.0, it.1)));
+    expect_none("structs with too many fields, and those that are not large any more", broken);
+}
+
+/// Clippy denies more than three booleans. An exception names its reason where the struct is.
+#[test]
+fn structs_have_few_booleans() {
+    let mut broken = Vec::new();
+    let mut to_be_split = BTreeSet::new();
+    for (name, files) in sources() {
+        let mut types = Types::default();
+        files.iter().for_each(|(_, tree)| types.visit_file(tree));
+        for (of, reason) in types.excepted {
+            if reason == TO_BE_SPLIT {
+                to_be_split.insert((name.clone(), of));
+            } else if !EXCEPTIONS.contains(&reason.as_str()) {
+                broken.push(format!("{name}: {of}: {reason}"));
+            }
+        }
+    }
+    expect_none("structs with many booleans for another reason", broken);
+    let listed = BOOLEANS.map(|(name, of)| (name.to_owned(), of.to_owned()));
+    assert_eq!(to_be_split, BTreeSet::from(listed));
+}
+
+/// How many of 1,000 names of types may be of two things or more. This number only falls.
+const SHARED_NAMES_PER_1000: usize = 192;
+
+#[test]
+fn names_are_of_one_type() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for name in types().into_values().flat_map(|types| types.names) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let (all, mut shared) = (counts.len(), Vec::from_iter(counts));
+    shared.retain(|(_, count)| *count > 1);
+    shared.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let per_1000 = (shared.len() * 1_000).div_ceil(all);
+    println!("{} of {all} names of types are defined more than once: {shared:?}", shared.len());
+    assert!(per_1000 <= SHARED_NAMES_PER_1000, "{per_1000} of 1,000 names: {shared:?}");
+    assert!(per_1000 + 10 > SHARED_NAMES_PER_1000, "{per_1000} of 1,000: lower the number here");
+}
+
+/// The types of each crate, without its tests.
+fn types() -> BTreeMap<String, Types> {
+    let of_crate = |files| {
+        let mut types = Types::default();
+        without_tests(files).iter().for_each(|(_, tree)| types.visit_file(tree));
+        types
+    };
+    sources().into_iter().map(|(name, files)| (name, of_crate(files))).collect()
+}
+
+/// The declarations of a crate.
+#[derive(Default)]
+struct Types {
+    names: Vec<String>,
+    /// Structs, each with its number of fields.
+    fields: Vec<(String, usize)>,
+    /// Structs that may have many booleans, each with its reason.
+    excepted: Vec<(String, String)>,
+}
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if is_of_tests(attributes(item)) {
+            return;
+        }
+        let name = match item {
+            syn::Item::Struct(it) => &it.ident,
+            syn::Item::Enum(it) => &it.ident,
+            syn::Item::Trait(it) => &it.ident,
+            syn::Item::Type(it) => &it.ident,
+            syn::Item::Union(it) => &it.ident,
+            _ => return visit::visit_item(self, item),
+        };
+        self.names.push(name.to_string());
+        if let syn::Item::Struct(item) = item {
+            self.fields.push((name.to_string(), item.fields.len()));
+            let reasons = item.attrs.iter().filter_map(reason_for_booleans);
+            self.excepted.extend(reasons.map(|reason| (name.to_string(), reason)));
+        }
+        visit::visit_item(self, item);
+    }
+
+    /// `settings!` declares structs, too. A row and a field after `and` end with a semicolon.
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        if item.path.is_ident("settings") {
+            let text = item.tokens.to_string();
+            let code: String = text.split('"').step_by(2).collect();
+            let (_, rest) = code.split_once("pub struct ").unwrap();
+            let name = rest.split_whitespace().next().unwrap().to_owned();
+            self.fields.push((name.clone(), rest.matches(';').count()));
+            self.names.push(name);
+        }
+    }
+}
+
+/// The reason of an attribute that lets a struct have many booleans.
+fn reason_for_booleans(attribute: &syn::Attribute) -> Option<String> {
+    let syn::Meta::List(list) = &attribute.meta else { return None };
+    let text = list.tokens.to_string();
+    let (_, reason) = text.split_once("struct_excessive_bools")?;
+    let reason = reason.split('"').nth(1).unwrap_or("no reason");
+    list.path.is_ident("expect").then(|| reason.to_owned())
 }

@@ -47,6 +47,7 @@ pub struct KernelFaults {
 pub struct Client(usize);
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the simulator")]
 struct Pipe {
     /// Client to server, not yet delivered.
     upstream: VecDeque<u8>,

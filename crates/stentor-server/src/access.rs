@@ -44,6 +44,7 @@ pub(crate) const PUBLIC_ROLES: &[Role] = &[PUBLIC, REDIRECT];
 
 /// A kind of listener, and what it grants to whoever comes in by it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the table of listeners")]
 pub(crate) struct Listener {
     /// Its number.
     pub(crate) role: Role,

@@ -20,6 +20,7 @@ use crate::args::usage;
 /// fine is not mentioned. For both ends of the connections on one host, ask for twice as many.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "arguments of the command line")]
 pub(crate) struct TuneArgs {
     /// Connections held at the same time
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000,

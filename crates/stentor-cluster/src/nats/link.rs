@@ -34,6 +34,7 @@ pub(super) struct Link {
 
 /// What a broker says of itself.
 #[derive(Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a wire struct of serde")]
 struct About {
     #[serde(default)]
     server_id: String,

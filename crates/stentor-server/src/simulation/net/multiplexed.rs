@@ -97,6 +97,7 @@ impl Carrier {
 
 /// What is a peer to the handler.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the simulator")]
 struct Stream {
     carrier: Peer,
     id: u32,

@@ -29,6 +29,7 @@ struct Carrier {
     is_finished: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "the simulator")]
 struct Stream {
     carrier: usize,
     id: u32,

@@ -25,6 +25,7 @@ pub(super) struct Mood {
 
 /// What a reader is for the whole of a run.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "the simulator")]
 pub(super) struct Plan {
     pub(super) is_websocket: bool,
     /// It reads `/-/events`.
@@ -138,6 +139,7 @@ enum Wire {
 }
 
 /// A reader of Server-Sent Events or of a WebSocket.
+#[expect(clippy::struct_excessive_bools, reason = "the simulator")]
 pub(super) struct Reader {
     pub(super) plan: Plan,
     connection: Option<Client>,
