@@ -331,7 +331,7 @@ const FIELDS: [(&str, &str, usize); 5] = [
     ("stentor-config", "Settings", 32),
     ("stentor-server", "Context", 42),
     ("stentor-server", "Exchange", 22),
-    ("stentor-server", "Node", 40),
+    ("stentor-cluster", "Node", 40),
     ("stentor-server", "Shared", 21),
 ];
 
@@ -343,10 +343,10 @@ const BOOLEANS: [(&str, &str); 8] = [
     ("stentor-hub", "Restore"),
     ("stentor-log", "Reading"),
     ("stentor-server", "Context"),
-    ("stentor-server", "Node"),
+    ("stentor-cluster", "Node"),
     ("stentor-server", "Reader"),
     ("stentor-server", "Shape"),
-    ("stentor-server", "Status"),
+    ("stentor-cluster", "Status"),
 ];
 
 /// Structs with more than [`FIELDS_MAX`] fields that stay, each with its reason.
