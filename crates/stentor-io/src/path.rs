@@ -64,7 +64,7 @@ pub fn check_readable(path: &Path) -> io::Result<()> {
 
 /// Reads a whole file that has at most so many bytes.
 ///
-/// The content may be a secret. Up to [`UNMOVED_BYTES_MAX`] bytes are never moved, so no copy stays
+/// The content may be a secret. Up to `UNMOVED_BYTES_MAX` bytes are never moved, so no copy stays
 /// behind in memory, and what was read is overwritten if there is no result.
 ///
 /// # Errors

@@ -1,8 +1,9 @@
 //! What outlives the process: changes on their way to the disk, and back at the next start.
 //!
 //! A change is applied first and written down after. Readers hear of it at once; its publisher is
-//! answered when what it was promised holds ([`Keep`]). That is sound because everything is written
-//! in the one order: whatever is on the disk, all that came before it is there too.
+//! answered when what it was promised holds ([`stentor_hub::Keep`]). That is sound because
+//! everything is written in the one order: whatever is on the disk, all that came before it is
+//! there too.
 //!
 //! Workers and the hub only put things into the [`Intake`]. One thread, the [`Writer`], takes them
 //! out and waits for the disk; what comes meanwhile is its next batch, so nobody sets a timer. When

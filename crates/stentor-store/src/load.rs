@@ -221,7 +221,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// So many batches wait at most.
 const BATCHES: usize = 2;
 
-/// The reason of a refusal by [`fits`].
+/// The reason of a refusal by `fits`.
 pub const TOO_LARGE: &str = "the values take more than limits.stored_bytes_max";
 const MISPLACED: &str = "this does not belong here";
 

@@ -168,7 +168,7 @@ impl<D: Disk> Writer<D> {
     /// Returns what that will find.
     ///
     /// # Errors
-    /// [`Unended`]
+    /// `Unended`
     pub fn end(mut self) -> Ended<D> {
         // Whoever writes a snapshot gives it up.
         (self.rewriting, self.pass) = (None, None);
