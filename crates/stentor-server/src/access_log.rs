@@ -14,7 +14,6 @@
 
 mod writer;
 
-use crate::answers::Answered;
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
 use crate::line_writer::lines_of;
 use crate::slab::Slab;
@@ -30,6 +29,18 @@ use stentor_wire::http1::{outline, without_secrets};
 use stentor_wire::packed;
 use time::Month;
 use writer::Writer;
+
+/// An answer that is to be logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    pub(crate) text: &'a Text,
+    pub(crate) kind: &'static str,
+    pub(crate) status: u16,
+    /// Of its body, as it was made for this client.
+    pub(crate) body_bytes: u64,
+    /// How long it took.
+    pub(crate) us: u64,
+}
 
 /// What a line says of a request in the client's own words.
 #[derive(Debug)]

@@ -11,39 +11,12 @@
 //! slowly a client sends, and it counts what others cost who came before it in the same turn. The
 //! clock is read once for a visit, when all has left.
 
-use crate::access_log::Text;
+use crate::access_log::{Answered, Text};
+use crate::labels::RequestKind;
 use crate::stats::Stats;
+use stentor_wire::packed;
 use stentor_wire::status::Status;
-use stentor_wire::{labels, packed};
 
-labels! {
-    /// The kinds of requests that take their time for different reasons.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    pub(crate) enum RequestKind {
-        /// Status pages, preflights, what is refused before it is known what it asks for.
-        #[default]
-        Other = "other",
-        /// One value, or that there is none.
-        Value = "value",
-        /// Many values at once.
-        Values = "values",
-        /// A file, and the pages that the server brings itself.
-        File = "file",
-        /// A stream: what is answered is its head.
-        Stream = "stream",
-        /// Something new, waited for.
-        LongPoll = "long_poll",
-        /// One change.
-        Publish = "publish",
-        /// A stream of changes.
-        Bulk = "bulk",
-    }
-}
-
-packed!(enum RequestKind {
-    0 => Other, 1 => Value, 2 => Values, 3 => File, 4 => Stream, 5 => LongPoll, 6 => Publish,
-    7 => Bulk,
-});
 packed!(struct Asked { kind, text } without { line, since_us });
 
 /// What is to be known of a request when it is answered, beside what the answer says.
@@ -81,18 +54,6 @@ struct Made {
     since_us: u64,
     status: Status,
     body_bytes: u64,
-}
-
-/// An answer that is to be logged.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered<'a> {
-    pub(crate) text: &'a Text,
-    pub(crate) kind: &'static str,
-    pub(crate) status: u16,
-    /// Of its body, as it was made for this client.
-    pub(crate) body_bytes: u64,
-    /// How long it took.
-    pub(crate) us: u64,
 }
 
 /// The answers of one visit.

@@ -18,7 +18,6 @@ mod expelled;
 mod handover;
 mod memory;
 pub(crate) mod pending;
-mod phase;
 mod reader;
 mod websocket;
 mod work;
@@ -28,20 +27,19 @@ use crate::addresses::Counted;
 use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
-use crate::exchange::{Answer, Persistence};
+use crate::exchange::Answer;
 use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
-use crate::route;
+use crate::response::Persistence;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
-use phase::{AnswerWait, CopyWait, RequestWait, StreamWait};
+use crate::{paths, route};
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use work::{Incoming, Work};
 
-pub(crate) use copying::Copying;
+use crate::phase::{AnswerWait, CopyWait, Phase, RequestWait, StreamWait};
 pub(crate) use eviction::Loss;
-pub(crate) use phase::Phase;
 
 /// The record of a connection.
 #[derive(Debug, Default)]
@@ -488,7 +486,7 @@ impl Connection {
         if self.is_put_off(cx, peer, &request, bytes) {
             return used;
         }
-        let is_large = route::is_large(&request, &cx.settings.lookups);
+        let is_large = paths::is_large(&request, &cx.settings.lookups);
         if is_large && !cx.budget.has_room(Kind::Requests) {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);

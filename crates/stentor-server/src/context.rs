@@ -1,36 +1,32 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-mod shared;
-
-pub(crate) use shared::Shared;
-
-use crate::access::denials::Denials;
 use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
-use crate::access::{
-    Act, Bearer, CONTROL, Denied, LISTENERS, MONITOR, REDIRECT, Visitor, counts, listener,
-    needs_token,
-};
+use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
 use crate::access_log::{AccessLog, Address, Lines, Text};
 use crate::addresses::{Counted, NamedClients};
 use crate::answers::{Answers, RefusedAnswer};
 use crate::budget::{Budget, Kind};
-use crate::connection::Phase;
+use crate::denials::Denials;
 use crate::endpoint::values::formats;
-use crate::exchange::{Exchange, Persistence};
-use crate::guard::Pressure;
+use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
+use crate::listeners::{CONTROL, LISTENERS, MONITOR, REDIRECT, listener};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::output::Output;
 use crate::panics::may_panic;
-use crate::response::{Preamble, Reply, Shape};
+use crate::phase::Phase;
+use crate::pressure::Pressure;
+use crate::response::Persistence;
+use crate::response::{Preamble, Reply, Scratch, Shape};
+use crate::shared::Shared;
 use crate::stats::{Activity, Route, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
+use crate::stream::format::Transport;
 use crate::stream::walks::Walks;
-use crate::transport::Transport;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -120,15 +116,6 @@ pub(crate) struct Context {
     pub(crate) pressure: Pressure,
     /// How many connections all public workers together hold at most.
     pub(crate) connections_max: usize,
-}
-
-/// Buffers for answers that are put together.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    /// A body under construction.
-    pub(crate) body: Vec<u8>,
-    /// The name of a topic under construction.
-    pub(crate) name: Vec<u8>,
 }
 
 impl Context {

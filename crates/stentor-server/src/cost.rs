@@ -4,16 +4,18 @@
 //! with values of the wished size, under the settings that are to be judged; what it would have
 //! sent is taken apart. What changes in the server so changes here.
 
-use crate::access::{Bearer, PUBLIC};
+use crate::access::Bearer;
 use crate::addresses::AddressCounts;
 use crate::connection::pending::{answer_array, write_array};
-use crate::context::{Context, Shared};
+use crate::context::Context;
 use crate::endpoint;
-use crate::exchange::Persistence;
-use crate::guard::MemoryState;
+use crate::listeners::PUBLIC;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
+use crate::pressure::MemoryState;
+use crate::response::Persistence;
 use crate::route;
+use crate::shared::Shared;
 use crate::stats::Stats;
 use std::io;
 use std::sync::atomic::AtomicBool;

@@ -3,32 +3,35 @@
 //! An [`Exchange`] is one request's view of the worker: what it may use, and the [`Reply`] that
 //! writes its answer. An endpoint says with [`Answer`] what has become of the request.
 
-use crate::access::denials::Denials;
-use crate::access::{Act, Author, Bearer, Denied, Listener, Visitor};
+use crate::access::{Act, Author, Bearer, Denied, Visitor, names};
 use crate::answers::Asked;
-use crate::connection::Copying;
-use crate::context::{Scratch, Shared};
+use crate::denials::Denials;
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
-use crate::guard::Pressure;
 use crate::limits::PROMISES_TOGETHER;
+use crate::listeners::Listener;
 use crate::mailbox::Mailbox;
-use crate::response::Reply;
+use crate::pressure::Pressure;
+use crate::put_off;
+use crate::response::Scratch;
+use crate::response::{Persistence, Reply};
+use crate::shared::Shared;
 use crate::stats::Route;
 use crate::stream::Opening;
 use crate::stream::feeds::Feeds;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
-use stentor_access::Keys;
+use stentor_access::{Grant, Keys};
 use stentor_config::Settings;
 use stentor_files::OpenFiles;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
-use stentor_replication::Replication;
+use stentor_replication::{Replication, Transfer};
 use stentor_wire::deflate::Inflater;
 use stentor_wire::http1::{Request, RequestBuf};
+use stentor_wire::negotiate::accepts_events;
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
@@ -52,6 +55,13 @@ pub(crate) enum Answer {
     Copy(Box<Copying>),
 }
 
+/// What a follower is sent, and the token that it takes.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    pub(crate) copy: Transfer,
+    pub(crate) grant: Option<Grant>,
+}
+
 /// An answer that comes later. Nothing behind its request is looked at before.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -73,7 +83,6 @@ pub(crate) enum Awaits {
 }
 
 packed!(struct Pending { asked, persistence, awaits });
-packed!(struct Persistence { keep_alive, http10 });
 
 impl Packed for Awaits {
     fn pack(&self, out: &mut Packer) {
@@ -276,6 +285,47 @@ impl Exchange<'_> {
     }
 }
 
+impl Exchange<'_> {
+    /// Whether what is there by that name may be sent. From now on the answer is known to be
+    /// private if it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_send(&mut self, name: &str) -> Result<(), Denied> {
+        if names::is_private(self.settings, name) {
+            self.may(Act::Fetch(name))?;
+            self.reply.shape.is_private = true;
+        }
+        Ok(())
+    }
+
+    /// Whether it may be told that there is something of that name. If that depends on who asks,
+    /// the answer is known to be private, whatever it is.
+    pub(crate) fn may_tell(&mut self, name: &str) -> bool {
+        let may = self.may_send(name).is_ok();
+        self.reply.shape.is_private |= !may;
+        may
+    }
+}
+
+impl Exchange<'_> {
+    /// Puts off a request, in the way that whoever asks understands.
+    pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
+        self.reply.stats.requests_put_off.add(1);
+        let chance = self.rng.next_u64();
+        if accepts_events(request.accept) && request.upgrade.is_none() {
+            let fields = b"Cache-Control: no-store\r\n";
+            let mut body = Vec::new();
+            put_off::write_last_events(&mut body, chance, reason);
+            self.reply.content(Status::OK, put_off::EVENT_STREAM, fields, &body);
+        } else {
+            let fields = format!("Retry-After: {}\r\n", put_off::wait_ms(chance) / 1_000);
+            self.reply.refuse_with(Status::SERVICE_UNAVAILABLE, fields.as_bytes(), reason);
+        }
+        Answer::Now
+    }
+}
+
 /// Why there is no stream.
 #[derive(Debug)]
 pub(crate) enum NoStream {
@@ -283,13 +333,4 @@ pub(crate) enum NoStream {
     /// There is no room for it now.
     NoRoom(&'static str),
     Denied(Denied),
-}
-
-/// What becomes of the connection behind an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Persistence {
-    /// It carries another request (RFC 9112 section 9.3).
-    pub(crate) keep_alive: bool,
-    /// HTTP/1.0 closes unless told otherwise.
-    pub(crate) http10: bool,
 }

@@ -12,11 +12,11 @@ pub use handover::fuzz_handover;
 pub use sessions::fuzz_sessions;
 pub use worker::fuzz_worker;
 
-use crate::access::CONTROL;
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
-use crate::exchange::Persistence;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
+use crate::listeners::CONTROL;
+use crate::response::Persistence;
 use crate::simulation::{World, kind, patient};
 use stentor_config::{ConfigError, ConfigErrors, ControlAddress, ListenAddress, Settings};
 use stentor_hub::{Epoch, Hub};

@@ -16,124 +16,19 @@
 //! second thread evicts history whenever topics come near that limit (`hub/storage.rs` of
 //! `stentor-hub`).
 
-use crate::context::Shared;
 use crate::mailbox::{Mailbox, Order};
+use crate::pressure::Pressure;
+use crate::shared::Shared;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Shortage};
-use stentor_io::{
-    Counter, MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory, sleep,
-};
-
-/// How short memory is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Pressure {
-    #[default]
-    None,
-    /// The first mark was reached.
-    High,
-    /// The second was.
-    Critical,
-}
-
-impl Pressure {
-    /// For programs.
-    pub(crate) fn name(self) -> &'static str {
-        ["none", "high", "critical"][self as usize]
-    }
-
-    /// How full it is, in thousandths, and at what marks, as percentages, this is too full. Who is
-    /// beyond a mark gets behind it only some way below.
-    fn at(self, per_mille: u64, marks: Marks) -> Pressure {
-        let is_beyond = |mark: u64, level: Pressure| {
-            let slack = if self >= level { SLACK_PER_MILLE } else { 0 };
-            mark > 0 && per_mille + slack >= mark * 10
-        };
-        if is_beyond(marks.critical, Pressure::Critical) {
-            Pressure::Critical
-        } else if is_beyond(marks.high, Pressure::High) {
-            Pressure::High
-        } else {
-            Pressure::None
-        }
-    }
-}
-
-/// When memory is short, as percentages; 0: never.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Marks {
-    high: u64,
-    critical: u64,
-}
-
-/// What is known of it, for those who ask. One thread writes it.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryState {
-    high: AtomicU64,
-    critical: AtomicU64,
-    pressure: Counter,
-    /// How full each is, in thousandths; one more, so that 0 means that it has no limit.
-    loads: [Counter; LOADS.len()],
-    /// How often each mark was reached.
-    pub(crate) times_high: Counter,
-    pub(crate) times_critical: Counter,
-}
-
-/// What may be full, and how it is called.
-pub(crate) const LOADS: [(MemoryOf, &str); 3] =
-    [(MemoryOf::Cgroup, "cgroup"), (MemoryOf::Host, "host"), (MemoryOf::Tcp, "tcp")];
-
-impl MemoryState {
-    /// Goes by these marks from now on.
-    pub(crate) fn configure(&self, settings: &Settings) {
-        self.high.store(settings.limits.memory_high, Ordering::Relaxed);
-        self.critical.store(settings.limits.memory_critical, Ordering::Relaxed);
-    }
-
-    pub(crate) fn pressure(&self) -> Pressure {
-        match self.pressure.value() {
-            0 => Pressure::None,
-            1 => Pressure::High,
-            _ => Pressure::Critical,
-        }
-    }
-
-    /// How full everything is that has a limit, in thousandths.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let named = LOADS.into_iter().zip(&self.loads);
-        named.filter_map(|((_, name), load)| Some((name, load.value().checked_sub(1)?)))
-    }
-
-    /// Takes note of how full everything is. Returns what has come of it, if that is another level,
-    /// and what is the fullest.
-    fn note(&self, loads: &[MemoryLoad]) -> Option<(Pressure, MemoryLoad)> {
-        for ((of, _), counter) in LOADS.into_iter().zip(&self.loads) {
-            let load = loads.iter().find(|load| load.of == of);
-            counter.set(load.map_or(0, |load| load.per_mille() + 1));
-        }
-        let marks = Marks {
-            high: self.high.load(Ordering::Relaxed),
-            critical: self.critical.load(Ordering::Relaxed),
-        };
-        let fullest = *loads.iter().max_by_key(|load| load.per_mille())?;
-        let before = self.pressure();
-        let now = before.at(fullest.per_mille(), marks);
-        if now == before {
-            return None;
-        }
-        self.pressure.set(now as u64);
-        self.times_high.add(u64::from(before < Pressure::High && now >= Pressure::High));
-        self.times_critical.add(u64::from(now == Pressure::Critical));
-        Some((now, fullest))
-    }
-}
+use stentor_io::{MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory, sleep};
 
 /// The thread that looks, and the one that evicts history. They end when this is dropped.
 #[derive(Debug)]
@@ -272,18 +167,17 @@ const TRIM_CRITICAL_PART: usize = 4;
 /// The shortest pause between two evictions.
 const TRIM_PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// How far below a mark it must come until that is over.
-const SLACK_PER_MILLE: u64 = 20;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::CONTROL;
+    use crate::listeners::CONTROL;
     use crate::mailbox::Mail;
+    use crate::pressure::{Marks, MemoryState};
     use crate::simulation::{World, kind, patient};
     use std::collections::VecDeque;
     use std::fs;
     use stentor_hub::{Draft, Precondition};
+    use stentor_io::Counter;
     use stentor_wire::target::TopicName;
 
     fn load(of: MemoryOf, used: u64) -> MemoryLoad {

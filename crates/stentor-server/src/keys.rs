@@ -6,8 +6,8 @@
 //! Bad files change nothing: a file that is gone or half written leaves the keys as they were. The
 //! log says so, and the files are read again when they change and a minute later.
 
-use crate::context::Shared;
 use crate::mailbox::{Mailbox, Order};
+use crate::shared::Shared;
 use crate::watcher::{self, FileStates, FileWatcher, LookThread};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 //! waker for when it sleeps. Whoever writes to a worker that has ended writes to nobody, and
 //! nothing is kept.
 
-use crate::guard::Pressure;
+use crate::pressure::Pressure;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};

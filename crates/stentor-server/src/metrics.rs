@@ -7,10 +7,10 @@
 //! worker has ended, and the page. The row of `docs/operating.md` is written by
 //! `STENTOR_WRITE=1 cargo test -p xtask --test metrics`, and may say more.
 
-use crate::answers::RequestKind;
 use crate::certificates;
-use crate::endpoint::metrics::{Kind, Page, label, labels};
-use crate::endpoint::status::Report;
+use crate::exposition::{Kind, Page, label, labels};
+use crate::labels::RequestKind;
+use crate::report::Report;
 use crate::stats::{BadTokens, Heads, RouteTotals, Routes, TlsFailures};
 use stentor_io::{Counter, Histogram, Times, open_files_limit, process_cpu};
 

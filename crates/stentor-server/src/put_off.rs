@@ -4,29 +4,8 @@
 //! status but 200 (WHATWG HTML, section 9.2.2): a stream of events that cannot be had now is one
 //! that says when to come again, and ends. Those who are put off together do not come together.
 
-use crate::exchange::{Answer, Exchange};
-use stentor_wire::http1::Request;
-use stentor_wire::negotiate::accepts_events;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
-
-impl Exchange<'_> {
-    /// Puts off a request, in the way that whoever asks understands.
-    pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
-        self.reply.stats.requests_put_off.add(1);
-        let chance = self.rng.next_u64();
-        if accepts_events(request.accept) && request.upgrade.is_none() {
-            let fields = b"Cache-Control: no-store\r\n";
-            let mut body = Vec::new();
-            write_last_events(&mut body, chance, reason);
-            self.reply.content(Status::OK, EVENT_STREAM, fields, &body);
-        } else {
-            let fields = format!("Retry-After: {}\r\n", wait_ms(chance) / 1_000);
-            self.reply.refuse_with(Status::SERVICE_UNAVAILABLE, fields.as_bytes(), reason);
-        }
-        Answer::Now
-    }
-}
 
 /// What a connection is told that is refused before anything is known of it but where it comes
 /// from. What it `asked`, as far as it is there, is only searched for the type of a stream.
@@ -61,7 +40,7 @@ pub(crate) fn last_events(out: &mut Vec<u8>, chance: u64) {
 }
 
 /// The end of a stream: when to come again, and for people why.
-fn write_last_events(out: &mut Vec<u8>, chance: u64, reason: &str) {
+pub(crate) fn write_last_events(out: &mut Vec<u8>, chance: u64, reason: &str) {
     sse::retry(out, wait_ms(chance));
     out.extend_from_slice(b": ");
     out.extend_from_slice(reason.as_bytes());
@@ -69,11 +48,11 @@ fn write_last_events(out: &mut Vec<u8>, chance: u64, reason: &str) {
     out.push(b'\n');
 }
 
-fn wait_ms(chance: u64) -> u64 {
+pub(crate) fn wait_ms(chance: u64) -> u64 {
     WAIT_MS_MIN + chance % (WAIT_MS_MAX - WAIT_MS_MIN)
 }
 
-const EVENT_STREAM: &str = "text/event-stream";
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 pub(crate) const TOO_MANY: &str =
     "Too many connections come from your address: close some, or try again in a while.";
 

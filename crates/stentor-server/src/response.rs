@@ -1,9 +1,8 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
-use crate::access::{LISTENERS, Listener, PUBLIC, listener};
 use crate::answers::Answers;
-use crate::exchange::Persistence;
 use crate::limits::TURN_COST_MAX;
+use crate::listeners::{LISTENERS, Listener, PUBLIC, listener};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::stats::Stats;
@@ -15,6 +14,7 @@ use stentor_hub::Message;
 use stentor_io::{File, LAYERED, Role, listener_of};
 use stentor_wire::http1::{HeadPart, HeadShares};
 use stentor_wire::negotiate::Encoding;
+use stentor_wire::packed;
 use stentor_wire::status::Status;
 
 /// The fields that every response of this second shares.
@@ -77,6 +77,26 @@ impl Preamble {
         self.ok.extend_from_slice(&self.fields);
     }
 }
+
+/// Buffers for answers that are put together.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// A body under construction.
+    pub(crate) body: Vec<u8>,
+    /// The name of a topic under construction.
+    pub(crate) name: Vec<u8>,
+}
+
+/// What becomes of the connection behind an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Persistence {
+    /// It carries another request (RFC 9112 section 9.3).
+    pub(crate) keep_alive: bool,
+    /// HTTP/1.0 closes unless told otherwise.
+    pub(crate) http10: bool,
+}
+
+packed!(struct Persistence { keep_alive, http10 });
 
 /// What every public answer says, whoever asks: a cache may give it to anybody. If any page may
 /// read, that; if only some may, that answers differ.
@@ -374,7 +394,7 @@ const PREAMBLE_PARTS: [HeadPart; 5] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::CONTROL;
+    use crate::listeners::CONTROL;
     use crate::route;
     use crate::simulation::{World, kind, patient};
     use crate::stats::{Heads, Totals};

@@ -1,14 +1,12 @@
 //! From a request to the endpoint that answers it.
 
-use crate::access::Listener;
-use crate::answers::RequestKind;
 use crate::endpoint::operate::Operation;
-use crate::endpoint::{self, Sink, replication};
+use crate::endpoint::{self, Sink, allow, not_allowed, replication};
 use crate::exchange::{Answer, Exchange};
-use crate::stats::VALUES_PATH;
-use crate::transport::{EVENTS, long_poll, sse, websocket};
-use stentor_config::Lookup;
-use stentor_wire::credentials::credential;
+use crate::labels::RequestKind;
+use crate::listeners::Listener;
+use crate::paths::{ECHO, EVENTS, FEED, RELOAD, SNAPSHOT, UPGRADE, VALUES, is_read};
+use crate::transport::{long_poll, sse, websocket};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::accepts_events;
 use stentor_wire::status::Status;
@@ -71,25 +69,6 @@ fn operation(x: &Exchange<'_>, request: &Request<'_>) -> Option<Operation> {
     Operation::at(path).filter(|_| may_ask)
 }
 
-/// Whether a request asks for what may be much: many values, or streams of many topics.
-pub(crate) fn is_large(request: &Request<'_>, lookups: &[Lookup]) -> bool {
-    let target = request.target;
-    target.starts_with(VALUES)
-        || target.starts_with(EVENTS) && target.len() > LARGE_TARGET_BYTES
-        || lookups.iter().any(|lookup| target.starts_with(lookup.path.as_bytes()))
-}
-
-/// Whether a request only asks how the server is.
-pub(crate) fn is_probe(request: &Request<'_>) -> bool {
-    let (path, _) = target::split(request.target);
-    let probes: [&[u8]; 4] = [b"/-/healthz", b"/-/readyz", b"/-/status", b"/-/metrics"];
-    is_read(request.method) && probes.contains(&path)
-}
-
-fn is_read(method: Method) -> bool {
-    matches!(method, Method::Get | Method::Head | Method::Options)
-}
-
 fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {
     let listener = x.listener();
     if path == EVENTS && listener.reads {
@@ -100,11 +79,11 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
             () => long_poll::many(x, request, path, query),
         };
     }
-    if path == websocket::ECHO && listener.operates && websocket::is_asked_for(request) {
+    if path == ECHO && listener.operates && websocket::is_asked_for(request) {
         x.reply.answers.asked.kind = RequestKind::Stream;
         return websocket::open(x, request, path, query);
     }
-    if matches!(path, replication::FEED | replication::SNAPSHOT) && listener.operates {
+    if matches!(path, FEED | SNAPSHOT) && listener.operates {
         return replication::begin(x, path, query);
     }
     if path.starts_with(b"/-/") || !listener.reads {
@@ -148,7 +127,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
     let Listener { reads, operates, monitors, .. } = *x.listener();
     let probes = monitors || x.settings.public_probes;
     match path {
-        VALUES if reads => endpoint::values::many(x, request, query),
+        _ if path == VALUES.as_bytes() && reads => endpoint::values::many(x, request, query),
         b"/-/stentor.js" if reads => endpoint::client::get(x, request),
         b"/-/status" if monitors => endpoint::status::status(x, request),
         b"/-/metrics" if monitors => endpoint::metrics::metrics(x),
@@ -156,7 +135,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/readyz" if probes => endpoint::status::ready(x),
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
         b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, request, path),
-        websocket::ECHO if operates => {
+        ECHO if operates => {
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
         }
@@ -204,42 +183,3 @@ fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
     }
     x.reply.empty(Status::NO_CONTENT, &fields);
 }
-
-/// 405, with what would be allowed (RFC 9110 section 15.5.6).
-pub(crate) fn not_allowed(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
-    let publishes = x.publishes();
-    let brings_token = || credential(request, x.settings.access.cookie.as_deref()).is_some();
-    let reason = match (publishes, path) {
-        (true, b"/-/publish") => "Lines of messages are POSTed here.",
-        (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
-        (true, RELOAD) if x.listener().operates => "A reload is begun by POST.",
-        (_, EVENTS) => "Streams are read here, with GET.",
-        (true, _) => "This method means nothing here.",
-        _ if !x.listener().reads => "The monitor listener only shows how the server is.",
-        _ if brings_token() => {
-            "The public listener takes tokens to publish only where a rule of [[topics]] says \
-             publish = \"token\", and none does; publish on the control listener."
-        }
-        _ => "The public listener only answers reads; publish on the control listener.",
-    };
-    x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(x, path), reason);
-}
-
-fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
-    match (x.publishes(), path) {
-        (_, UPGRADE | RELOAD) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
-        (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
-        (true, path) if !path.starts_with(b"/-/") => {
-            b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
-        }
-        _ => b"Allow: GET, HEAD, OPTIONS\r\n",
-    }
-}
-
-const UPGRADE: &[u8] = b"/-/upgrade";
-const RELOAD: &[u8] = b"/-/reload";
-
-const VALUES: &[u8] = VALUES_PATH.as_bytes();
-
-/// A request for streams that is longer than this may name many topics.
-const LARGE_TARGET_BYTES: usize = 512;

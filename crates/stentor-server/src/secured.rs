@@ -31,6 +31,7 @@ mod securing;
 mod tests;
 
 use crate::certificates::Acceptors;
+use crate::labels::Failed;
 use crate::limits::{
     CONTEXTS_KEPT, ENDING_MAX, LAST_RECORD_MS, LINGER_MS, OPENING_PART, OPENING_US,
     RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
@@ -38,7 +39,6 @@ use crate::limits::{
 use crate::slab::Slab;
 use crate::stats::Stats;
 use clients::Clients;
-pub(crate) use entry::Failed;
 use entry::{Entry, Extra, Stage};
 pub(crate) use handover::Unpacking;
 use handshakes::Handshakes;

@@ -3,8 +3,9 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
+use crate::labels::Failed;
 pub(crate) use crate::metrics::{Stats, Totals};
-use crate::secured::Failed;
+use crate::paths::VALUES;
 use serde::ser::Serializer;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -170,8 +171,7 @@ impl Routes {
     /// their order. A path that was there goes on counting.
     pub(crate) fn renew(&self, lookups: &[Lookup]) -> Vec<Arc<Route>> {
         let mut all = stentor_io::lock(&self.0);
-        let paths =
-            [VALUES_PATH].into_iter().chain(lookups.iter().map(|route| route.path.as_str()));
+        let paths = [VALUES].into_iter().chain(lookups.iter().map(|route| route.path.as_str()));
         let renewed = paths.map(|path| {
             let known = all.iter().find(|route| route.path == path);
             known.map_or_else(|| Arc::new(Route::new(path)), Arc::clone)
@@ -208,9 +208,6 @@ impl Routes {
         totals
     }
 }
-
-/// The path of the page of many values.
-pub(crate) const VALUES_PATH: &str = "/-/values";
 
 impl Totals {
     /// Open connections of all listeners.

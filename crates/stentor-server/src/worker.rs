@@ -14,7 +14,7 @@ mod shares;
 
 use crate::budget::Kind;
 use crate::connection::{Connection, Origin};
-use crate::context::{Context, Shared};
+use crate::context::Context;
 use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
     LINE_COST_PER_TURN, LINE_VISITS_PER_TURN,
@@ -24,6 +24,7 @@ use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::panics::may_panic;
 use crate::put_off;
+use crate::shared::Shared;
 use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
 use crate::stream::feeds::Member;

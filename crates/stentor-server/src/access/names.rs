@@ -5,8 +5,7 @@
 //! tells that it is there. So each of these names is judged as if it had been asked for, and before
 //! anything is looked up: no answer says whether there is something that may not be read.
 
-use super::{Act, Denied, Visitor};
-use crate::exchange::Exchange;
+use super::{Act, Visitor};
 use stentor_access::{Coverage, PatternsRef};
 use stentor_config::{Mount, Settings};
 use stentor_files::{PACKED, mount_of};
@@ -63,29 +62,6 @@ impl Visitor<'_> {
     /// Whether they may read whatever there is, or may be, in this directory.
     pub(crate) fn may_read_all_below(&self, directory: &str) -> bool {
         !self.asks_for_token() || !may_hide_below(self.settings, directory, self.allowed())
-    }
-}
-
-impl Exchange<'_> {
-    /// Whether what is there by that name may be sent. From now on the answer is known to be
-    /// private if it is.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(crate) fn may_send(&mut self, name: &str) -> Result<(), Denied> {
-        if is_private(self.settings, name) {
-            self.may(Act::Fetch(name))?;
-            self.reply.shape.is_private = true;
-        }
-        Ok(())
-    }
-
-    /// Whether it may be told that there is something of that name. If that depends on who asks,
-    /// the answer is known to be private, whatever it is.
-    pub(crate) fn may_tell(&mut self, name: &str) -> bool {
-        let may = self.may_send(name).is_ok();
-        self.reply.shape.is_private |= !may;
-        may
     }
 }
 

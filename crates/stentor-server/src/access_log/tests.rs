@@ -1,7 +1,7 @@
 //! What lines look like, whatever clients send, and what becomes of too many.
 
 use super::*;
-use crate::answers::Answered;
+use crate::access_log::Answered;
 
 fn text(head: &[u8]) -> Text {
     Text::of(head)

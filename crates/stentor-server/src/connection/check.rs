@@ -7,11 +7,11 @@
 use super::reader::{Extra, Subscription};
 use super::work::Work;
 use super::{AnswerWait, Connection, CopyWait, Phase, RequestWait, StreamWait};
-use crate::access::LISTENERS;
+use crate::listeners::LISTENERS;
 use crate::memory::Usage;
 use crate::stream::MANY;
 use crate::stream::feeds::{FeedId, Member};
-use crate::transport::Transport;
+use crate::stream::format::Transport;
 use stentor_io::{PROXIED, Peer};
 
 impl Connection {

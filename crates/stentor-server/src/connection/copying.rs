@@ -9,18 +9,11 @@ use super::work::Work;
 use super::{Connection, CopyWait, Phase};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::exchange::Copying;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
 use crate::output::Backlog;
-use stentor_access::Grant;
 use stentor_io::{Backend, Gone, Peer};
 use stentor_replication::{LAST_CHUNK, Next, Transfer, named};
-
-/// What a follower is sent, and the token that it takes.
-#[derive(Debug)]
-pub(crate) struct Copying {
-    pub(crate) copy: Transfer,
-    pub(crate) grant: Option<Grant>,
-}
 
 impl Connection {
     /// The head of the answer is written.

@@ -2,7 +2,7 @@
 
 use super::{Connection, Origin, Phase, RequestWait};
 use crate::context::Context;
-use crate::secured::Failed;
+use crate::labels::Failed;
 use stentor_config::Close;
 use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::status::{Refusal, Status};

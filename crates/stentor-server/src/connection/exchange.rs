@@ -2,7 +2,8 @@
 
 use super::{Connection, Phase};
 use crate::context::Context;
-use crate::exchange::{Exchange, Persistence};
+use crate::exchange::Exchange;
+use crate::response::Persistence;
 use crate::response::Shape;
 use stentor_io::Peer;
 use stentor_order::Ticket;

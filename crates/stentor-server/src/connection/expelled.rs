@@ -6,12 +6,13 @@
 //! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
 use super::Connection;
-use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy, listener};
+use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy};
 use crate::budget::Kind;
 use crate::context::Context;
+use crate::listeners::listener;
 use crate::stream::MANY;
 use crate::stream::feeds::FeedId;
-use crate::transport::{Ended, Transport};
+use crate::stream::format::{Ended, Transport};
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, Peer};

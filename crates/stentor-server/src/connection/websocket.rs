@@ -12,7 +12,8 @@ use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLAT
 use crate::stream::Start;
 use crate::stream::feeds::FeedId;
 use crate::stream::feeds::Room;
-use crate::transport::{TOO_MANY_TOPICS, Transport};
+use crate::stream::format::Transport;
+use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Filter, Hub};

@@ -4,9 +4,9 @@
 use crate::answers::Asked;
 use crate::budget::Kind;
 use crate::endpoint::Sink;
-use crate::exchange::Persistence;
 use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS};
 use crate::output::Backlog;
+use crate::response::Persistence;
 use stentor_wire::http1;
 
 /// What is unfinished.

@@ -345,8 +345,8 @@ const LINE_BYTES_MIN: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::CONTROL;
-    use crate::exchange::Persistence;
+    use crate::listeners::CONTROL;
+    use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};

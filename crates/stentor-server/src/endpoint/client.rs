@@ -4,8 +4,8 @@
 //! those of values.
 
 use super::value;
-use crate::answers::RequestKind;
 use crate::exchange::Exchange;
+use crate::labels::RequestKind;
 use std::sync::Arc;
 use stentor_hub::{ContentType, Draft, Epoch, Message};
 use stentor_wire::http1::Request;

@@ -6,10 +6,10 @@
 //! the value that was there when its head came, so that of many at once one is taken.
 
 use crate::access::Act;
-use crate::answers::RequestKind;
 use crate::endpoint::Sink;
 use crate::endpoint::publish::Upload;
 use crate::exchange::{Answer, Exchange};
+use crate::labels::RequestKind;
 use crate::limits::GUESTBOOK_BYTES_MAX;
 use stentor_hub::Precondition;
 use stentor_wire::http1::{BodyLength, Method, Request};

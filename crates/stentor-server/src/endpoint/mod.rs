@@ -17,6 +17,8 @@ pub(crate) mod values;
 pub(crate) mod welcome;
 
 use crate::exchange::Exchange;
+use crate::paths::{EVENTS, RELOAD, UPGRADE};
+use stentor_wire::credentials::credential;
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
@@ -95,6 +97,38 @@ impl Sink {
 
 fn within(bytes: usize, bytes_max: usize) -> Result<(), Refusal> {
     if bytes <= bytes_max { Ok(()) } else { Err(TOO_LARGE) }
+}
+
+/// 405, with what would be allowed (RFC 9110 section 15.5.6).
+pub(crate) fn not_allowed(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
+    let publishes = x.publishes();
+    let brings_token = || credential(request, x.settings.access.cookie.as_deref()).is_some();
+    let reason = match (publishes, path) {
+        (true, b"/-/publish") => "Lines of messages are POSTed here.",
+        (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
+        (true, RELOAD) if x.listener().operates => "A reload is begun by POST.",
+        (_, EVENTS) => "Streams are read here, with GET.",
+        (true, _) => "This method means nothing here.",
+        _ if !x.listener().reads => "The monitor listener only shows how the server is.",
+        _ if brings_token() => {
+            "The public listener takes tokens to publish only where a rule of [[topics]] says \
+             publish = \"token\", and none does; publish on the control listener."
+        }
+        _ => "The public listener only answers reads; publish on the control listener.",
+    };
+    x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(x, path), reason);
+}
+
+/// The `Allow` field of a path.
+pub(crate) fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
+    match (x.publishes(), path) {
+        (_, UPGRADE | RELOAD) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
+        (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
+        (true, path) if !path.starts_with(b"/-/") => {
+            b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
+        }
+        _ => b"Allow: GET, HEAD, OPTIONS\r\n",
+    }
 }
 
 /// A body that is larger than any message.

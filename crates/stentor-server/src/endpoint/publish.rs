@@ -1,13 +1,13 @@
 //! `PUT`, `POST` and `DELETE /topic`: publishing, on the control listener or with a token.
 
 use crate::access::{Act, Author, Denied};
-use crate::answers::RequestKind;
-use crate::context::Scratch;
 use crate::endpoint::bulk::Bulk;
+use crate::endpoint::not_allowed;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
+use crate::labels::RequestKind;
 use crate::limits::{GATHER_BYTES, INFLATE_COST};
-use crate::route;
+use crate::response::Scratch;
 use stentor_config::Settings;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
@@ -101,7 +101,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
 fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
     let target = request.target;
     match no {
-        No::Method => route::not_allowed(x, request, target::split(target).0),
+        No::Method => not_allowed(x, request, target::split(target).0),
         No::Refused((status, reason)) => x.reply.refuse(status, &reason),
         No::Denied(denied) => {
             x.deny(&denied);

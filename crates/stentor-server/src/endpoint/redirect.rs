@@ -57,7 +57,7 @@ fn is_of_a_name(b: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::access::REDIRECT;
+    use crate::listeners::REDIRECT;
     use crate::simulation::{World, kind, patient};
     use stentor_config::Settings;
 

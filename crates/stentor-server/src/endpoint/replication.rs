@@ -1,18 +1,16 @@
 //! `/-/snapshot` and `/-/feed`: what followers read, and what is kept as a backup.
 
 use crate::access::Act;
-use crate::answers::RequestKind;
-use crate::connection::Copying;
+use crate::exchange::Copying;
 use crate::exchange::{Answer, Exchange};
+use crate::labels::RequestKind;
 use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
+use crate::paths::FEED;
 use stentor_hub::{Filter, Id};
 use stentor_replication::{NotHere, put_sign_of_life};
 use stentor_wire::refusals;
 use stentor_wire::status::{Refusal, Status};
 use stentor_wire::target;
-
-pub(crate) const SNAPSHOT: &[u8] = b"/-/snapshot";
-pub(crate) const FEED: &[u8] = b"/-/feed";
 
 /// Begins either, if the request is a good one.
 pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> Answer {

@@ -1,326 +1,19 @@
 //! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
 
-use crate::certificates;
 use crate::event_log;
 use crate::exchange::Exchange;
-use crate::guard::Pressure;
-use crate::operations::{self, Reloaded, Upgraded};
-use crate::stats::{Heads, RouteTotals, Routes, Totals};
-use serde::Serialize;
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use crate::pressure::Pressure;
+use crate::report::{Report, StoreReport};
+use crate::stats::{Routes, Totals};
 use std::sync::atomic::Ordering;
-use stentor_cluster::ClusterReport;
-use stentor_hub::Stored;
-use stentor_io::Times;
 use stentor_io::process_memory;
-use stentor_replication::FollowReport;
-use stentor_replication::{Follower, named};
-use stentor_store::StoreState;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
 use stentor_wire::status::Status;
 
-/// What both forms of the page, and the metrics, are written from.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) version: &'static str,
-    pub(crate) epoch: String,
-    /// The number of the process.
-    pub(crate) process: u32,
-    pub(crate) uptime_s: u64,
-    pub(crate) workers: usize,
-    pub(crate) draining: bool,
-    pub(crate) connections_open: u64,
-    pub(crate) topics: usize,
-    pub(crate) messages_published: u64,
-    pub(crate) messages_kept: usize,
-    pub(crate) messages_kept_bytes: usize,
-    /// The memory that topics and messages take.
-    pub(crate) stored: Stored,
-    pub(crate) files_cached: u64,
-    pub(crate) files_cached_bytes: u64,
-    pub(crate) files_evicted: u64,
-    pub(crate) memory_resident_bytes: u64,
-    pub(crate) memory_anonymous_bytes: u64,
-    /// Only Prometheus has a name for these two.
-    #[serde(skip)]
-    pub(crate) memory_mapped_bytes: u64,
-    #[serde(skip)]
-    pub(crate) process_started_unix_s: u64,
-    /// `none`, `high` or `critical`.
-    pub(crate) memory_pressure: Pressure,
-    /// How full memory is, in thousandths: of the control group, the host, TCP sockets.
-    pub(crate) memory_load_per_mille: BTreeMap<&'static str, u64>,
-    /// How often each of these was reached.
-    pub(crate) memory_times_high: u64,
-    pub(crate) memory_times_critical: u64,
-    /// The process's own memory, values included, shared out over the open connections.
-    pub(crate) memory_per_connection_bytes: Option<u64>,
-    pub(crate) counters: Totals,
-    /// Bytes of response heads by what they are.
-    pub(crate) heads: Heads<u64>,
-    /// Look-ups by route.
-    pub(crate) lookups: Vec<RouteTotals>,
-    /// What came of upgrades.
-    pub(crate) upgrades: operations::Report<Upgraded>,
-    /// The outcomes of reloads, in this process.
-    pub(crate) reloads: operations::Report<Reloaded>,
-    /// Those that read feeds of this listener.
-    pub(crate) followers: Vec<Follower>,
-    /// Certificates; `null`: there are none.
-    pub(crate) tls: Option<certificates::Report>,
-    /// `null`: there is none.
-    pub(crate) store: Option<StoreReport>,
-    /// `null`: nobody is followed.
-    pub(crate) follow: Option<FollowReport>,
-    /// `null`: no broker makes the order.
-    pub(crate) cluster: Option<ClusterReport>,
-}
-
-/// How the store is.
-#[derive(Debug, Serialize)]
-pub(crate) struct StoreReport {
-    /// Why it takes nothing now; `null`: it does.
-    pub(crate) failure: Option<String>,
-    /// Messages and deletions that were stored since the start.
-    pub(crate) entries: u64,
-    /// Bytes of the log that they took.
-    pub(crate) bytes_written: u64,
-    /// Of the latest numbers, so many are not on the disk yet.
-    pub(crate) unsynced: u64,
-    pub(crate) syncs: u64,
-    pub(crate) errors: u64,
-    pub(crate) log_bytes: u64,
-    pub(crate) snapshot_bytes: u64,
-    /// When the last snapshot was made; 0: not since the start.
-    pub(crate) snapshot_unix_s: u64,
-    #[serde(skip)]
-    pub(crate) sync_times: Times,
-}
-
-impl StoreReport {
-    fn of(store: &StoreState, latest_seq: u64) -> StoreReport {
-        let stats = &store.stats;
-        let sync_times = Times::of(&stats.syncs);
-        StoreReport {
-            failure: stats.failure(),
-            entries: stats.entries.value(),
-            bytes_written: stats.bytes.value(),
-            unsynced: latest_seq.saturating_sub(store.intake.synced_seq()),
-            syncs: sync_times.count(),
-            errors: stats.errors.value(),
-            log_bytes: stats.log_bytes.value(),
-            snapshot_bytes: stats.snapshot_bytes.value(),
-            snapshot_unix_s: stats.snapshot_unix_s.value(),
-            sync_times,
-        }
-    }
-}
-
-impl Report {
-    pub(crate) fn now(x: &Exchange<'_>) -> Report {
-        let workers = || x.shared.workers.iter().map(AsRef::as_ref);
-        let mut counters = Totals::sum(workers());
-        let lost = x.shared.access_log.as_ref().map_or(0, |log| log.lost());
-        counters.access_log_dropped += lost;
-        counters.log_dropped += event_log::dropped();
-        let counts = x.shared.hub.counts();
-        let files = x.shared.file_cache.kept();
-        let memory = process_memory();
-        let connections_open = counters.open();
-        Report {
-            version: env!("CARGO_PKG_VERSION"),
-            epoch: x.shared.hub.epoch().to_string(),
-            process: std::process::id(),
-            uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
-            workers: x.shared.workers_public,
-            draining: x.shared.is_stopping.load(Ordering::Relaxed),
-            connections_open,
-            topics: counts.topics,
-            messages_published: counts.published_total,
-            messages_kept: counts.messages_kept,
-            messages_kept_bytes: counts.bytes_kept,
-            stored: x.shared.hub.stored(),
-            files_cached: files.entries,
-            files_cached_bytes: files.bytes,
-            files_evicted: files.evictions,
-            memory_resident_bytes: memory.resident,
-            memory_anonymous_bytes: memory.anonymous,
-            memory_mapped_bytes: memory.mapped,
-            process_started_unix_s: x.shared.process_started_unix_s,
-            memory_pressure: x.shared.memory.pressure(),
-            memory_times_high: x.shared.memory.times_high.value(),
-            memory_times_critical: x.shared.memory.times_critical.value(),
-            memory_load_per_mille: x.shared.memory.loads().collect(),
-            memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
-            counters,
-            heads: counters.heads,
-            lookups: Routes::sum(workers()),
-            upgrades: x.shared.upgrades.report(),
-            reloads: x.shared.reloads.report(),
-            followers: x.replication.followers(),
-            tls: x.shared.acceptors.report(x.unix_s),
-            store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
-            follow: x.shared.follow.as_ref().map(|follow| follow.report(&x.shared.hub)),
-            cluster: x.shared.cluster.as_ref().map(|cluster| cluster.report(&x.shared.hub)),
-        }
-    }
-
-    /// Of what streams were sent, what is neither data nor deflated.
-    pub(crate) fn bytes_streams_framing(&self) -> u64 {
-        let c = &self.counters;
-        c.bytes_streams.saturating_sub(c.bytes_streams_data + c.bytes_streams_deflated)
-    }
-
-    /// Connections that are neither read from nor written to now: idle ones, streams, long-polls.
-    fn waiting(&self) -> u64 {
-        let busy = self.counters.connections_reading + self.counters.connections_writing;
-        self.connections_open.saturating_sub(busy)
-    }
-
-    /// The text known from nginx's `stub_status`, then what it does not have.
-    fn text(&self) -> String {
-        let c = &self.counters;
-        let mut text = format!(
-            "Active connections: {}\nserver accepts handled requests\n {} {} {}\n\
-             Reading: {} Writing: {} Waiting: {}\n",
-            self.connections_open,
-            c.accepted,
-            c.accepted.saturating_sub(c.connections_refused + c.proxy_headers_refused),
-            c.requests,
-            c.connections_reading,
-            c.connections_writing,
-            self.waiting(),
-        );
-        let kept = self.messages_kept_bytes;
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
-             Bytes: {} in, {} heads, {} bodies, {} streams\n\
-             Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
-             Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
-             Memory: {} resident, {} own\n\
-             Stored: {} values, {} history, {} forms, at most {}",
-            self.topics,
-            self.messages_published,
-            self.messages_kept,
-            c.bytes_in,
-            c.bytes_heads,
-            c.bytes_bodies,
-            c.bytes_streams,
-            c.readers_sse,
-            c.readers_websocket,
-            c.readers_long_poll,
-            c.readers_behind,
-            c.deliveries,
-            c.file_hits,
-            c.file_misses,
-            self.files_cached,
-            self.files_cached_bytes,
-            self.files_evicted,
-            c.bytes_sendfile,
-            self.memory_resident_bytes,
-            self.memory_anonymous_bytes,
-            self.stored.values,
-            self.stored.history,
-            self.stored.forms,
-            self.stored.max,
-        );
-        self.write_shares(&mut text);
-        self.write_upgrades(&mut text);
-        self.write_others(&mut text);
-        text
-    }
-
-    /// What not every server has: followers, certificates, a leader, a store.
-    fn write_others(&self, text: &mut String) {
-        // Writing to a string does not fail.
-        for Follower { behind, topics } in &self.followers {
-            let _ = writeln!(text, "Follower: {behind} behind, {}", named(topics));
-        }
-        for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
-            let _ = writeln!(text, "Certificate: {shown}");
-        }
-        if let Some(why) = self.tls.as_ref().and_then(|tls| tls.failure.as_ref()) {
-            let _ = writeln!(text, "Certificates are not those of the files: {why}");
-        }
-        if let Some(follow) = &self.follow {
-            let _ = writeln!(text, "{follow}");
-        }
-        if let Some(cluster) = &self.cluster {
-            let _ = writeln!(text, "{cluster}");
-        }
-        if let Some(store) = &self.store {
-            let _ = writeln!(
-                text,
-                "Store: {} stored, {} not synced yet, {} syncs, {} errors, log {} bytes, snapshot \
-                 {} bytes{}",
-                store.entries,
-                store.unsynced,
-                store.syncs,
-                store.errors,
-                store.log_bytes,
-                store.snapshot_bytes,
-                store.failure.as_ref().map_or_else(String::new, |why| format!("; {why}")),
-            );
-        }
-    }
-
-    /// What came of upgrades, if there were any.
-    fn write_upgrades(&self, text: &mut String) {
-        let operations::Report { under_way, history } = &self.upgrades;
-        let operations::History { done, failed, last, last_failure } = history;
-        if !under_way && done + failed == 0 {
-            return;
-        }
-        let now = if *under_way { "; one is under way" } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(text, "Upgrades: {done} done, {failed} failed{now}");
-        if let Some(last) = last {
-            let (from, us) = (last.from_process, last.stood_still_us);
-            let _ = write!(text, "; process {from} stood still for {us} us");
-        }
-        if let Some(failure) = last_failure {
-            let _ = write!(text, "; last failure: {}", failure.reason);
-        }
-        text.push('\n');
-    }
-
-    /// What the bytes were that were sent, in lines of their own.
-    fn write_shares(&self, text: &mut String) {
-        let c = &self.counters;
-        let all = self.heads.sum().max(1) as f64;
-        let share = |(name, &bytes): (&str, &u64)| {
-            let percent = bytes as f64 * 100.0 / all;
-            (bytes > 0).then(|| format!("{name} {percent:.1} %"))
-        };
-        let shares: Vec<String> = self.heads.named().filter_map(share).collect();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "Heads: {}\nStreams: {} data, {} framing, {} deflated",
-            shares.join(", "),
-            c.bytes_streams_data,
-            self.bytes_streams_framing(),
-            c.bytes_streams_deflated,
-        );
-        for route in &self.lookups {
-            let RouteTotals { path, requests, names, .. } = route;
-            let _ = writeln!(
-                text,
-                "Look-ups at {path}: {requests} requests, {names} names, {} bytes of values, {} of \
-                 names, {} of template",
-                route.bytes_values, route.bytes_names, route.bytes_template,
-            );
-        }
-    }
-}
-
 /// `GET /-/status`: JSON, or plain text for those who ask for it.
 pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
-    let report = Report::now(x);
+    let report = report(x);
     match media_type(request.accept, &["application/json", "text/plain"]) {
         Some("text/plain") => {
             x.reply.fresh("text/plain; charset=utf-8", report.text().as_bytes());
@@ -352,5 +45,54 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else {
         x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
+    }
+}
+
+/// The figures of this moment.
+pub(crate) fn report(x: &Exchange<'_>) -> Report {
+    let workers = || x.shared.workers.iter().map(AsRef::as_ref);
+    let mut counters = Totals::sum(workers());
+    let lost = x.shared.access_log.as_ref().map_or(0, |log| log.lost());
+    counters.access_log_dropped += lost;
+    counters.log_dropped += event_log::dropped();
+    let counts = x.shared.hub.counts();
+    let files = x.shared.file_cache.kept();
+    let memory = process_memory();
+    let connections_open = counters.open();
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        epoch: x.shared.hub.epoch().to_string(),
+        process: std::process::id(),
+        uptime_s: x.unix_s.saturating_sub(x.shared.started_unix_s),
+        workers: x.shared.workers_public,
+        draining: x.shared.is_stopping.load(Ordering::Relaxed),
+        connections_open,
+        topics: counts.topics,
+        messages_published: counts.published_total,
+        messages_kept: counts.messages_kept,
+        messages_kept_bytes: counts.bytes_kept,
+        stored: x.shared.hub.stored(),
+        files_cached: files.entries,
+        files_cached_bytes: files.bytes,
+        files_evicted: files.evictions,
+        memory_resident_bytes: memory.resident,
+        memory_anonymous_bytes: memory.anonymous,
+        memory_mapped_bytes: memory.mapped,
+        process_started_unix_s: x.shared.process_started_unix_s,
+        memory_pressure: x.shared.memory.pressure(),
+        memory_times_high: x.shared.memory.times_high.value(),
+        memory_times_critical: x.shared.memory.times_critical.value(),
+        memory_load_per_mille: x.shared.memory.loads().collect(),
+        memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
+        counters,
+        heads: counters.heads,
+        lookups: Routes::sum(workers()),
+        upgrades: x.shared.upgrades.report(),
+        reloads: x.shared.reloads.report(),
+        followers: x.replication.followers(),
+        tls: x.shared.acceptors.report(x.unix_s),
+        store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
+        follow: x.shared.follow.as_ref().map(|follow| follow.report(&x.shared.hub)),
+        cluster: x.shared.cluster.as_ref().map(|cluster| cluster.report(&x.shared.hub)),
     }
 }

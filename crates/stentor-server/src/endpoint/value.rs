@@ -1,8 +1,8 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
 use super::welcome;
-use crate::answers::RequestKind;
 use crate::exchange::Exchange;
+use crate::labels::RequestKind;
 use std::sync::Arc;
 use stentor_hub::Message;
 use stentor_wire::condition::{self, Validators, Verdict};

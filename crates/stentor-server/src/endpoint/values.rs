@@ -7,11 +7,11 @@
 //! the values before one of them is written; how long a value will be is known before it is, so
 //! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
-use crate::answers::RequestKind;
-use crate::context::Shared;
 use crate::exchange::Exchange;
+use crate::labels::RequestKind;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use crate::panics::may_panic;
+use crate::shared::Shared;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
@@ -388,9 +388,9 @@ const NAMES_USUAL: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::PUBLIC;
     use crate::context::Context;
-    use crate::exchange::Persistence;
+    use crate::listeners::PUBLIC;
+    use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
     use crate::stats::Routes;
     use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! read, that time passes, that something is published. So a fuzzer that knows nothing of this
 //! still reaches everything, and what it found can be read.
 
-use crate::access::{CONTROL, PUBLIC};
+use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
 use crate::simulation::net::Client;
 use crate::simulation::{Late, Parts, World, patient};

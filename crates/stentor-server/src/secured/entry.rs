@@ -1,9 +1,9 @@
 //! What is kept of a connection: how far it is, and where its session stands.
 
 use super::pool::Place;
+use crate::labels::Failed;
 use stentor_io::Role;
 use stentor_tls::{HandshakeFault, Inbound};
-use stentor_wire::labels;
 
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,32 +155,6 @@ impl Extra {
     pub(super) fn bytes(&self) -> usize {
         let held = self.unsent.capacity() + self.inbound.held_bytes();
         if self.is_empty() { 0 } else { held + size_of::<Extra>() }
-    }
-}
-
-labels! {
-    /// Why a handshake came to nothing, or a session to its end before its time.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub(crate) enum Failed {
-        NotTls = "not_tls",
-        NothingInCommon = "nothing_in_common",
-        NoProtocol = "no_protocol",
-        ClientCertificate = "client_certificate",
-        Malformed = "malformed",
-        Misbehaved = "misbehaved",
-        NotAuthentic = "not_authentic",
-        TooLong = "too_long",
-        /// The client gave up.
-        Client = "client",
-        Internal = "internal",
-        /// The client said nothing more, or its time was up.
-        Unfinished = "unfinished",
-        /// Others waited for its place.
-        GivenUp = "given_up",
-        /// What came behind the handshake was not what it should be.
-        Record = "record",
-        /// It came to a listener in the clear.
-        NotSpokenHere = "not_spoken_here",
     }
 }
 

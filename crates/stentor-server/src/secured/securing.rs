@@ -1,9 +1,10 @@
 //! The handler that the layer is for the backend below it.
 
-use super::entry::{Entry, Failed, Stage};
+use super::entry::{Entry, Stage};
 use super::{Secured, Sessions};
-use crate::access::CONTROL;
+use crate::labels::Failed;
 use crate::limits::{OPENING_US_LEAST, UNTIMED_BYTES};
+use crate::listeners::CONTROL;
 use std::net::IpAddr;
 use stentor_io::{
     Backend, Flow, Handler, LAYERED, PROXIED, Pause, Peer, Refused, Role, listener_of,

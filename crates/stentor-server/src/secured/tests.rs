@@ -1,11 +1,11 @@
 //! The layer as clients with records in their hands see it.
 
 use super::*;
-use crate::access::{CONTROL, PUBLIC};
 use crate::limits::{
     DRAIN_IDLE_MS, HANDSHAKE_BYTES, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX,
     HANDSHAKES_PART, HANDSHAKES_US,
 };
+use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
 use crate::simulation::net::{Client, Layers, tls};
 use crate::simulation::{Parts, SMALL, World, kind, patient};

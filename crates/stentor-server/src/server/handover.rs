@@ -318,7 +318,7 @@ pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{CONTROL, PUBLIC};
+    use crate::listeners::{CONTROL, PUBLIC};
     use std::thread;
 
     /// What a release of form 1 says first.

@@ -6,7 +6,7 @@ use super::handover::{
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
 use super::{Server, counters};
-use crate::access::{CONTROL, MONITOR, REDIRECT};
+use crate::listeners::{CONTROL, MONITOR, REDIRECT};
 use crate::operations::{Failed, History, Upgraded};
 use std::io;
 use std::path::Path;

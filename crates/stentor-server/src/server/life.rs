@@ -472,7 +472,7 @@ fn take_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::CONTROL;
+    use crate::listeners::CONTROL;
     use crate::simulation::{World, kind};
     use std::sync::mpsc::channel;
     use stentor_io::Waker;

@@ -3,7 +3,7 @@
 use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
-use crate::access::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
+use crate::listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 use crate::turns::Turns;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What is counted of answers, whatever they answer and however they came about.
 
 use super::{CONTROL, Late, PUBLIC, Parts, World, kind, patient};
-use crate::answers::RequestKind;
+use crate::labels::RequestKind;
 use stentor_config::{AccessTarget, Settings};
 use stentor_io::Rng;
 

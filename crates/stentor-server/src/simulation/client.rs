@@ -2,7 +2,7 @@
 
 use super::net::{Client, Net};
 use super::{SMALL, large, text};
-use crate::access::CONTROL;
+use crate::listeners::CONTROL;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::time::UNIX_EPOCH;

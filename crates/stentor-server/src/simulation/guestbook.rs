@@ -1,7 +1,7 @@
 //! The one topic that a page of the public listener writes to, where there is one.
 
 use super::{World, kind, patient};
-use crate::access::{CONTROL, PUBLIC};
+use crate::listeners::{CONTROL, PUBLIC};
 use stentor_config::Settings;
 use stentor_wire::target::TopicName;
 

@@ -6,7 +6,7 @@
 
 use super::codec::{COMMANDER, TEXT, put_frame};
 use super::{FILES, World, kind, patient};
-use crate::access::{CONTROL, PUBLIC};
+use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Mailbox;
 use crate::stats::{Stats, Totals};
 use crate::timers::TICK_MS;

@@ -71,17 +71,18 @@ mod streams;
 #[cfg(test)]
 mod tokens;
 
-#[cfg(test)]
-use crate::access::{CONTROL, PUBLIC};
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::context::{Context, Shared};
-use crate::guard::MemoryState;
+use crate::context::Context;
 use crate::keys;
 use crate::limits::TOKENS_BYTES_MAX;
+#[cfg(test)]
+use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
 use crate::panics::planned;
+use crate::pressure::MemoryState;
+use crate::shared::Shared;
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::worker::Worker;
 pub(crate) use late::Late;

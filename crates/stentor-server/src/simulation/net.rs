@@ -13,8 +13,8 @@ mod streams;
 #[cfg(test)]
 pub(crate) mod tls;
 
-use crate::access::PUBLIC;
 use crate::certificates::Acceptors;
+use crate::listeners::PUBLIC;
 use crate::panics::may_panic;
 use crate::secured::{Secured, Securing};
 use crate::worker::Worker;

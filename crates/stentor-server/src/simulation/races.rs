@@ -3,7 +3,7 @@
 
 use super::codec::{COMMANDER, TEXT, put_text};
 use super::{NOW_S, PUBLIC, World, kind, patient};
-use crate::context::Shared;
+use crate::shared::Shared;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

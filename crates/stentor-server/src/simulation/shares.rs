@@ -4,10 +4,10 @@
 //! into a share can be counted.
 
 use super::*;
-use crate::access::REDIRECT;
-use crate::guard::Pressure;
 use crate::limits::RELIEF_PART;
+use crate::listeners::REDIRECT;
 use crate::mailbox::Order;
+use crate::pressure::Pressure;
 use stentor_config::Settings;
 use stentor_io::{AcceptQueue, Backend};
 

@@ -7,13 +7,14 @@
 
 pub(crate) mod batch;
 pub(crate) mod feeds;
+pub(crate) mod format;
 pub(crate) mod replay;
 pub(crate) mod walks;
 
-use crate::guard::Pressure;
+use crate::pressure::Pressure;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
-use crate::transport::Transport;
+use crate::stream::format::Transport;
 use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};

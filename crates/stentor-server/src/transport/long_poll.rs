@@ -3,13 +3,13 @@
 //! The request is held as it is. When the time has come it is answered as any other GET is, so
 //! there is no second way to write an answer.
 
-use crate::answers::RequestKind;
 use crate::exchange::{Answer, Awaits, Exchange, Pending};
+use crate::labels::RequestKind;
 use crate::limits::HELD_MS_MAX;
-use crate::put_off;
+use crate::stream::format::Transport;
 use crate::stream::{Reader, Start};
-use crate::transport::{Manner, SignOfLife, Transport, Wanted};
-use stentor_hub::{Filter, Message, StreamForm};
+use crate::transport::Wanted;
+use stentor_hub::{Filter, Message};
 use stentor_wire::credentials::without_token;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
@@ -98,24 +98,11 @@ fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
     }
 }
 
-/// Its answer says everything; while it waits nothing is said.
-pub(super) static MANNER: Manner = Manner {
-    forms: [(StreamForm::Envelope, None); 2],
-    gap: None,
-    uncovered: None,
-    cursor: |_, _, _| {},
-    sign_of_life: SignOfLife::Comment(b""),
-    farewell: |_| {},
-    put_off: |out, chance| out.extend_from_slice(&put_off::farewell(b"", chance)),
-    expired: |_, _| {},
-    readers: |stats| &stats.readers_long_poll,
-};
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::PUBLIC;
-    use crate::exchange::Persistence;
+    use crate::listeners::PUBLIC;
+    use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};

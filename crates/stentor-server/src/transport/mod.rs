@@ -7,107 +7,15 @@ pub(crate) mod websocket;
 
 use crate::access::{Act, Denied, Sight};
 use crate::exchange::{Exchange, NoStream};
-use crate::stats::Stats;
+use crate::paths::EVENTS;
 use crate::stream::feeds::Room;
-use crate::stream::{Gap, Opening, Reader, Start};
-use stentor_hub::{Filter, Id, Mode, StreamForm};
-use stentor_io::Counter;
+use crate::stream::{Opening, Reader, Start};
+use stentor_hub::{Filter, Mode};
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::prefer_wait_s;
-use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::TopicName;
-
-/// How messages get to a reader.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Transport {
-    /// Server-Sent Events.
-    Sse,
-    WebSocket,
-    /// A WebSocket that sends back what it is sent.
-    Echo,
-    /// One answer, as soon as there is something to say.
-    LongPoll,
-}
-
-/// What is said by a transport, and how. Whoever adds one gives it one of these.
-pub(crate) struct Manner {
-    /// The form of a message, and the smaller one for those who take that too: alone, and with the
-    /// name of its topic.
-    pub(crate) forms: [(StreamForm, Option<StreamForm>); 2],
-    /// The word that messages are missing; `None` if it waits for the answer.
-    pub(crate) gap: Option<fn(&mut Vec<u8>, &Gap)>,
-    /// From where the reader may resume.
-    pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
-    pub(crate) sign_of_life: SignOfLife,
-    /// What of a subscription is not sent since it may not be seen; `None` if it waits for the
-    /// answer.
-    pub(crate) uncovered: Option<fn(&mut Vec<u8>, &str)>,
-    /// The last words when the server stops.
-    pub(crate) farewell: fn(&mut Vec<u8>),
-    /// The last words to a reader that is evicted: come again in a while, which depends on chance.
-    pub(crate) put_off: fn(&mut Vec<u8>, u64),
-    /// The last words when whoever reads may not any more, and why.
-    pub(crate) expired: fn(&mut Vec<u8>, Ended),
-    /// Where its readers are counted.
-    pub(crate) readers: fn(&Stats) -> &Counter,
-}
-
-/// What is sent when nothing else was for a while.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SignOfLife {
-    /// These bytes, which mean nothing.
-    Comment(&'static [u8]),
-    /// A ping, which is to be answered.
-    Ping,
-}
-
-/// Why a stream ends although both sides could go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ended {
-    /// The time of its token is over.
-    Expired,
-    /// Its key is gone.
-    Revoked,
-    /// The rules have changed: less may be seen than was promised.
-    Rules,
-}
-
-impl Ended {
-    /// For programs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Ended::Expired => "expired",
-            Ended::Revoked => "revoked",
-            Ended::Rules => "rules",
-        }
-    }
-
-    /// For people.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Ended::Expired => "The token has expired.",
-            Ended::Revoked => "The token is not good any more.",
-            Ended::Rules => "Not all of this may be read any more.",
-        }
-    }
-}
-
-packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
-
-impl Transport {
-    pub(crate) fn manner(self) -> &'static Manner {
-        match self {
-            Transport::Sse => &sse::MANNER,
-            Transport::WebSocket | Transport::Echo => &websocket::MANNER,
-            Transport::LongPoll => &long_poll::MANNER,
-        }
-    }
-}
-
-/// The page for streams of many topics.
-pub(crate) const EVENTS: &[u8] = b"/-/events";
 
 /// What a request wants to read, whatever the transport.
 pub(crate) struct Wanted {

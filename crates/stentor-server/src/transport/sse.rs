@@ -5,10 +5,9 @@
 
 use crate::exchange::{Answer, Exchange};
 use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
-use crate::put_off;
-use crate::stream::{Gap, Reader};
-use crate::transport::{Ended, Manner, SignOfLife, Transport, Wanted};
-use stentor_hub::{Id, StreamForm};
+use crate::stream::Reader;
+use crate::stream::format::Transport;
+use crate::transport::Wanted;
 use stentor_wire::http1::Request;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
@@ -42,37 +41,4 @@ pub(crate) fn open(
     }
     sse::retry(x.reply.out.bytes(), retry_ms);
     Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))
-}
-
-pub(super) static MANNER: Manner = Manner {
-    forms: [(StreamForm::Sse, None), (StreamForm::EnvelopeSse, None)],
-    gap: Some(gap),
-    uncovered: Some(|out, json| {
-        sse::event(out, None, Some("uncovered"), &format!("{{\"uncovered\":{json}}}"));
-    }),
-    cursor,
-    sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
-    farewell: |_| {},
-    put_off: put_off::last_events,
-    expired,
-    readers: |stats| &stats.readers_sse,
-};
-
-/// The event that says that something is missing.
-fn gap(out: &mut Vec<u8>, gap: &Gap) {
-    sse::event(out, None, Some("gap"), &gap.json());
-}
-
-/// The event that says that the stream is over, and that coming back without another token is of
-/// no use.
-fn expired(out: &mut Vec<u8>, why: Ended) {
-    let json = format!("{{\"expired\":\"{}\"}}", why.name());
-    sse::event(out, None, Some("expired"), &json);
-}
-
-/// An id without an event: from here the reader may resume (WHATWG HTML, section 9.2.6).
-fn cursor(out: &mut Vec<u8>, id: Id, _: bool) {
-    out.extend_from_slice(b"id: ");
-    out.extend_from_slice(id.text().as_bytes());
-    out.extend_from_slice(b"\n\n");
 }

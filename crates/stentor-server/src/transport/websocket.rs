@@ -2,16 +2,13 @@
 
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
-use crate::put_off::TOO_MANY;
-use crate::stream::{Gap, Opening, Reader, Start};
-use crate::transport::{EVENTS, Manner, SignOfLife, Transport, Wanted};
-use stentor_hub::{Id, StreamForm};
+use crate::paths::{ECHO, EVENTS};
+use crate::stream::format::Transport;
+use crate::stream::{Opening, Reader, Start};
+use crate::transport::Wanted;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
-use stentor_wire::websocket::{self, Opcode};
-
-/// Where a WebSocket is sent back what it sends: on the control listener, to try proxies with.
-pub(crate) const ECHO: &[u8] = b"/-/echo";
+use stentor_wire::websocket::{self};
 
 /// Whether a request asks for a WebSocket. Another protocol is not switched to, and the request is
 /// answered as if it had not asked (RFC 9110 section 7.8).
@@ -104,45 +101,6 @@ fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denie
     }
     Ok(())
 }
-
-pub(super) static MANNER: Manner = Manner {
-    forms: [
-        (StreamForm::Frame, Some(StreamForm::FrameDeflated)),
-        (StreamForm::EnvelopeFrame, Some(StreamForm::EnvelopeFrameDeflated)),
-    ],
-    gap: Some(gap),
-    uncovered: Some(|out, json| {
-        let json = format!("{{\"uncovered\":{json}}}");
-        websocket::frame(out, Opcode::Text, false, json.as_bytes());
-    }),
-    cursor,
-    sign_of_life: SignOfLife::Ping,
-    farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
-    put_off: |out, _| websocket::close_frame(out, TRY_AGAIN_LATER, TOO_MANY),
-    expired: |out, why| websocket::close_frame(out, EXPIRED, why.reason()),
-    readers: |stats| &stats.readers_websocket,
-};
-
-/// The frame that says that something is missing.
-fn gap(out: &mut Vec<u8>, gap: &Gap) {
-    websocket::frame(out, Opcode::Text, false, gap.object().as_bytes());
-}
-
-/// The frame that says from where the reader may resume, where frames are JSON.
-fn cursor(out: &mut Vec<u8>, id: Id, is_enveloped: bool) {
-    if !is_enveloped {
-        return;
-    }
-    let json = format!("{{\"cursor\":\"{id}\"}}");
-    websocket::frame(out, Opcode::Text, false, json.as_bytes());
-}
-
-/// The code of a close frame for a client that is to come again in a while (registered with IANA).
-const TRY_AGAIN_LATER: u16 = 1013;
-
-/// The code of a close frame that ends a stream whose token has ended: 401, in the range of codes
-/// that are free for use (RFC 6455 section 7.4.2).
-const EXPIRED: u16 = 4401;
 
 /// The subprotocol by which a client subscribes and unsubscribes while connected.
 const PROTOCOL: &str = "stentor.v1";

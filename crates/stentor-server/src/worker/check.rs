@@ -5,12 +5,12 @@
 //! it while there are few.
 
 use super::Worker;
-use crate::access::LISTENERS;
+use crate::listeners::LISTENERS;
 use crate::memory::Usage;
 use crate::stats::Activity;
 use crate::stream::feeds::{FeedId, Member};
+use crate::stream::format::Transport;
 use crate::timers::Timed;
-use crate::transport::Transport;
 use std::collections::{HashMap, HashSet};
 use stentor_io::Peer;
 

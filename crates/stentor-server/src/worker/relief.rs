@@ -2,10 +2,10 @@
 //! memory is short for other reasons (`guard.rs`).
 
 use super::Worker;
-use crate::access::PUBLIC_ROLES;
-use crate::guard::Pressure;
 use crate::limits::{RELIEF_PART, RELIEF_PAUSE_MS, SHORTENED_PER_TURN};
+use crate::listeners::PUBLIC_ROLES;
 use crate::memory::{Holder, Pins, whom_to_cut};
+use crate::pressure::Pressure;
 use crate::timers::Timed;
 use stentor_io::{Backend, Peer};
 

@@ -4,7 +4,7 @@ use super::super::World;
 use super::NOW_S;
 use super::log::{Log, Recorder, Sent, TOPICS};
 use super::publisher::Source;
-use crate::context::Shared;
+use crate::shared::Shared;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! in who wait, or nothing would ever be at rest.
 
 use super::log::Log;
-use crate::guard::Pressure;
 use crate::mailbox::Order;
+use crate::pressure::Pressure;
 use crate::simulation::World;
 use stentor_io::Rng;
 

@@ -6,7 +6,7 @@
 //! too, and whatever such a client is refused for what it may not do is worth a line. Only when the
 //! visit to the connection is over is it at hand who that is, so a line waits until then.
 
-use super::{Denied, Why};
+use crate::access::{Denied, Why};
 use crate::log_throttle::LogThrottle;
 use crate::stats::Stats;
 use std::borrow::Cow;

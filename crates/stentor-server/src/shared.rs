@@ -6,9 +6,9 @@
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::certificates::Acceptors;
-use crate::guard::MemoryState;
 use crate::operations::{Reloads, Upgrades};
-use crate::route;
+use crate::paths;
+use crate::pressure::MemoryState;
 use crate::stats::Stats;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -97,6 +97,6 @@ impl Shared {
         } else {
             return Ok(());
         };
-        if route::is_probe(request) { Ok(()) } else { Err(reason) }
+        if paths::is_probe(request) { Ok(()) } else { Err(reason) }
     }
 }

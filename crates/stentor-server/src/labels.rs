@@ -1,0 +1,58 @@
+//! Names by which things are counted.
+
+use stentor_wire::{labels, packed};
+
+labels! {
+    /// The kinds of requests that take their time for different reasons.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub(crate) enum RequestKind {
+        /// Status pages, preflights, what is refused before it is known what it asks for.
+        #[default]
+        Other = "other",
+        /// One value, or that there is none.
+        Value = "value",
+        /// Many values at once.
+        Values = "values",
+        /// A file, and the pages that the server brings itself.
+        File = "file",
+        /// A stream: what is answered is its head.
+        Stream = "stream",
+        /// Something new, waited for.
+        LongPoll = "long_poll",
+        /// One change.
+        Publish = "publish",
+        /// A stream of changes.
+        Bulk = "bulk",
+    }
+}
+
+packed!(enum RequestKind {
+    0 => Other, 1 => Value, 2 => Values, 3 => File, 4 => Stream, 5 => LongPoll, 6 => Publish,
+    7 => Bulk,
+});
+
+labels! {
+    /// Why a handshake came to nothing, or a session to its end before its time.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Failed {
+        NotTls = "not_tls",
+        NothingInCommon = "nothing_in_common",
+        NoProtocol = "no_protocol",
+        ClientCertificate = "client_certificate",
+        Malformed = "malformed",
+        Misbehaved = "misbehaved",
+        NotAuthentic = "not_authentic",
+        TooLong = "too_long",
+        /// The client gave up.
+        Client = "client",
+        Internal = "internal",
+        /// The client said nothing more, or its time was up.
+        Unfinished = "unfinished",
+        /// Others waited for its place.
+        GivenUp = "given_up",
+        /// What came behind the handshake was not what it should be.
+        Record = "record",
+        /// It came to a listener in the clear.
+        NotSpokenHere = "not_spoken_here",
+    }
+}
