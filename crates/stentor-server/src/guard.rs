@@ -71,7 +71,7 @@ impl Guard {
         let trimmer = trimmer.thread().clone();
         let (ends, ended) = channel();
         let (shared, mailboxes) = (Arc::downgrade(shared), mailboxes.to_vec());
-        let look = move || run(&gauges, &shared, &mailboxes, &ended);
+        let look = move || run(&gauges, &shared, &mailboxes, &ended, &release_memory);
         thread::Builder::new().name("memory".to_owned()).spawn(look)?;
         Ok(Guard { _ends: ends, is_over, trimmer })
     }
@@ -98,14 +98,15 @@ fn run(
     shared: &Weak<Shared>,
     mailboxes: &[Arc<Mailbox>],
     ended: &Receiver<()>,
+    release: &dyn Fn(),
 ) {
     let mut looks = 0_u32;
     loop {
         let Some(shared) = shared.upgrade() else { return };
-        look(gauges, &shared, mailboxes);
+        look(gauges, &shared, mailboxes, release);
         if shared.memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
             shared.hub.shrink_history(TRIM_CRITICAL_PART);
-            release_memory();
+            release();
         }
         looks = looks.wrapping_add(1);
         drop(shared);
@@ -115,7 +116,7 @@ fn run(
     }
 }
 
-fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
+fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>], release: &dyn Fn()) {
     let before = shared.memory.pressure();
     if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
         tell(before, now, fullest);
@@ -131,7 +132,7 @@ fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>]) {
         }
         if now > before {
             // What was freed here and is kept for later is for the kernel.
-            release_memory();
+            release();
         }
     }
 }
@@ -174,6 +175,7 @@ mod tests {
     use crate::mailbox::Mail;
     use crate::pressure::{Marks, MemoryState};
     use crate::simulation::{World, kind, patient};
+    use std::cell::Cell;
     use std::collections::VecDeque;
     use std::fs;
     use stentor_hub::{Draft, Precondition};
@@ -305,7 +307,7 @@ mod tests {
         let world = World::new(1, kind(), patient());
         world.shared.memory.configure(&Settings::default());
         let (root, gauges) = host("tcp", 50, 99);
-        look(&gauges, &world.shared, &[]);
+        look(&gauges, &world.shared, &[], &|| {});
         fs::remove_dir_all(root).unwrap();
         assert_eq!(world.shared.memory.pressure(), Pressure::Critical);
         let topic = TopicName::parse("/new").unwrap();
@@ -320,7 +322,13 @@ mod tests {
             let (root, gauges) = host("history", memory, 0);
             let (ends, ended) = channel();
             drop(ends);
-            run(&gauges, &Arc::downgrade(&world.shared), &[], &ended);
+            let released = Cell::new(0);
+            let release = || released.set(released.get() + 1);
+            let looks = [(); 2].map(|()| {
+                run(&gauges, &Arc::downgrade(&world.shared), &[], &ended, &release);
+                released.get()
+            });
+            assert_eq!(looks, if shrinks { [2, 3] } else { [1, 1] }, "{memory} %");
             fs::remove_dir_all(root).unwrap();
             assert_ne!(world.shared.memory.pressure(), Pressure::None);
             assert_eq!(world.shared.hub.is_trim_due(), shrinks, "{memory} %");

@@ -699,6 +699,7 @@ mod tests {
     use crate::limits::PANICS_MAX;
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::process::Command;
 
     /// Sends a request and reads until `done`, or the end.
     fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
@@ -745,6 +746,16 @@ mod tests {
         let open = workers.iter().map(|stats| stats.connections_public.value());
         assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
         drop(clients);
+        server.drain();
+        server.wait().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_stops_hands_nothing_over() {
+        let server = start(settings(""), vec![]).unwrap();
+        server.announce_stop();
+        let refused = server.hand_over(&mut Command::new("/absent"), &|| false);
+        assert_eq!(refused, Err("the server is about to stop".to_owned()));
         server.drain();
         server.wait().unwrap();
     }

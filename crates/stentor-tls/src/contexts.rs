@@ -136,7 +136,9 @@ impl Entry {
 
 impl fmt::Debug for Contexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Contexts").field("places", &self.places.len()).finish_non_exhaustive()
+        let taken = self.places.iter().flatten().count();
+        let mut shown = f.debug_struct("Contexts");
+        shown.field("places", &self.places.len()).field("taken", &taken).finish_non_exhaustive()
     }
 }
 

@@ -156,6 +156,7 @@ impl Talk {
 struct Member {
     hub: Arc<Hub>,
     state: Arc<ClusterState>,
+    sender: SyncSender<Input>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -184,9 +185,10 @@ impl Member {
         let intake: Arc<Intake> = Arc::clone(&state.intake);
         let node = Node::new(Arc::clone(&hub), intake, 7, Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
-        let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(64));
+        let (sender, inputs) = mpsc::sync_channel(64);
+        let broker = Broker::new(Arc::clone(&state), node, fetch, (sender.clone(), inputs));
         let thread = Some(thread::spawn(move || broker.run()));
-        Member { hub, state, thread }
+        Member { hub, state, sender, thread }
     }
 
     /// Publishes so many bytes, once that can be done.
@@ -253,6 +255,20 @@ fn a_message_that_no_node_wrote_is_skipped() {
     assert!(member.publish(10).is_ok());
     for subject in ["stentor.oops", "stentor.lifeboat", "stentor.node"] {
         script.lock().unwrap().messages.push((subject.to_owned(), b"x".to_vec()));
+        assert!(member.publish(10).is_ok());
+    }
+    assert_eq!(member.state.reconnects.value(), 0);
+}
+
+/// The thread of a connection that was closed may still send its last input.
+#[test]
+fn input_of_an_earlier_connection_is_ignored() {
+    let (member, _) = Member::of(Script { takes: 1 << 20, says: 1 << 20, ..Script::default() });
+    assert!(member.publish(10).is_ok());
+    for input in
+        [Input::Said(0, vec![Said::Error("late".to_owned())]), Input::Broken(0, "late".to_owned())]
+    {
+        member.sender.send(input).unwrap();
         assert!(member.publish(10).is_ok());
     }
     assert_eq!(member.state.reconnects.value(), 0);

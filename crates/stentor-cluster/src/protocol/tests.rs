@@ -673,3 +673,24 @@ fn a_jump_that_was_read_and_then_purged_is_said_again() {
     let Body::Turn(said) = decode(&payload).unwrap().body else { panic!("a turn") };
     assert_eq!(said.again.unwrap().line, alone.node.line);
 }
+
+#[test]
+fn a_full_intake_refuses_changes() {
+    let alone = Alone::open();
+    let put = || {
+        let entry = Entry::past(put("/a", 10_000), 1);
+        alone.intake.put(&entry, ReturnAddress::Thread(mpsc::channel().0))
+    };
+    assert_eq!((0..100).take_while(|_| put().is_ok()).count(), 7, "they have 64 KiB in tests");
+    assert_eq!(put(), Err(CommitError::BrokerBehind));
+}
+
+#[test]
+fn a_renewal_of_another_epoch_changes_nothing() {
+    let mut alone = Alone::open();
+    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
+    let turn = Turn { before: None, has_seed: false, broker: BROKER + 1, since_ms: 1, again };
+    alone.read(&turn.encode((Epoch::from_number(1), 8, 0)));
+    assert_eq!((alone.node.broker, alone.node.line.last()), (BROKER, 0));
+    assert!(alone.node.is_open());
+}

@@ -34,7 +34,7 @@ pub(super) fn push<D: Disk>(store: &mut Store<D>, seq: u64) -> Result<(), PushEr
 }
 
 /// Pushes these numbers, and brings each to the disk before the next.
-fn sync_each<D: Disk>(store: &mut Store<D>, numbers: RangeInclusive<u64>) {
+pub(super) fn sync_each<D: Disk>(store: &mut Store<D>, numbers: RangeInclusive<u64>) {
     for seq in numbers {
         push(store, seq).unwrap();
         store.sync().unwrap();
@@ -426,9 +426,11 @@ fn what_a_snapshot_of_another_life_makes_superfluous_stays() {
             seen += 1;
             let mut store = begin(&disk);
             assert!(has("log-000000000001"), "what the disk may need is gone");
+            assert!(store.log_bytes() > SETTINGS.segment_bytes, "it counts until it is removed");
             let snapshot = store.begin_snapshot().unwrap().end().unwrap();
             store.adopt(snapshot).unwrap();
             assert!(!has("log-000000000001"));
+            assert!(store.log_bytes() < SETTINGS.segment_bytes);
         }
     }
     assert!(seen > 3);

@@ -1,10 +1,11 @@
 //! A store survives single calls of the disk that fail, and callers that ask for too much.
 
-use super::contract::{SETTINGS, begin, numbers, push, read_replaced, recovered};
+use super::contract::{SETTINGS, begin, numbers, push, read_replaced, recovered, sync_each};
 use super::life::EPOCH;
-use crate::frame::ENTRY_BYTES_MAX;
+use crate::frame::{self, ENTRY_BYTES_MAX, FRAME_BYTES, Kind, Spot};
 use crate::head::LOST_MAX;
-use crate::{DiskFaults, PushError, Recovered, SimDisk, Store, replace};
+use crate::{DiskFaults, PushError, Recovered, Recovery, SimDisk, Store, replace};
+use std::collections::BTreeSet;
 use stentor_io::{Disk, DiskError};
 
 /// Not the power goes, but single calls fail, among them the removal of the unfinished file.
@@ -105,4 +106,67 @@ fn an_entry_that_is_too_long_adds_nothing() {
     store.sync().unwrap();
     drop(store);
     assert_eq!(numbers(&recovered(&disk).1), [1, 2]);
+}
+
+#[test]
+fn superseded_segments_leave_the_account() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=60);
+    assert!(store.snapshot_is_due());
+    let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+    store.adopt(snapshot).unwrap();
+    assert!(store.log_bytes() < SETTINGS.segment_bytes && !store.snapshot_is_due());
+}
+
+/// A power cut must not bring back the old name of a file that is written over.
+#[test]
+fn recycled_segments_have_their_names_on_the_disk() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let mut store = begin(&disk);
+        sync_each(&mut store, 1..=40);
+        let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+        store.adopt(snapshot).unwrap();
+        let names = || BTreeSet::from_iter(disk.list().unwrap().into_iter().map(|(name, _)| name));
+        let before = names();
+        disk.cut_power();
+        assert_eq!(names(), before, "{seed}");
+    }
+}
+
+#[test]
+fn a_frame_cannot_vouch_for_half_a_frame() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=2);
+    let offset = store.log_bytes();
+    drop(store);
+    let mut frame = Vec::new();
+    frame::begin(Kind::Entries, &mut frame);
+    frame::put_record(3, &mut frame, |out| out.push(0));
+    frame::seal(&mut frame, Spot { number: 1, offset }, offset - 1, 100);
+    let file = disk.open("log-000000000001").unwrap();
+    disk.write_at(&file, offset, &frame).unwrap();
+    let read = Recovery::open(disk).unwrap().read(&mut |_, _| Ok(()));
+    let error = read.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("a frame vouches for what is no frame"), "{error}");
+}
+
+/// Each byte of a damaged frame may claim to begin a long record. The search for records reads a
+/// bounded number of bytes, so it passes over a record behind too many such claims.
+#[test]
+fn a_damaged_frame_is_searched_within_a_budget() {
+    let spot = Spot { number: 1, offset: 0 };
+    let records_behind = |claims: usize| {
+        let mut frame = Vec::new();
+        frame::begin(Kind::Entries, &mut frame);
+        frame::put_record(7, &mut frame, |out| out.extend_from_slice(&[1; 100]));
+        frame::seal(&mut frame, spot, 0, 0);
+        let body = [&[0, 16, 0, 0].repeat(claims), &frame[FRAME_BYTES..]].concat();
+        let mut records = 0;
+        frame::salvage(&body, spot, |_, record| records += usize::from(record.is_some()));
+        records
+    };
+    assert_eq!((records_behind(16), records_behind(16 << 10)), (1, 0));
 }

@@ -51,7 +51,7 @@ impl Leaders {
 
     /// Follows until it is to end.
     pub(super) fn run(mut self) {
-        let (mut at, mut failures, mut anew) = (0, 0_usize, 0);
+        let (mut at, mut retries) = (0, Retries::default());
         while !self.ends() {
             let urls = &self.state.settings.leaders;
             let url = urls[at % urls.len()].as_str().to_owned();
@@ -68,19 +68,13 @@ impl Leaders {
                     || monotonic_us() - begun_us > SILENCE_MAX.as_micros() as u64);
             self.state.reconnects.add(1);
             self.tell(&url, &fault, was_followed);
-            (failures, anew) = match fault {
-                // It is the same leader that has it all.
-                Fault::Anew(_) if anew < ANEW_MAX => (failures, anew + 1),
-                _ if was_followed => (0, 0),
-                _ => (failures + 1, 0),
-            };
-            if anew > 0 {
+            if retries.note(&fault, was_followed) {
                 continue;
             }
             let leaders = self.state.settings.leaders.len();
             // The one that broke off may be back at once: it has what the others may lack.
             at = if was_followed { at } else { (at + 1) % leaders };
-            sleep(self.pause(failures.div_ceil(leaders)));
+            sleep(self.pause(retries.failures.div_ceil(leaders)));
         }
     }
 
@@ -203,6 +197,28 @@ impl Leaders {
     }
 }
 
+/// The connections that ended, and so when the next one begins.
+#[derive(Default)]
+struct Retries {
+    /// The number of useless connections in a row.
+    failures: usize,
+    /// The number of connections in a row that ended with [`Fault::Anew`].
+    anew: usize,
+}
+
+impl Retries {
+    /// Counts a connection that ended. Returns whether the next one begins without a pause.
+    fn note(&mut self, fault: &Fault, was_followed: bool) -> bool {
+        (self.failures, self.anew) = match fault {
+            // It is the same leader that has it all.
+            Fault::Anew(_) if self.anew < ANEW_MAX => (self.failures, self.anew + 1),
+            _ if was_followed => (0, 0),
+            _ => (self.failures + 1, 0),
+        };
+        self.anew > 0
+    }
+}
+
 /// Whether something comes at all, and not a byte now and then.
 struct Rate {
     since_us: u64,
@@ -315,7 +331,7 @@ pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Resul
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Of a leader something is heard every second.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 
 /// Of a snapshot, so many bytes come in that time.
 const BYTES_MIN: usize = 64 << 10;
@@ -333,3 +349,59 @@ const VIA_BYTES_MAX: usize = 1_024;
 
 /// A reason is a sentence.
 const REASON_BYTES_MAX: u64 = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_config::Follow;
+    use stentor_hub::{Epoch, Limits};
+
+    #[test]
+    fn two_snapshots_in_a_row_cost_a_pause() {
+        let mut retries = Retries::default();
+        let has_no_pause = [(); 4].map(|()| retries.note(&Fault::Anew("lost"), false));
+        assert_eq!((has_no_pause, retries.failures), ([true, true, false, true], 1));
+    }
+
+    /// A body that has a byte now and then.
+    struct Trickle(u32);
+
+    impl Read for Trickle {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let until_us = monotonic_us() + 20_000;
+            while monotonic_us() < until_us {
+                std::thread::yield_now();
+            }
+            self.0 -= 1;
+            out[0] = 0;
+            Ok(usize::from(self.0 > 0))
+        }
+    }
+
+    fn trickle() -> Body {
+        Body::builder().reader(Trickle(100))
+    }
+
+    #[test]
+    fn a_snapshot_that_trickles_is_given_up() {
+        let answer = Response::builder().body(trickle()).unwrap();
+        let slow = Fault::from("its snapshot comes too slowly");
+        assert_eq!(read_snapshot(answer, |_| Ok(())), Err(slow));
+    }
+
+    #[test]
+    fn a_feed_that_trickles_is_given_up() {
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        hub.begin_following();
+        hub.follow_upto(1);
+        let mut leaders = Leaders {
+            state: Arc::new(FollowState::new(&Follow::default())),
+            follower: Follower::new(hub, Box::new(|_| {})),
+            agent: agent(&[], None, "").unwrap(),
+            rng: Rng::new(1),
+            ends: Arc::default(),
+        };
+        let slow = Fault::from("its feed comes too slowly");
+        assert_eq!(leaders.read_feed(trickle()), Err(slow));
+    }
+}

@@ -13,6 +13,7 @@ use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite;
 use std::io::{Read, Write};
 use std::path::Path;
+use stentor_hub::ContentType;
 use stentor_io::{Directory, Found, Symlinks};
 
 const GET: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -460,4 +461,41 @@ fn a_session_has_few_bytes_and_what_it_had_is_used_again() {
         world.settle();
         assert_eq!(world.sim.secured().pools.count(), 0);
     }
+}
+
+/// A browser shows an event once its whole record has come.
+#[test]
+fn records_of_a_stream_are_small() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    let request = raw.say(b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n");
+    world.sim.write(raw.client, &request);
+    raw.hear(&mut world).unwrap();
+    world.publish("/small", vec![b'x'; 20_000], ContentType::TEXT);
+    world.settle();
+    let records = world.sim.read(raw.client);
+    let (mut rest, mut lengths) = (&records[..], Vec::new());
+    while let [_, _, _, high, low, behind @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        lengths.push(length);
+        rest = behind.get(length..).unwrap_or_default();
+    }
+    let is_small = |length: &usize| *length <= STREAM_RECORD_BYTES_MAX + 256;
+    assert!(lengths.len() >= 5 && lengths.iter().all(is_small), "{lengths:?}");
+}
+
+#[test]
+fn a_closed_connection_leaves_no_context() {
+    let mut world = world();
+    let mut raw = Raw::connect(&mut world);
+    for _ in 0..3 {
+        let request = raw.say(GET);
+        world.sim.write(raw.client, &request);
+        raw.hear(&mut world).unwrap();
+    }
+    let contexts = |world: &mut World| format!("{:?}", world.sim.secured().contexts);
+    assert!(contexts(&mut world).contains("taken: 1"), "{}", contexts(&mut world));
+    world.sim.finish_client(raw.client);
+    world.settle();
+    assert!(contexts(&mut world).contains("taken: 0"), "{}", contexts(&mut world));
 }

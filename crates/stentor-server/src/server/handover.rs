@@ -327,6 +327,14 @@ mod tests {
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
+    #[test]
+    fn port_0_is_any_port_of_one_address() {
+        let bound = Address { role: PUBLIC, at: "127.0.0.1:4000".to_owned() };
+        let is_same = |text: &str| bound.is_same(PUBLIC, &text.parse().unwrap());
+        let all = ["127.0.0.1:0", "127.0.0.1:4000", "127.0.0.2:0", "0.0.0.0:0", "127.0.0.1:4001"];
+        assert_eq!(all.map(is_same), [true, true, false, false, false]);
+    }
+
     fn hello() -> Hello {
         let of = |role, at: &str| Address { role, at: at.to_owned() };
         Hello {

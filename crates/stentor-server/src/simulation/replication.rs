@@ -5,7 +5,7 @@ use super::{CONTROL, World, kind, patient};
 use crate::mailbox::Order;
 use std::sync::Arc;
 use stentor_config::Settings;
-use stentor_hub::ContentType;
+use stentor_hub::{ContentType, Id};
 use stentor_io::Faults;
 
 fn follow(world: &mut World, target: &str) -> Client {
@@ -173,5 +173,44 @@ fn handed_over_feed_has_the_write_timeout() {
         world.sim.sleep(ms);
         world.settle();
         assert_eq!(world.sim.was_cut(feed), is_cut);
+    }
+}
+
+/// The status of the answer to a feed that continues behind this id.
+fn status_behind(world: &mut World, id: Id) -> String {
+    let client = follow(world, &format!("/-/feed?since={id}"));
+    let answer = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
+    world.sim.finish_client(client);
+    world.settle();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn followers_at_rolled_back_numbers_are_refused() {
+    let mut world = World::new(1, kind(), patient());
+    follow(&mut world, "/-/feed");
+    for _ in 0..4 {
+        world.publish("/small", b"x".to_vec(), ContentType::TEXT);
+        world.settle();
+    }
+    let seq = world.shared.hub.seq();
+    world.shared.hub.follow_rolled_back(&[seq - 2..=seq - 1]);
+    let ids = [seq - 3, seq - 2, seq - 1, seq].map(|seq| world.shared.hub.id(seq));
+    let statuses = ids.map(|id| status_behind(&mut world, id));
+    assert_eq!(statuses, ["200", "410", "410", "200"]);
+}
+
+#[test]
+fn an_unused_ring_is_closed_after_five_minutes() {
+    let mut world = World::new(1, kind(), patient());
+    let before = world.shared.hub.id(world.shared.hub.seq());
+    let client = follow(&mut world, "/-/feed");
+    world.sim.finish_client(client);
+    world.settle();
+    for (minutes, status) in [(4, "200"), (6, "410")] {
+        world.sim.sleep(minutes * 60_000);
+        world.publish("/small", b"x".to_vec(), ContentType::TEXT);
+        world.settle();
+        assert_eq!(status_behind(&mut world, before), status, "{minutes} minutes");
     }
 }

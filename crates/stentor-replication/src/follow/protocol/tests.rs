@@ -368,3 +368,23 @@ fn after_one_that_is_behind_the_next_is_asked_for_what_is_missing() {
     assert_eq!(follower.feed_begins(lagging.id()), Err(Fault::Behind));
     assert_eq!(follower.since(), Some(leader.id()));
 }
+
+#[test]
+fn an_entry_beyond_its_frame_is_refused() {
+    let leader = Leader::new(1);
+    leader.put("/a");
+    let (mut follower, hub) = follower();
+    fill(&mut follower, &leader).unwrap();
+    let here = hub.seq();
+    leader.put("/a");
+    let feed = leader.feed(here);
+    let mut out = Vec::new();
+    let frame = FeedEncoder::begin(&mut out);
+    for (seq, record) in read_feed_frame(&feed, usize::MAX).unwrap().unwrap().records() {
+        frame.entry(seq, &mut out, |out| out.extend_from_slice(record));
+    }
+    frame.seal(here, &mut out);
+    let fault = Fault::Broken("an entry has a number that is not there yet".to_owned());
+    assert_eq!(follower.feed(&out), Err(fault));
+    assert_eq!(hub.seq(), here);
+}
