@@ -541,10 +541,10 @@ fn now_ms() -> u64 {
     monotonic_us() / 1000
 }
 
-/// What files are called that must not be touched.
-/// After so many panics it is thought to be beyond repair.
+/// After so many panics the loader is thought to be beyond repair.
 const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
 
+/// The names of files that make the loader panic.
 #[cfg(test)]
 pub(super) const PANICS_IF_READ: &str = "panics-if-read.txt";
 #[cfg(test)]

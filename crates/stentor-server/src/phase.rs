@@ -4,7 +4,7 @@
 //! event that is impossible in a phase cannot be written. [`Connection::deadline_ms`] sets the
 //! event at the end of each visit. Within a visit it may be that of the visit before.
 //!
-//! [`Connection::deadline_ms`]: super::Connection::deadline_ms
+//! [`Connection::deadline_ms`]: crate::connection::Connection::deadline_ms
 
 /// What a connection is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,7 +93,7 @@ pub(crate) enum CopyWait {
 
 impl Phase {
     /// Whether the connection waits for room to write, or for its turn in a line.
-    pub(super) fn awaits_room(self) -> bool {
+    pub(crate) fn awaits_room(self) -> bool {
         matches!(
             self,
             Phase::Open(RequestWait::Room)
@@ -108,7 +108,7 @@ impl Phase {
     /// Whether every visit moves the deadline. A token ends by the wall clock, which may have been
     /// set since. The heartbeat of a follower stays where it is: a visit need not send the follower
     /// anything.
-    pub(super) fn renews(self) -> bool {
+    pub(crate) fn renews(self) -> bool {
         let renews = matches!(
             self,
             Phase::Open(RequestWait::Idle | RequestWait::Body)

@@ -761,6 +761,7 @@ mod tests {
     }
 
     fn settings(toml: &str) -> Settings {
+        stentor_io::make_limits_small();
         let settings = Settings::from_toml(toml, "f").unwrap();
         settings.validate().unwrap();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

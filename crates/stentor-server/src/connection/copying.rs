@@ -1,4 +1,4 @@
-//! A connection that a follower reads: a feed, or a snapshot (`replication/`).
+//! A connection that a follower reads: a feed, or a snapshot (`stentor-replication`).
 //!
 //! Either is an answer in chunks. What is to be sent lies in a ring or in the hub, so a connection
 //! that its peer does not read holds what it has begun and no more. The last chunk says that there

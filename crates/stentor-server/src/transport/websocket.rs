@@ -8,7 +8,7 @@ use crate::stream::{Opening, Reader, Start};
 use crate::transport::Wanted;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
-use stentor_wire::websocket::{self};
+use stentor_wire::websocket;
 
 /// Whether a request asks for a WebSocket. Another protocol is not switched to, and the request is
 /// answered as if it had not asked (RFC 9110 section 7.8).
