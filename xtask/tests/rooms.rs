@@ -3,7 +3,7 @@
 //!
 //! A module is a file or a folder directly under `src/`, without its tests. The rules read syntax
 //! trees: `use` declarations, paths, and the paths in macros. A name that is exported again counts
-//! for the module that exports it.
+//! for the module that exports it. The root of a crate is no module.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,13 +14,8 @@ use xtask::source::{expect_none, read, rust};
 
 /// The largest import circle of each crate that has one of more than `CIRCLE_MAX` modules. These
 /// numbers only fall.
-const CIRCLES: [(&str, usize); 5] = [
-    ("stentor", 18),
-    ("stentor-access", 6),
-    ("stentor-hub", 9),
-    ("stentor-log", 4),
-    ("stentor-tune", 5),
-];
+const CIRCLES: [(&str, usize); 4] =
+    [("stentor", 18), ("stentor-access", 6), ("stentor-hub", 9), ("stentor-tune", 5)];
 
 const CIRCLE_MAX: usize = 4;
 

@@ -235,5 +235,5 @@ const EXPIRE_MS: u64 = 250;
 /// A batch has so many bytes at most: as many as a broker takes in one message by default.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// After so long nobody waits for an append any more.
+/// A publisher waits no longer than this for an append.
 pub(crate) const PATIENCE_MS: u64 = 5_000;

@@ -36,7 +36,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) text: &'a Text,
     pub(crate) kind: &'static str,
     pub(crate) status: u16,
-    /// Of its body, as it was made for this client.
+    /// Bytes of its body, as it was made for this client.
     pub(crate) body_bytes: u64,
     /// How long it took.
     pub(crate) us: u64,

@@ -286,8 +286,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Whether what is there by that name may be sent. From now on the answer is known to be
-    /// private if it is.
+    /// Whether what is there by that name may be sent. The answer becomes private if the
+    /// name is.
     ///
     /// # Errors
     /// Why not.

@@ -5,7 +5,6 @@
 
 use crate::certificates::{self, Prepared, Shown};
 use crate::user::user_named;
-use stentor_cluster as cluster;
 use stentor_config::{AccessTarget, Settings};
 use stentor_files::check_roots;
 use stentor_io::{FileKind, append, file_state, read_file};
@@ -25,7 +24,7 @@ pub struct Inspection {
 /// Which files would end a start, and why: a sentence each.
 pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<String>> {
     let mut errors = Vec::new();
-    errors.extend(cluster::check(&settings.cluster).err());
+    errors.extend(stentor_cluster::check(&settings.cluster).err());
     errors.extend(stentor_replication::check(&settings.follow).err());
     let (passed_over, error) = check_keys(&settings.tokens);
     errors.extend(error);

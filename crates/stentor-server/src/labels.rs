@@ -9,7 +9,7 @@ labels! {
         /// Status pages, preflights, what is refused before it is known what it asks for.
         #[default]
         Other = "other",
-        /// One value, or that there is none.
+        /// A request for one value.
         Value = "value",
         /// Many values at once.
         Values = "values",
@@ -50,7 +50,7 @@ labels! {
         Unfinished = "unfinished",
         /// Others waited for its place.
         GivenUp = "given_up",
-        /// What came behind the handshake was not what it should be.
+        /// A record behind the handshake was malformed.
         Record = "record",
         /// It came to a listener in the clear.
         NotSpokenHere = "not_spoken_here",

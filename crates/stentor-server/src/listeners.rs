@@ -84,7 +84,7 @@ pub(crate) static LISTENERS: [Listener; 4] = [
         operates: false,
         monitors: true,
         has_cors: false,
-        // Whoever scrapes it does so under any name, and nothing there can be changed.
+        // Programs that scrape it use any name, and no request there changes anything.
         checks_host: false,
         counts_addresses: false,
     },

@@ -111,7 +111,7 @@ impl StoreReport {
 }
 
 impl Report {
-    /// Of what streams were sent, what is neither data nor deflated.
+    /// Bytes sent to streams that are neither data nor deflated.
     pub(crate) fn bytes_streams_framing(&self) -> u64 {
         let c = &self.counters;
         c.bytes_streams.saturating_sub(c.bytes_streams_data + c.bytes_streams_deflated)

@@ -14,8 +14,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
-use stentor_io::Histogram;
-use stentor_io::{Counter, Disk, DiskError, DiskErrorKind, limits_are_small, monotonic_us, unix_s};
+use stentor_io::{
+    Counter, Disk, DiskError, DiskErrorKind, Histogram, limits_are_small, monotonic_us, unix_s,
+};
 use stentor_log::{PushError, Recovered, Store, Unclosed};
 use stentor_order::{CommitError, Promised, Telling};
 
@@ -97,7 +98,7 @@ impl Stats {
 }
 
 impl<D: Disk> Writer<D> {
-    /// A writer that goes on with `store`.
+    /// A writer that continues `store`.
     pub fn new(
         store: Store<D>,
         intake: Arc<Intake>,

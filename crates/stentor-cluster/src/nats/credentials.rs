@@ -7,8 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use serde_json::{Value, json};
 use std::path::Path;
-use stentor_config::Cluster as Settings;
-use stentor_config::read_small;
+use stentor_config::{Cluster as Settings, read_small};
 use zeroize::Zeroizing;
 
 /// What a node is to a broker.

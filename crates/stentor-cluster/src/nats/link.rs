@@ -17,8 +17,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
-use stentor_config::read_small;
-use stentor_config::{BrokerUrl, Cluster as Settings};
+use stentor_config::{BrokerUrl, Cluster as Settings, read_small};
 use stentor_io::{monotonic_us, read_file, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 

@@ -156,7 +156,7 @@ impl Listening {
         retry_ms.into_iter().chain(vanish_ms).min()
     }
 
-    /// Finds out who waits, if anybody may and it is time to.
+    /// Measures the accept queue, if connections are accepted and it is time to.
     pub(super) fn look_at_queues(&mut self, turn_us: u64) {
         if !self.leaves_some && self.accepting == Accepting::Yes && self.resting.is_empty() {
             self.queue.empty();

@@ -49,6 +49,14 @@ fn lost(ranges: &[RangeInclusive<u64>]) -> Vec<(u64, u64)> {
     ranges.iter().map(|range| (*range.start(), *range.end())).collect()
 }
 
+/// A store that has synced number 1.
+fn begin_with_one(disk: &SimDisk) -> Store<SimDisk> {
+    let mut store = begin(disk);
+    push(&mut store, 1).unwrap();
+    store.sync().unwrap();
+    store
+}
+
 #[test]
 fn what_cannot_be_kept_is_refused_and_changes_nothing() {
     let disk = SimDisk::new(1);
@@ -91,9 +99,7 @@ fn a_full_disk_is_noticed_while_there_is_room_for_what_is_under_way() {
 #[test]
 fn a_store_begins_on_a_full_disk_and_takes_nothing_until_there_is_room() {
     let disk = SimDisk::new(1);
-    let mut store = begin(&disk);
-    push(&mut store, 1).unwrap();
-    store.sync().unwrap();
+    let store = begin_with_one(&disk);
     drop(store);
     disk.set_capacity(0);
     let mut store = begin(&disk);
@@ -117,9 +123,7 @@ fn a_disk_that_failed_and_came_back_is_gone_on_with() {
     ];
     for faults in faults {
         let disk = SimDisk::new(1);
-        let mut store = begin(&disk);
-        push(&mut store, 1).unwrap();
-        store.sync().unwrap();
+        let mut store = begin_with_one(&disk);
         push(&mut store, 2).unwrap();
         store.write().unwrap();
         disk.set_faults(faults);
@@ -253,9 +257,7 @@ fn numbers_are_reserved_before_they_run_out() {
 #[test]
 fn what_a_new_segment_holds_gets_its_witness() {
     let disk = SimDisk::new(1);
-    let mut store = begin(&disk);
-    push(&mut store, 1).unwrap();
-    store.sync().unwrap();
+    let mut store = begin_with_one(&disk);
     disk.set_faults(DiskFaults { sync_percent: 100, ..DiskFaults::default() });
     store.witness().unwrap_err();
     push(&mut store, 2).unwrap();
@@ -350,9 +352,7 @@ fn starts_that_come_to_nothing_take_no_room() {
     let disk = SimDisk::new(1);
     let taken = || disk.list().unwrap().iter().map(|(_, bytes)| bytes).sum::<u64>();
     let files = || disk.list().unwrap().len();
-    let mut store = begin(&disk);
-    push(&mut store, 1).unwrap();
-    store.sync().unwrap();
+    let store = begin_with_one(&disk);
     drop(store);
     // None gets as far as a snapshot. Some end before their first frame, some are closed.
     let mut most = 0;
@@ -412,9 +412,7 @@ fn what_a_snapshot_of_another_life_makes_superfluous_stays() {
     let mut seen = 0;
     for seed in 0..50 {
         let disk = SimDisk::new(seed);
-        let mut store = begin(&disk);
-        push(&mut store, 1).unwrap();
-        store.sync().unwrap();
+        let mut store = begin_with_one(&disk);
         let snapshot = store.begin_snapshot().unwrap().end().unwrap();
         disk.set_faults(DiskFaults { names_percent: 100, ..DiskFaults::default() });
         assert!(store.adopt(snapshot).is_err());
@@ -630,9 +628,7 @@ fn what_belongs_to_another_store_is_not_replaced() {
 #[test]
 fn a_torn_tail_is_told_and_left_out() {
     let disk = SimDisk::new(1);
-    let mut store = begin(&disk);
-    push(&mut store, 1).unwrap();
-    store.sync().unwrap();
+    let mut store = begin_with_one(&disk);
     push(&mut store, 2).unwrap();
     store.write().unwrap();
     let mut image = disk.image();

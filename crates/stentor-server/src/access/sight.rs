@@ -4,8 +4,7 @@
 //! gathered for one of them with all whose tokens grant the same, or who have none.
 
 use super::passes::Pass;
-use stentor_access::Scope;
-use stentor_access::TopicRules;
+use stentor_access::{Scope, TopicRules};
 
 /// Which topics may be seen.
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ pub(crate) enum Transport {
     LongPoll,
 }
 
-/// What is said by a transport, and how. Whoever adds one gives it one of these.
+/// What is said by a transport, and how. Each transport has one.
 pub(crate) struct Manner {
     /// The form of a message, and the smaller one for those who take that too: alone, and with the
     /// name of its topic.
@@ -39,7 +39,7 @@ pub(crate) struct Manner {
     pub(crate) farewell: fn(&mut Vec<u8>),
     /// The last words to a reader that is evicted: come again in a while, which depends on chance.
     pub(crate) put_off: fn(&mut Vec<u8>, u64),
-    /// The last words when whoever reads may not any more, and why.
+    /// The last words to a reader that may not read any more, with the reason.
     pub(crate) expired: fn(&mut Vec<u8>, Ended),
     /// Where its readers are counted.
     pub(crate) readers: fn(&Stats) -> &Counter,
