@@ -95,7 +95,8 @@ use stentor_config::{Lookup, Settings};
 use stentor_files::{FileCache, FileLoader};
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
-use stentor_io::{Backend, Faults, KernelFaults, Rng};
+use stentor_io::KernelFaults;
+use stentor_io::{Backend, Faults, Rng};
 use stentor_order::{Applier, Committer, Compressor, InMemory, Jobs, Sequencer};
 use stentor_store::StoreState;
 use stentor_test::trace;

@@ -24,8 +24,9 @@ use std::io::IoSlice;
 use std::net::IpAddr;
 use std::sync::Arc;
 #[cfg(test)]
+use stentor_io::KernelFaults;
 use stentor_io::{
-    AcceptQueue, Backend, Faults, File, FileSendError, Gone, KernelFaults, LAYERED, PROXIED, Peer,
+    AcceptQueue, Backend, Faults, File, FileSendError, Gone, LAYERED, PROXIED, Peer,
     Retransmission, Role, Sent, Sim, TurnAway,
 };
 use stentor_test::trace::{self, Excerpt};
