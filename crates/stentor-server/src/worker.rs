@@ -19,19 +19,19 @@ use crate::limits::{
     DRAIN_ACCEPT_MS, DRAIN_IDLE_MS, DRAIN_LOOK_MS, EXPELLED_PER_TURN, JUDGED_PER_TURN,
     LINE_COST_PER_TURN, LINE_VISITS_PER_TURN,
 };
-use crate::log_throttle::LogThrottle;
 use crate::mailbox::{Mailbox, Order};
 use crate::memory::Usage;
 use crate::panics::may_panic;
 use crate::put_off;
 use crate::shared::Shared;
-use crate::slab::Slab;
 use crate::stats::{Activity, Stats};
 use crate::stream::feeds::Member;
 use crate::timers::Wheel;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_config::Settings;
+use stentor_io::LogThrottle;
+use stentor_io::Slab;
 use stentor_io::{Backend, Flow, Handler, PROXIED, Pause, Peer, Refused, Role, listener_of};
 
 /// The connections of one thread.
