@@ -78,7 +78,7 @@ impl Text {
 
 /// What all workers share of the access log.
 #[derive(Debug, Default)]
-pub(crate) struct AccessLog {
+pub struct AccessLog {
     format: AccessFormat,
     /// What each worker has left to be written.
     left: Mutex<Vec<Arc<Mutex<Vec<u8>>>>>,
@@ -93,7 +93,7 @@ pub(crate) struct AccessLog {
 
 impl AccessLog {
     /// The log that is configured, if one is.
-    pub(crate) fn of(settings: &Log) -> Option<Arc<AccessLog>> {
+    pub fn of(settings: &Log) -> Option<Arc<AccessLog>> {
         settings.access.as_ref().map(|_| Arc::new(AccessLog::new(settings.access_format)))
     }
 
@@ -106,7 +106,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The file cannot be opened, or there is no thread to be had.
-    pub(crate) fn start(self: &Arc<AccessLog>, target: &AccessTarget) -> io::Result<()> {
+    pub fn start(self: &Arc<AccessLog>, target: &AccessTarget) -> io::Result<()> {
         let writer = Writer::open(target)?;
         let (ends, ended) = mpsc::channel();
         let log = Arc::clone(self);
@@ -130,14 +130,14 @@ impl AccessLog {
     }
 
     /// Has the file opened anew: it was renamed.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.is_to_reopen.store(true, Ordering::Release);
         self.wake();
     }
 
     /// Has everything written that is left, now that no worker is. Waits for that, unless it takes
     /// too long.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.wake();
         if let Some(ended) = lock(&self.ended).take() {
@@ -147,12 +147,12 @@ impl AccessLog {
     }
 
     /// Lines that could not be written. Those that workers dropped they count themselves.
-    pub(crate) fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// So many lines were lost before, in another process.
-    pub(crate) fn were_lost(&self, lines: u64) {
+    pub fn were_lost(&self, lines: u64) {
         self.lost.fetch_add(lines, Ordering::Relaxed);
     }
 

@@ -22,7 +22,7 @@ use stentor_io::Peer;
 
 /// The counters of all addresses.
 #[derive(Debug)]
-pub(crate) struct AddressCounts {
+pub struct AddressCounts {
     key: RandomState,
     /// Made when the first address falls into one: a server with few clients needs few.
     pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
@@ -32,14 +32,16 @@ pub(crate) struct AddressCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted(Option<NonZeroU32>);
 
-impl AddressCounts {
-    pub(crate) fn new() -> AddressCounts {
+impl Default for AddressCounts {
+    fn default() -> AddressCounts {
         AddressCounts {
             key: RandomState::new(),
             pages: std::iter::repeat_with(OnceLock::new).take(PAGES).collect(),
         }
     }
+}
 
+impl AddressCounts {
     /// Counts one connection more, unless there are `connections_max` from this address already.
     pub(crate) fn enter(&self, address: IpAddr, connections_max: u32) -> Option<Counted> {
         let place = self.key.hash_one(network(address)) as usize % (PAGES * COUNTERS) + 1;
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_address_has_so_many_and_no_more() {
-        let addresses = AddressCounts::new();
+        let addresses = AddressCounts::default();
         let first = addresses.enter(ip("192.0.2.1"), 2).unwrap();
         let second = addresses.enter(ip("::ffff:192.0.2.1"), 2).unwrap();
         assert!(addresses.enter(ip("192.0.2.1"), 2).is_none());
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn ipv6_counts_by_its_network() {
-        let addresses = AddressCounts::new();
+        let addresses = AddressCounts::default();
         addresses.enter(ip("2001:db8:1:2::1"), 1).unwrap();
         assert!(addresses.enter(ip("2001:db8:1:2:ffff::9"), 1).is_none());
         addresses.enter(ip("2001:db8:1:3::1"), 1).unwrap();
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_a_prefix_as_long_as_it_has_connections() {
-        let addresses = AddressCounts::new();
+        let addresses = AddressCounts::default();
         let prefix_of = |text| {
             let counted = addresses.enter(ip(text), 9).unwrap();
             addresses.holder(counted).unwrap().prefix
@@ -190,7 +192,7 @@ mod tests {
     /// Sharing a counter is rare: of some thousand addresses hardly any meets another.
     #[test]
     fn addresses_hardly_ever_share_a_counter() {
-        let addresses = AddressCounts::new();
+        let addresses = AddressCounts::default();
         let refused =
             (0..4_000_u32).filter(|&n| addresses.enter(IpAddr::V4(n.into()), 1).is_none()).count();
         assert!(refused < 60, "{refused}");
@@ -198,7 +200,7 @@ mod tests {
         let pages = |addresses: &AddressCounts| {
             addresses.pages.iter().filter(|page| page.get().is_some()).count()
         };
-        let quiet = AddressCounts::new();
+        let quiet = AddressCounts::default();
         quiet.enter(ip("192.0.2.1"), 1).unwrap();
         assert_eq!(pages(&quiet), 1);
     }

@@ -116,7 +116,7 @@ impl Desk {
             cluster: None,
             file_cache: Arc::new(FileCache::new()?),
             client: endpoint::client::module(unix_s),
-            addresses: AddressCounts::new(),
+            addresses: AddressCounts::default(),
             memory: MemoryState::default(),
             keys: Mutex::new(Arc::new(Keys::none())),
             wants_keys: AtomicBool::new(false),

@@ -110,12 +110,12 @@ pub fn is_journal() -> bool {
 }
 
 /// How many lines were dropped or could not be written.
-pub(crate) fn dropped() -> u64 {
+pub fn dropped() -> u64 {
     LOG.get().map_or(0, |log| log.dropped.load(Ordering::Relaxed))
 }
 
 /// The process before this one had dropped so many.
-pub(crate) fn were_dropped(lines: u64) {
+pub fn were_dropped(lines: u64) {
     if let Some(log) = LOG.get() {
         log.dropped.fetch_add(lines, Ordering::Relaxed);
     }
@@ -125,7 +125,7 @@ pub(crate) fn were_dropped(lines: u64) {
 ///
 /// # Errors
 /// The kernel refused, or the thread waits for standard error and so cannot do it.
-pub(crate) fn become_user(user: &User) -> io::Result<()> {
+pub fn become_user(user: &User) -> io::Result<()> {
     LOG.get().map_or(Ok(()), |log| log.become_user(user))
 }
 

@@ -32,7 +32,7 @@ use stentor_io::{MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memor
 
 /// The thread that looks, and the one that evicts history. They end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     _ends: Sender<()>,
     is_over: Arc<AtomicBool>,
     trimmer: Thread,
@@ -50,7 +50,7 @@ impl Guard {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(
+    pub fn start(
         settings: &Settings,
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],

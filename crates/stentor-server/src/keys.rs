@@ -19,17 +19,17 @@ use stentor_io::{read_file, unix_s};
 ///
 /// # Errors
 /// If a file cannot be read or holds no key.
-pub(crate) fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
+pub fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
     load_with(settings, None)
 }
 
 /// The states of the files with keys. They are taken before the files are read.
-pub(crate) fn files_of(settings: &Settings) -> FileStates {
+pub fn files_of(settings: &Settings) -> FileStates {
     states_of(settings.jwt.files().cloned())
 }
 
 /// Looks after the keys for as long as it is kept.
-pub(crate) struct KeyThread {
+pub struct KeyThread {
     thread: LookThread,
     jwt: Jwt,
     fetches: Option<Arc<Fetches>>,
@@ -48,7 +48,7 @@ impl KeyThread {
     ///
     /// # Errors
     /// There is no thread to be had, or there are no certificates to know hosts by.
-    pub(crate) fn start(
+    pub fn start(
         settings: &Settings,
         files: FileStates,
         shared: &Arc<Shared>,
@@ -85,7 +85,7 @@ impl KeyThread {
     }
 
     /// Has the thread look at the files from now on: the keys of these settings are in use.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.thread.begin();
     }
 
@@ -93,10 +93,7 @@ impl KeyThread {
     ///
     /// # Errors
     /// As [`load`].
-    pub(crate) fn reload(
-        of: Option<&KeyThread>,
-        settings: &Settings,
-    ) -> Result<Arc<Keys>, LoadError> {
+    pub fn reload(of: Option<&KeyThread>, settings: &Settings) -> Result<Arc<Keys>, LoadError> {
         let same = of.filter(|of| of.jwt == settings.jwt);
         load_with(settings, same.and_then(|of| of.fetches.as_deref()))
     }
@@ -145,7 +142,7 @@ impl Looker {
 }
 
 /// Has tokens verified with these keys from now on.
-pub(crate) fn tell(shared: &Shared, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>) {
+pub fn tell(shared: &Shared, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>) {
     shared.set_keys(Arc::clone(keys));
     for mailbox in mailboxes {
         mailbox.put(Order::Keys(Arc::clone(keys)));

@@ -1,9 +1,8 @@
 //! The server: workers, connections, routes and endpoints.
 //!
-//! [`start`] binds every address, starts the workers, each on a thread of its own with its own
-//! listeners and file table, and returns a [`Server`], the handle by which the rest of the
-//! process publishes, reloads and stops it. What a worker does is in `worker`, one connection in
-//! `connection`, the pages in `endpoint`.
+//! A [`Worker`] serves connections on a thread of its own. All workers share one [`Shared`]; each
+//! takes orders from its [`Mailbox`]. `stentor-process` starts and stops them. The code of a
+//! connection is in `connection`, that of the pages in `endpoint`.
 #![forbid(unsafe_code)]
 // A full pipe at standard error would stop the thread that writes: only the log's own may wait.
 #![cfg_attr(not(any(test, feature = "fuzz")), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -22,8 +21,7 @@ pub mod event_log;
 mod exchange;
 mod exposition;
 mod guard;
-mod inspection;
-mod keys;
+pub mod keys;
 mod labels;
 mod limits;
 mod line_writer;
@@ -41,14 +39,11 @@ mod put_off;
 mod report;
 mod response;
 mod route;
-mod server;
 mod shared;
 mod stats;
 mod stream;
 mod timers;
 mod transport;
-mod turns;
-mod user;
 mod worker;
 
 #[cfg(any(test, feature = "fuzz"))]
@@ -56,12 +51,15 @@ pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 mod simulation;
 
-pub use inspection::{Inspection, inspect};
-pub use server::{LogFiles, Predecessor, Server, StartError, start, take_over};
-pub use stentor_io::{
-    Children, Inherited, Line, Outcome, Outcomes, Waiting, WaitingParent, adopt_orphans,
-    ask_process, has_waiting_parent, hold_signals, is_root, parent_process, reap, release_signals,
-    send_signal, tell_waiting_parent, unix_s,
-};
-pub use stentor_order::CommitError;
-pub use stentor_tls_layer::ShownCertificate;
+pub use access_log::AccessLog;
+pub use addresses::AddressCounts;
+pub use endpoint::client::module as client_module;
+pub use guard::Guard;
+pub use limits::{PANICS_MAX, RELEASE_AFTER_MS, TOKENS_BYTES_MAX};
+pub use listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
+pub use mailbox::{Mailbox, Order};
+pub use operations::{Failed, History, Reloaded, Reloads, Upgraded, Upgrades};
+pub use pressure::MemoryState;
+pub use shared::Shared;
+pub use stats::{Stats, Totals, pack_histogram, unpack_histogram};
+pub use worker::Worker;

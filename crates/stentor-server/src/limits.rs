@@ -53,7 +53,8 @@ pub(crate) const INFLATE_COST: usize = 64;
 
 /// When readers have freed so much, it is given back to the kernel, some time after.
 pub(crate) const RELEASE_BYTES_MIN: usize = 8 * 1024 * 1024;
-pub(crate) const RELEASE_AFTER_MS: u64 = 5_000;
+/// How long after that the memory is given back.
+pub const RELEASE_AFTER_MS: u64 = 5_000;
 
 /// What one worker leaves to the writer of the access log, in bytes: some 20,000 lines. If the
 /// disk or the pipe has stood still for so long, further ones are dropped.
@@ -137,18 +138,10 @@ pub(crate) const JUDGED_PER_TURN: usize = 1_024;
 pub(crate) const EXPELLED_PER_TURN: usize = 64;
 
 /// What the tokens that were verified may take in memory: some 100,000 of the usual length.
-pub(crate) const TOKENS_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Numbers of files that connections do not get, besides one for each worker and each mount: for
-/// what a worker has open for itself (listeners, epoll, what the process had open when the worker
-/// took its file table).
-pub(crate) const NUMBERS_KEPT: usize = 64;
-
-/// Files that a public worker keeps free of connections, for files that are served.
-pub(crate) const FILES_RESERVED: usize = 64;
+pub const TOKENS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// After so many panics a worker, or the loader of files, is thought to be beyond repair.
-pub(crate) const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
+pub const PANICS_MAX: u32 = if cfg!(any(test, feature = "panics")) { 10 } else { 1_000 };
 
 /// What one connection is sent of a file on the disk before the others have their turn. The
 /// simulator's files are small.

@@ -6,17 +6,17 @@
 use stentor_io::Role;
 
 /// Connections of the public listeners: they read, and publish with a token.
-pub(crate) const PUBLIC: Role = 0;
+pub const PUBLIC: Role = 0;
 /// Connections of the control listeners: they publish, and read too.
-pub(crate) const CONTROL: Role = 1;
+pub const CONTROL: Role = 1;
 /// Connections of the monitor listeners: they are told how the server is, and nothing else.
-pub(crate) const MONITOR: Role = 2;
+pub const MONITOR: Role = 2;
 
 /// Connections of the redirect listeners: they are told to come by TLS, and nothing else.
-pub(crate) const REDIRECT: Role = 3;
+pub const REDIRECT: Role = 3;
 
 /// The roles by which anyone may come. The public workers serve them.
-pub(crate) const PUBLIC_ROLES: &[Role] = &[PUBLIC, REDIRECT];
+pub const PUBLIC_ROLES: &[Role] = &[PUBLIC, REDIRECT];
 
 /// A kind of listener, and what it grants to whoever comes in by it.
 #[derive(Debug)]

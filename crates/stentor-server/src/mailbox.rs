@@ -14,7 +14,7 @@ use stentor_order::{Notifier, Outcomes};
 
 /// An order to a worker.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// Let no new connection begin, answer what was asked, end.
     Drain,
     /// Go by these settings from now on.
@@ -42,7 +42,7 @@ const _: () = assert!(size_of::<Mail>() <= 32);
 
 /// One worker's mailbox. What is in it is taken in the order it was put.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
+pub struct Mailbox {
     contents: Mutex<Contents>,
     waker: Arc<Waker>,
 }
@@ -56,12 +56,12 @@ struct Contents {
 
 impl Mailbox {
     /// An empty mailbox. To be made before workers take file tables of their own.
-    pub(crate) fn new() -> io::Result<Mailbox> {
+    pub fn new() -> io::Result<Mailbox> {
         Ok(Mailbox { contents: Mutex::default(), waker: Arc::new(Waker::new()?) })
     }
 
     /// Puts an order in and wakes the worker if it sleeps.
-    pub(crate) fn put(&self, order: Order) {
+    pub fn put(&self, order: Order) {
         let mut contents = self.contents();
         if !contents.is_closed {
             contents.mail.push_back(Mail::Order(order));
@@ -75,7 +75,7 @@ impl Mailbox {
     }
 
     /// The worker has ended: drops what is in the mailbox, and all that comes.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut contents = self.contents();
         contents.is_closed = true;
         let dropped = std::mem::take(&mut contents.mail);
@@ -84,7 +84,8 @@ impl Mailbox {
         drop(dropped);
     }
 
-    pub(crate) fn waker(&self) -> &Arc<Waker> {
+    /// The waker of the worker that reads this mailbox.
+    pub fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }
 

@@ -24,7 +24,7 @@ macro_rules! metrics {
         /// The counters of one worker, on cache lines of their own.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct Stats {
+        pub struct Stats {
             $($($(pub(crate) $field: Counter,)?)+)+
             /// From the publishing of a message until the last of its readers on this worker was
             /// visited.
@@ -43,7 +43,7 @@ macro_rules! metrics {
 
         impl Stats {
             /// All counters with their names, but those of histograms and of routes.
-            pub(crate) fn counters(&self) -> Vec<(String, &Counter)> {
+            pub fn counters(&self) -> Vec<(String, &Counter)> {
                 let mut all = vec![$($($((stringify!($field).to_owned(), &self.$field),)?)+)+];
                 all.extend(self.heads.named().map(|(part, n)| (format!("heads.{part}"), n)));
                 let tokens = self.refused_tokens.named();
@@ -63,7 +63,7 @@ macro_rules! metrics {
 
         /// The sum over all workers at one moment.
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-        pub(crate) struct Totals {
+        pub struct Totals {
             $($($(pub(crate) $field: u64,)?)+)+
             /// Bytes of response heads.
             pub(crate) bytes_heads: u64,
@@ -81,7 +81,7 @@ macro_rules! metrics {
 
         impl Totals {
             /// Adds up what the workers have counted.
-            pub(crate) fn sum<'a>(workers: impl IntoIterator<Item = &'a Stats>) -> Totals {
+            pub fn sum<'a>(workers: impl IntoIterator<Item = &'a Stats>) -> Totals {
                 let mut totals = Totals::default();
                 let mut oldest_ms = 0;
                 for worker in workers {

@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard};
 use stentor_wire::packed;
 
 /// One kind of them, with what is to be said of one that was done.
-pub(crate) struct Operations<D>(Mutex<State<D>>);
+pub struct Operations<D>(Mutex<State<D>>);
 
 /// Those by which another process takes over.
-pub(crate) type Upgrades = Operations<Upgraded>;
+pub type Upgrades = Operations<Upgraded>;
 
 /// Those by which the configuration is read again.
-pub(crate) type Reloads = Operations<Reloaded>;
+pub type Reloads = Operations<Reloaded>;
 
 struct State<D> {
     begin: Begin,
@@ -38,13 +38,15 @@ enum Begin {
 
 /// The outcomes so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct History<D> {
-    pub(crate) done: u64,
-    pub(crate) failed: u64,
+pub struct History<D> {
+    /// How many succeeded.
+    pub done: u64,
+    /// How many failed.
+    pub failed: u64,
     /// The last of those that were done.
-    pub(crate) last: Option<D>,
+    pub last: Option<D>,
     /// The last of those that failed.
-    pub(crate) last_failure: Option<Failed>,
+    pub last_failure: Option<Failed>,
 }
 
 packed!(struct History<Upgraded> { done, failed, last, last_failure });
@@ -57,31 +59,31 @@ impl<D> Default for History<D> {
 
 /// An upgrade by which another process has taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Upgraded {
+pub struct Upgraded {
     /// Wall clock when it was done, in seconds since 1970.
-    pub(crate) unix_s: u64,
+    pub unix_s: u64,
     /// The process that was there before.
-    pub(crate) from_process: u32,
+    pub from_process: u32,
     /// Open connections that went over.
-    pub(crate) connections: u64,
+    pub connections: u64,
     /// The pause, in which no request was served.
-    pub(crate) stood_still_us: u64,
+    pub stood_still_us: u64,
 }
 
 packed!(struct Upgraded { unix_s, from_process, connections, stood_still_us });
 
 /// A reload that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Reloaded {
+pub struct Reloaded {
     /// Wall clock when it was done, in seconds since 1970.
-    pub(crate) unix_s: u64,
+    pub unix_s: u64,
     /// The settings that differ, and only count from the next restart.
-    pub(crate) need_restart: Vec<String>,
+    pub need_restart: Vec<String>,
 }
 
 /// An operation that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Failed {
+pub struct Failed {
     /// Wall clock when it was given up, in seconds since 1970.
     pub(crate) unix_s: u64,
     /// Why, in one sentence.
@@ -92,7 +94,7 @@ packed!(struct Failed { unix_s, reason });
 
 impl Failed {
     /// One that is given up now.
-    pub(crate) fn now(reason: &str) -> Failed {
+    pub fn now(reason: &str) -> Failed {
         Failed { unix_s: stentor_io::unix_s(), reason: reason.to_owned() }
     }
 }
@@ -124,7 +126,7 @@ impl<D> Default for Operations<D> {
 
 impl Upgrades {
     /// Those of a process that takes over: it is being done.
-    pub(crate) fn taken_over(history: History<Upgraded>) -> Upgrades {
+    pub fn taken_over(history: History<Upgraded>) -> Upgrades {
         let begin = Begin::Soon { is_asked: false };
         Operations(Mutex::new(State { begin, is_under_way: true, history }))
     }
@@ -132,7 +134,7 @@ impl Upgrades {
 
 impl Reloads {
     /// Those of a process that takes over.
-    pub(crate) fn of_successor() -> Reloads {
+    pub fn of_successor() -> Reloads {
         let (begin, history) = (Begin::Soon { is_asked: false }, History::default());
         Operations(Mutex::new(State { begin, is_under_way: false, history }))
     }
@@ -140,7 +142,7 @@ impl Reloads {
 
 impl<D: Clone> Operations<D> {
     /// Sets what tells the program that runs the server to begin one.
-    pub(crate) fn begin_by(&self, begin: Box<dyn Fn() + Send>) {
+    pub fn begin_by(&self, begin: Box<dyn Fn() + Send>) {
         let before = std::mem::replace(&mut self.state().begin, Begin::By(begin));
         if let (Begin::Soon { is_asked: true }, Begin::By(begin)) = (before, &self.state().begin) {
             begin();
@@ -166,14 +168,14 @@ impl<D: Clone> Operations<D> {
 
     /// One is under way, whether it was asked for here or by a signal. Returns the outcomes of
     /// those before.
-    pub(crate) fn begin(&self) -> History<D> {
+    pub fn begin(&self) -> History<D> {
         let mut state = self.state();
         state.is_under_way = true;
         state.history.clone()
     }
 
     /// It has been done.
-    pub(crate) fn done(&self, done: D) {
+    pub fn done(&self, done: D) {
         let mut state = self.state();
         state.is_under_way = false;
         state.history.done += 1;
@@ -181,7 +183,7 @@ impl<D: Clone> Operations<D> {
     }
 
     /// It has come to nothing.
-    pub(crate) fn failed(&self, failed: Failed) {
+    pub fn failed(&self, failed: Failed) {
         let mut state = self.state();
         state.is_under_way = false;
         state.history.failed += 1;

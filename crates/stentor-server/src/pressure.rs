@@ -7,7 +7,7 @@ use stentor_io::{Counter, MemoryLoad, MemoryOf};
 /// How short memory is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Pressure {
+pub enum Pressure {
     #[default]
     None,
     /// The first mark was reached.
@@ -48,15 +48,16 @@ pub(crate) struct Marks {
 
 /// What is known of it, for those who ask. One thread writes it.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryState {
+pub struct MemoryState {
     high: AtomicU64,
     critical: AtomicU64,
     pressure: Counter,
     /// How full each is, in thousandths; one more, so that 0 means that it has no limit.
     loads: [Counter; LOADS.len()],
-    /// How often each mark was reached.
-    pub(crate) times_high: Counter,
-    pub(crate) times_critical: Counter,
+    /// How often memory became short.
+    pub times_high: Counter,
+    /// How often memory became critical.
+    pub times_critical: Counter,
 }
 
 /// What may be full, and how it is called.
@@ -65,7 +66,7 @@ pub(crate) const LOADS: [(MemoryOf, &str); 3] =
 
 impl MemoryState {
     /// Goes by these marks from now on.
-    pub(crate) fn configure(&self, settings: &Settings) {
+    pub fn configure(&self, settings: &Settings) {
         self.high.store(settings.limits.memory_high, Ordering::Relaxed);
         self.critical.store(settings.limits.memory_critical, Ordering::Relaxed);
     }

@@ -139,7 +139,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "panics"))]
         b"/-/panic" => panic!("a panic for the tests"),
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,

@@ -22,51 +22,54 @@ use stentor_tls_layer::Acceptors;
 use stentor_wire::http1::Request;
 
 /// The state that all workers share. A read writes none of it.
-pub(crate) struct Shared {
-    pub(crate) hub: Arc<Hub>,
+pub struct Shared {
+    /// The current values, and the latest messages of each topic.
+    pub hub: Arc<Hub>,
     /// Takes changes through all their steps.
-    pub(crate) committer: Committer,
+    pub committer: Committer,
     /// The state of the store, if there is one.
-    pub(crate) store: Option<Arc<StoreState>>,
+    pub store: Option<Arc<StoreState>>,
     /// The state of following a leader, if this server does.
-    pub(crate) follow: Option<Arc<FollowState>>,
+    pub follow: Option<Arc<FollowState>>,
     /// The state of the cluster, if a broker makes the order.
-    pub(crate) cluster: Option<Arc<ClusterState>>,
-    pub(crate) file_cache: Arc<FileCache>,
+    pub cluster: Option<Arc<ClusterState>>,
+    /// Files in memory.
+    pub file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
-    pub(crate) access_log: Option<Arc<AccessLog>>,
+    pub access_log: Option<Arc<AccessLog>>,
     /// The browser client, as `/-/stentor.js` is answered.
-    pub(crate) client: Arc<Message>,
+    pub client: Arc<Message>,
     /// What begins handshakes.
-    pub(crate) acceptors: Arc<Acceptors>,
+    pub acceptors: Arc<Acceptors>,
     /// Connections of the public listeners by their addresses.
-    pub(crate) addresses: AddressCounts,
+    pub addresses: AddressCounts,
     /// How short memory is that is not counted here.
-    pub(crate) memory: MemoryState,
+    pub memory: MemoryState,
     /// The keys that workers begin with.
-    pub(crate) keys: Mutex<Arc<Keys>>,
+    pub keys: Mutex<Arc<Keys>>,
     /// A token named a key that is not known: issuers may have others by now.
-    pub(crate) wants_keys: AtomicBool,
+    pub wants_keys: AtomicBool,
     /// Tokens that were verified.
-    pub(crate) tokens: Cache,
+    pub tokens: Cache,
     /// The counters of every worker, to be summed when asked for.
-    pub(crate) workers: Vec<Arc<Stats>>,
+    pub workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
-    pub(crate) workers_public: usize,
+    pub workers_public: usize,
     /// Wall clock at the start of the server, in seconds since 1970, whichever process it was then.
-    pub(crate) started_unix_s: u64,
+    pub started_unix_s: u64,
     /// The same of this process.
-    pub(crate) process_started_unix_s: u64,
+    pub process_started_unix_s: u64,
     /// A stop was announced: this server is not ready any more.
-    pub(crate) is_stopping: AtomicBool,
-    /// The upgrades and the reloads so far, and how one is begun.
-    pub(crate) upgrades: Upgrades,
-    pub(crate) reloads: Reloads,
+    pub is_stopping: AtomicBool,
+    /// Upgrades, their outcomes, and how one begins.
+    pub upgrades: Upgrades,
+    /// Likewise for reloads.
+    pub reloads: Reloads,
 }
 
 impl Shared {
     /// The keys that tokens are verified with.
-    pub(crate) fn keys(&self) -> Arc<Keys> {
+    pub fn keys(&self) -> Arc<Keys> {
         Arc::clone(&stentor_io::lock(&self.keys))
     }
 

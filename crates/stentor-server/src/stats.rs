@@ -3,7 +3,7 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
-pub(crate) use crate::metrics::{Stats, Totals};
+pub use crate::metrics::{Stats, Totals};
 use crate::paths::VALUES;
 use serde::ser::Serializer;
 use std::marker::PhantomData;
@@ -210,7 +210,7 @@ impl Routes {
 
 impl Totals {
     /// Open connections of all listeners.
-    pub(crate) fn open(&self) -> u64 {
+    pub fn open(&self) -> u64 {
         self.connections_public
             + self.connections_control
             + self.connections_monitor
@@ -229,7 +229,7 @@ impl Stats {
     }
 
     /// Counts what the layer of TLS has counted since the last call.
-    pub(crate) fn count_tls(&self, counts: &TlsCounts) {
+    pub fn count_tls(&self, counts: &TlsCounts) {
         self.tls_sessions.set(counts.sessions);
         self.tls_handshakes_under_way.set(counts.handshakes_under_way);
         self.tls_handshakes_waiting.set(counts.handshakes_waiting);
@@ -300,19 +300,19 @@ impl Stats {
 
     /// The worker has ended: none of its connections is there any more. `is_lost` says that it
     /// broke.
-    pub(crate) fn close(&self, is_lost: bool) {
+    pub fn close(&self, is_lost: bool) {
         self.reset_gauges();
         self.workers_lost.add(u64::from(is_lost));
     }
 }
 
 /// Packs what a histogram has counted so far.
-pub(crate) fn pack_histogram(histogram: &Histogram, out: &mut Packer) {
+pub fn pack_histogram(histogram: &Histogram, out: &mut Packer) {
     histogram.counters().map(Counter::value).collect::<Vec<_>>().pack(out);
 }
 
 /// Lets a histogram go on where another one ended.
-pub(crate) fn unpack_histogram(histogram: &Histogram, input: &mut Unpacker<'_>) -> Unpacked<()> {
+pub fn unpack_histogram(histogram: &Histogram, input: &mut Unpacker<'_>) -> Unpacked<()> {
     let values = Vec::<u64>::unpack(input)?;
     if values.len() != histogram.counters().count() {
         return Err(MISFIT);

@@ -35,7 +35,7 @@ use stentor_io::Slab;
 use stentor_io::{Backend, Flow, Handler, PROXIED, Pause, Peer, Refused, Role, listener_of};
 
 /// The connections of one thread.
-pub(crate) struct Worker {
+pub struct Worker {
     cx: Context,
     connections: Slab<Connection>,
     open: usize,
@@ -87,7 +87,7 @@ enum Drain {
 
 impl Worker {
     /// `seed` makes the chance of this worker different from that of others.
-    pub(crate) fn new(
+    pub fn new(
         shared: Arc<Shared>,
         settings: Arc<Settings>,
         stats: Arc<Stats>,
@@ -115,23 +115,23 @@ impl Worker {
 
     /// Whether nothing is to be begun that was not asked for yet: another process may go on from
     /// here.
-    pub(crate) fn stand_still(&mut self, stands_still: bool) {
+    pub fn stand_still(&mut self, stands_still: bool) {
         self.cx.stands_still = stands_still;
     }
 
     /// Opens the directories whose files are served, on the worker's own thread.
-    pub(crate) fn open_roots(&mut self) {
+    pub fn open_roots(&mut self) {
         self.cx.open_roots();
     }
 
     /// This worker holds so many connections at most, and so does each of so many.
-    pub(crate) fn limit_connections(&mut self, places: usize, workers: usize) {
+    pub fn limit_connections(&mut self, places: usize, workers: usize) {
         self.places = places;
         self.cx.connections_max = places.saturating_mul(workers);
     }
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+    pub fn next_deadline_ms(&self) -> Option<u64> {
         if self.cx.feeds.is_sweeping()
             || self.cx.feeds.is_sparse()
             || !self.cx.budget.is_idle()
@@ -158,7 +158,7 @@ impl Worker {
 
     /// Does what is due after the events of a turn: what waits in lines, a slice of a fan-out,
     /// deadlines, the graceful stop.
-    pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
+    pub fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.turn_us(), io.unix_s());
         self.cx.walks.tick(now_ms);
@@ -247,7 +247,7 @@ impl Worker {
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
-    pub(crate) fn releases_memory(&mut self) -> bool {
+    pub fn releases_memory(&mut self) -> bool {
         let bytes = self.cx.memory.usage.owned + self.cx.feeds.filter_bytes();
         self.cx.memory.is_to_be_released(bytes, self.cx.now_ms)
     }
@@ -302,7 +302,7 @@ impl Worker {
     }
 
     /// Whether a graceful stop has come to its end.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         match self.drain {
             Drain::Ending { until_ms } => self.open == 0 || until_ms <= self.cx.now_ms,
             _ => false,
@@ -310,12 +310,12 @@ impl Worker {
     }
 
     /// Whether whoever is not at its end by now is left alone.
-    pub(crate) fn is_out_of_time(&self) -> bool {
+    pub fn is_out_of_time(&self) -> bool {
         matches!(self.drain, Drain::Ending { until_ms } if until_ms <= self.cx.now_ms)
     }
 
     /// Empties the mailbox.
-    pub(crate) fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
+    pub fn read_mailbox<B: Backend>(&mut self, io: &mut B) {
         self.cx.take_mail();
         // What a panic has left.
         self.tell_committed(io);
@@ -351,7 +351,7 @@ impl Worker {
     /// After a panic: closes the connection that was being seen to, and it alone. Nothing else is
     /// ever left half done, since the worker sees to one connection at a time. If it saw to none,
     /// or took events in, the log of what was published may lack something and is not used.
-    pub(crate) fn recover<B: Backend>(&mut self, io: &mut B) {
+    pub fn recover<B: Backend>(&mut self, io: &mut B) {
         self.cx.recover(self.current.is_none(), io.now_us());
         self.cx.stats.worker_panics.add(1);
         let Some((peer, before, usage)) = self.current.take() else { return };

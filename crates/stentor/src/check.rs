@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stentor_config::{LogFormat, Settings};
-use stentor_server::ShownCertificate;
+use stentor_io::unix_s;
+use stentor_process::inspect;
 use stentor_server::cost::{Account, accounts};
-use stentor_server::{event_log, inspect, unix_s};
+use stentor_server::event_log;
+use stentor_tls_layer::ShownCertificate;
 use tracing::Level;
 
 use crate::Failure;

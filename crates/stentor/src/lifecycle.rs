@@ -17,8 +17,9 @@ use signal_hook::iterator;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 use stentor_config::{LogFormat, Settings};
+use stentor_io::{Inherited, Line, Outcome, WaitingParent};
+use stentor_process::{LogFiles, Predecessor, Server};
 use stentor_server::event_log::{self, EventWriter};
-use stentor_server::{Inherited, Line, LogFiles, Outcome, Predecessor, Server, WaitingParent};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber, error, info, warn};
 use tracing_subscriber::fmt::format::Writer;
@@ -132,7 +133,7 @@ pub(crate) fn start(settings: Settings) -> Result<Server, Failure> {
     let inherited = Inherited::all().map_err(|error| {
         Failure::Failed(format!("the sockets given by LISTEN_FDS cannot be taken: {error}"))
     })?;
-    stentor_server::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
+    stentor_process::start(settings, inherited).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Takes the server over from the process before. That one then ends, or waits for the end of this
@@ -142,13 +143,13 @@ pub(crate) fn take_over(
     mut predecessor: Predecessor,
 ) -> Result<(Server, Option<WaitingParent>), Failure> {
     let _held = HeldSignals::hold();
-    let taken = stentor_server::take_over(settings, &mut predecessor);
+    let taken = stentor_process::take_over(settings, &mut predecessor);
     let server = taken.map_err(|error| Failure::Failed(error.to_string()))?;
     if let Err(error) = predecessor.part() {
         error!("the supervisor may not wait for this process, for it is not its child: {error}");
     }
     // Before the other one ends: else the supervisor would take that for the end of the service.
-    let waiting_parent = if stentor_server::has_waiting_parent() {
+    let waiting_parent = if stentor_io::has_waiting_parent() {
         // The supervisor of the first process knows no other.
         notify(&[NotifyState::Ready]);
         tell_waiting_parent()
@@ -169,7 +170,7 @@ pub(crate) fn share_end(waiting_parent: Option<WaitingParent>) {
 
 /// Tells the first process, which waits for the end of the server, that this one is the server.
 fn tell_waiting_parent() -> Option<WaitingParent> {
-    stentor_server::tell_waiting_parent().unwrap_or_else(|error| {
+    stentor_io::tell_waiting_parent().unwrap_or_else(|error| {
         error!("this process cannot tell the first one that it has taken over: {error}");
         None
     })
@@ -179,7 +180,7 @@ fn tell_waiting_parent() -> Option<WaitingParent> {
 /// its container, and a supervisor without a notification socket waits for its child alone.
 fn has_to_stay() -> bool {
     let has_socket = env::var_os("NOTIFY_SOCKET").is_some();
-    !stentor_server::has_waiting_parent() && (process::id() == 1 || !has_socket)
+    !stentor_io::has_waiting_parent() && (process::id() == 1 || !has_socket)
 }
 
 /// Signals wait while it is there, and none ever comes to a thread that is started meanwhile.
@@ -189,14 +190,14 @@ struct HeldSignals;
 
 impl HeldSignals {
     fn hold() -> HeldSignals {
-        stentor_server::hold_signals();
+        stentor_io::hold_signals();
         HeldSignals
     }
 }
 
 impl Drop for HeldSignals {
     fn drop(&mut self) {
-        stentor_server::release_signals();
+        stentor_io::release_signals();
     }
 }
 
@@ -243,8 +244,7 @@ impl Program {
     }
 
     fn try_to_upgrade(&self, server: &Server, signals: &mut Signals) -> Result<Successor, String> {
-        let line =
-            has_to_stay().then(|| stentor_server::adopt_orphans().and_then(|()| Line::new()));
+        let line = has_to_stay().then(|| stentor_io::adopt_orphans().and_then(|()| Line::new()));
         let line = line.transpose().map_err(|error| {
             let reason = format!("the next process could not be waited for: {error}");
             server.fail_upgrade(&reason);
@@ -282,12 +282,12 @@ impl Successor {
         mut signals: Signals,
         commands: LocalCommands,
     ) -> Result<(), Failure> {
-        stentor_server::hold_signals();
+        stentor_io::hold_signals();
         for signal in [SIGHUP, SIGUSR2] {
             commands.lead_to(self.process, signal);
         }
         for signal in signals.missed() {
-            let _ = stentor_server::send_signal(self.process, signal);
+            let _ = stentor_io::send_signal(self.process, signal);
         }
         drop(commands);
         let Some(line) = self.line else { return ended.map_err(Failure::Failed) };
@@ -380,7 +380,7 @@ impl Stops {
             return Some(told);
         }
         let sender = origin.process.map(|process| process.pid as u32);
-        let is_parent = sender == Some(stentor_server::parent_process());
+        let is_parent = sender == Some(stentor_io::parent_process());
         self.is_another(is_parent).then_some(told)
     }
 
@@ -424,7 +424,7 @@ pub(crate) fn ask_for_reload() {
 
 fn ask_by(signal: i32) {
     // To the process: to the thread that asks no signal comes.
-    if let Err(error) = stentor_server::send_signal(process::id(), signal) {
+    if let Err(error) = stentor_io::send_signal(process::id(), signal) {
         error!("the signal {signal} cannot be sent to this process: {error}");
     }
 }

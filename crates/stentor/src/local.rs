@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGUSR2};
-use stentor_server::{Outcome, Outcomes, Waiting};
+use stentor_io::{Outcome, Outcomes, Waiting};
 use tracing::warn;
 
 use crate::Failure;
@@ -83,7 +83,7 @@ fn ask(mut process: u32, signal: i32) -> Result<String, Failure> {
 }
 
 fn outcome(process: u32, signal: i32) -> Result<Outcome, Failure> {
-    stentor_server::ask_process(process, signal, PATIENCE).map_err(|error| {
+    stentor_io::ask_process(process, signal, PATIENCE).map_err(|error| {
         Failure::Failed(match error.kind() {
             ErrorKind::ConnectionRefused => {
                 format!("process {process} is no server that can be asked: it was sent nothing")

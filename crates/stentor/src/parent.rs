@@ -12,8 +12,8 @@ use std::process::Command;
 use clap::Args;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use stentor_io::{Children, Line, reap, send_signal};
 use stentor_server::event_log;
-use stentor_server::{Children, Line, reap, send_signal};
 
 use crate::Failure;
 use crate::local::LocalCommands;
@@ -58,7 +58,7 @@ fn wait(mut server: u32, line: &Line) -> Result<(), Failure> {
     let mut signals =
         signals.map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
     let commands = LocalCommands::listen();
-    stentor_server::release_signals();
+    stentor_io::release_signals();
     let mut code = None;
     loop {
         // Whoever ends has been taken over from before.

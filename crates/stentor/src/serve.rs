@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use sd_notify::NotifyState;
 use stentor_config::{ControlAddress, Mount, Settings, parse_user};
-use stentor_server::{Outcome, Server};
+use stentor_io::Outcome;
+use stentor_process::Server;
 use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         warn!("{warning}");
     }
     let user = settings.user.clone();
-    if stentor_server::is_root() && user.is_none() {
+    if stentor_io::is_root() && user.is_none() {
         warn!(
             "running as root, which nothing here needs once ports are bound: name a user to \
              become (--user), or run it as one (docs/operating.md has a systemd unit)"

@@ -11,7 +11,7 @@ use stentor_access::{
 };
 use stentor_config::{Settings, date_of, parse_moment, parse_period_s, token_table};
 use stentor_io::read_file;
-use stentor_server::unix_s;
+use stentor_io::unix_s;
 
 use crate::Failure;
 use crate::args::usage;

@@ -12,7 +12,7 @@ use stentor_wire::http1::Request;
 use twox_hash::XxHash3_64;
 
 /// The module as a message, tagged by what is in it.
-pub(crate) fn module(now_unix_s: u64) -> Arc<Message> {
+pub fn module(now_unix_s: u64) -> Arc<Message> {
     let draft = Draft::new(MODULE.as_bytes());
     let draft = match ContentType::parse("text/javascript; charset=utf-8") {
         Ok(content_type) => draft.with_content_type(content_type),

@@ -238,7 +238,7 @@ impl World {
             hub,
             file_cache,
             client: crate::endpoint::client::module(NOW_S),
-            addresses: AddressCounts::new(),
+            addresses: AddressCounts::default(),
             memory: MemoryState::default(),
             keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
             wants_keys: AtomicBool::new(false),

@@ -69,7 +69,7 @@ impl Worker {
     /// # Errors
     ///
     /// One sentence, if there is something now that the next process could not go on with.
-    pub(crate) fn can_be_packed(&mut self) -> Result<u64, &'static str> {
+    pub fn can_be_packed(&mut self) -> Result<u64, &'static str> {
         let heard_seq = self.cx.shared.hub.notified_seq();
         self.cx.take_mail();
         if self.drain != Drain::No {
@@ -95,12 +95,7 @@ impl Worker {
     /// # Errors
     ///
     /// Those of `send`.
-    pub(crate) fn pack(
-        &mut self,
-        heard_seq: u64,
-        now_ms: u64,
-        send: SendPart<'_>,
-    ) -> io::Result<()> {
+    pub fn pack(&mut self, heard_seq: u64, now_ms: u64, send: SendPart<'_>) -> io::Result<()> {
         let Worker {
             cx,
             connections,
@@ -156,13 +151,13 @@ impl Worker {
 
     /// Goes on where the worker ended that was packed. To be called of a new one, which is of no
     /// use afterwards if a part does not fit.
-    pub(crate) fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
+    pub fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         Unpacking { now_ms: io.now_ms(), in_lines: None, beside: Beside::default(), last: None }
     }
 
     /// Connections with numbers up to this one are going to be unpacked: has room for them.
-    pub(crate) fn make_room(&mut self, end: u32) {
+    pub fn make_room(&mut self, end: u32) {
         self.connections.reserve(end as usize);
     }
 
@@ -225,7 +220,7 @@ fn send_part(out: &mut Packer, send: SendPart<'_>) -> io::Result<()> {
 }
 
 /// A worker that is being unpacked, part by part.
-pub(crate) struct Unpacking {
+pub struct Unpacking {
     now_ms: u64,
     /// Who stands in a line. `None` before the first part.
     in_lines: Option<HashSet<(Kind, Peer)>>,
@@ -240,7 +235,7 @@ impl Unpacking {
     /// # Errors
     ///
     /// One sentence, if this is not what [`Worker::pack`] makes.
-    pub(crate) fn part(
+    pub fn part(
         &mut self,
         worker: &mut Worker,
         bytes: &[u8],
@@ -285,7 +280,7 @@ impl Unpacking {
     /// # Errors
     ///
     /// One sentence, if they do not fit.
-    pub(crate) fn end(self, worker: &mut Worker) -> Result<(), &'static str> {
+    pub fn end(self, worker: &mut Worker) -> Result<(), &'static str> {
         if self.in_lines.is_none() || !worker.cx.begin_log() {
             return Err(MISFIT);
         }

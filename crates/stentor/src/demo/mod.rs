@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use stentor_config::{LogFormat, Mount, Settings};
 use stentor_hub::{Pattern, Rule};
-use stentor_server::Server;
+use stentor_process::Server;
 use stentor_wire::target::TopicName;
 use tracing::{Level, error};
 
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
     let mut settings = args.server.settings(None)?;
     if args.tls {
-        let made = certificate::write(&site.certificate(), &site.key(), stentor_server::unix_s());
+        let made = certificate::write(&site.certificate(), &site.key(), stentor_io::unix_s());
         made.map_err(|reason| {
             Failure::Failed(format!("no certificate can be made for the demo: {reason}"))
         })?;

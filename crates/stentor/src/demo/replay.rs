@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use stentor_hub::{ContentType, Draft};
-use stentor_server::Server;
+use stentor_process::Server;
 use stentor_wire::target::TopicName;
 
 use super::prices::{Day, Quote};

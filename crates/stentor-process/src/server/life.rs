@@ -1,13 +1,10 @@
 //! A worker's life on its thread: what it does before it may accept, its turns, its end.
 
-use super::StartError;
 use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
 use super::listeners::Addresses;
-use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
-use crate::mailbox::Mailbox;
-use crate::stats::Stats;
+use crate::limits::{FILES_RESERVED, NUMBERS_KEPT};
+use crate::start_error::StartError;
 use crate::user::become_user;
-use crate::worker::Worker;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -16,6 +13,7 @@ use stentor_config::Settings;
 use stentor_io::{
     Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
 };
+use stentor_server::{Mailbox, PANICS_MAX, Stats, Worker};
 use stentor_tls_layer::{Secured, Securing, Sessions, Unpacking};
 
 /// What a worker is there for.
@@ -475,31 +473,61 @@ fn take_over(
 
 #[cfg(test)]
 mod tests {
+    use super::super::{empty_hub, share};
     use super::*;
-    use crate::listeners::CONTROL;
-    use crate::simulation::{World, kind};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::channel;
-    use stentor_io::Waker;
+    use stentor_config::ControlAddress;
+    use stentor_hub::{Epoch, Life};
+    use stentor_server::CONTROL;
+    use stentor_tls_layer::Prepared;
+
+    /// The worker of the control listener of these settings.
+    fn serving(settings: &Settings) -> (Serving, Epoll, SocketAddr) {
+        let hub = empty_hub(settings, Life { epoch: Epoch::random(), base: 0 }, false);
+        let (shared, _) =
+            share(settings, hub, Prepared::default(), &[Post::Control], None).unwrap();
+        let (stats, mailbox) = (Arc::<Stats>::default(), Arc::new(Mailbox::new().unwrap()));
+        let (shared, own_settings) = (Arc::new(shared), Arc::new(settings.clone()));
+        let (counts, mail) = (Arc::clone(&stats), Arc::clone(&mailbox));
+        let mut worker = Worker::new(shared, own_settings, counts, mail, 1);
+        let addresses = Addresses::reserve(settings, Vec::new(), None).unwrap();
+        let address = addresses.of(CONTROL).find_map(|address| address.tcp()).unwrap();
+        let post = Post::Control;
+        let io = prepare(post, settings, &addresses, None, &mailbox, &mut worker, Ok(())).unwrap();
+        let sessions = Sessions::new(Arc::default(), CONTROL);
+        (Serving { worker, sessions, stats }, io, address)
+    }
 
     #[test]
     fn a_worker_that_panicked_while_it_stood_still_goes_on() {
-        let mut world = World::new(1, kind(), Settings::default());
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let control = vec![ControlAddress::Tcp(any).into()];
+        let settings = Settings { listen: Vec::new(), control, workers: 1, ..Settings::default() };
+        let (mut serving, mut io, address) = serving(&settings);
         let (cue, cues) = channel();
         let (reports, _) = channel();
         let mut leaving = Leaving { stage: Stage { index: 0, cues, reports }, is_copying: false };
-        let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
         // The loop in which it stood still was left by the panic.
-        world.worker.stand_still(true);
+        serving.worker.stand_still(true);
         cue.send(Cue::GoOn).unwrap();
-        let World { worker: spare, .. } = World::new(2, kind(), Settings::default());
-        let worker = std::mem::replace(&mut world.worker, spare);
-        let sessions = Sessions::new(Arc::default(), CONTROL);
-        let mut serving = Serving { worker, sessions, stats: Arc::default() };
         assert!(!leaving.go_on(&mut serving, &mut io));
-        world.worker = serving.worker;
-        let client = world.sim.connect(CONTROL);
-        world.sim.write(client, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
-        world.settle_some(5);
-        assert!(world.sim.read(client).starts_with(b"HTTP/1.1 201"));
+        let ask = thread::spawn(move || {
+            let mut client = TcpStream::connect(address).unwrap();
+            client
+                .write_all(b"PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
+                .unwrap();
+            let mut answer = [0; 12];
+            client.read_exact(&mut answer).map(|()| answer)
+        });
+        for _ in 0..10_000_000 {
+            if ask.is_finished() {
+                break;
+            }
+            turn(&mut serving, &mut io, true).unwrap();
+        }
+        drop((serving, io));
+        assert_eq!(&ask.join().unwrap().unwrap(), b"HTTP/1.1 201");
     }
 }

@@ -1,14 +1,14 @@
 //! Other settings for a server that runs.
 
 use super::{Server, StartError, check_files};
-use crate::keys::{self, KeyThread};
-use crate::mailbox::Order;
-use crate::operations::{Failed, Reloaded};
 use std::io;
 use std::sync::Arc;
 use stentor_config::Settings;
 use stentor_hub::Op;
 use stentor_io::LookThread;
+use stentor_server::Order;
+use stentor_server::keys::{self, KeyThread};
+use stentor_server::{Failed, Reloaded};
 
 impl Server {
     /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.

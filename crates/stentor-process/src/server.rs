@@ -16,40 +16,34 @@ use self::handover::Hello;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
-use crate::access_log::AccessLog;
-use crate::addresses::AddressCounts;
-use crate::endpoint;
-use crate::event_log;
-use crate::guard::Guard;
-use crate::keys::{self, KeyThread};
-use crate::limits::TOKENS_BYTES_MAX;
-use crate::listeners::{CONTROL, MONITOR, PUBLIC, REDIRECT};
-use crate::mailbox::{Mailbox, Order};
-use crate::operations::{Reloads, Upgrades};
-use crate::pressure::MemoryState;
-use crate::shared::Shared;
+use crate::start_error::StartError;
 use crate::user::{become_user, user_named};
-use crate::worker::Worker;
+use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, io};
 use stentor_access::Cache;
 use stentor_cluster::{ClusterState, ClusterThread};
 use stentor_config::{ControlAddress, Settings};
 use stentor_files::{FileCache, FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
-use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
-use stentor_io::{FileStates, LookThread};
-use stentor_log::{OpenError, Recovery, open_replaced};
+use stentor_io::{
+    ChannelListener, FileStates, HostDisk, Inherited, LookThread, User, spawn_with_file_table,
+};
+use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
     Applier, CommitError, Committer, Compressor, InMemory, Jobs, Outcome, ReturnAddress, Sequencer,
     Tapping,
 };
 use stentor_replication::{Elsewhere, FollowState, FollowThread};
+use stentor_server::keys::{self, KeyThread};
+use stentor_server::{
+    AccessLog, AddressCounts, CONTROL, Guard, MONITOR, Mailbox, MemoryState, Order, PUBLIC,
+    REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
+};
 use stentor_store::{Ended, StoreState, Writer};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
 use stentor_wire::target::TopicName;
@@ -100,49 +94,6 @@ impl LogFiles {
     /// Has them opened anew by their names.
     pub fn reopen(&self) {
         self.0.reopen();
-    }
-}
-
-/// Why the server did not start. Nothing of it is left.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl StartError {
-    pub(crate) fn new(reason: impl fmt::Display) -> StartError {
-        StartError(reason.to_string())
-    }
-
-    /// The store in this directory cannot be read, or not be written to.
-    fn of_store(path: &Path, error: &OpenError) -> StartError {
-        let path = path.display();
-        let hint = match error {
-            OpenError::Damaged(_) | OpenError::Refused { .. } => format!(
-                "; stentor store check {path} lists all that is damaged, and stentor store repair \
-                 {path} keeps what is not"
-            ),
-            OpenError::Disk(_) | OpenError::Version { .. } => String::new(),
-        };
-        StartError(format!("the store in {path}: {error}{hint}"))
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<BindError> for StartError {
-    fn from(error: BindError) -> StartError {
-        StartError::new(error)
-    }
-}
-
-impl From<io::Error> for StartError {
-    fn from(error: io::Error) -> StartError {
-        StartError(format!("the host refused to start a worker: {error}"))
     }
 }
 
@@ -292,9 +243,9 @@ fn share(
         cluster,
         file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
-        client: endpoint::client::module(stentor_io::unix_s()),
+        client: client_module(stentor_io::unix_s()),
         acceptors: Arc::new(Acceptors::new(certificates)),
-        addresses: AddressCounts::new(),
+        addresses: AddressCounts::default(),
         memory: MemoryState::default(),
         keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::new)?),
         wants_keys: AtomicBool::new(false),
@@ -696,10 +647,10 @@ const WORKER_STACK_BYTES: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::PANICS_MAX;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::process::Command;
+    use stentor_server::{PANICS_MAX, Stats};
 
     /// Sends a request and reads until `done`, or the end.
     fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
@@ -743,7 +694,7 @@ mod tests {
         };
         let clients: Vec<_> = (0..cores.len()).map(clients).collect();
         let workers = &server.shared.workers[..cores.len()];
-        let open = workers.iter().map(|stats| stats.connections_public.value());
+        let open = workers.iter().map(|stats| counter(stats, "connections_public"));
         assert_eq!(open.collect::<Vec<_>>(), vec![20; cores.len()]);
         drop(clients);
         server.drain();
@@ -758,6 +709,10 @@ mod tests {
         assert_eq!(refused, Err("the server is about to stop".to_owned()));
         server.drain();
         server.wait().unwrap();
+    }
+
+    fn counter(stats: &Stats, name: &str) -> u64 {
+        stats.counters().iter().find(|(known, _)| known == name).expect(name).1.value()
     }
 
     fn settings(toml: &str) -> Settings {
@@ -863,14 +818,14 @@ mod tests {
             ask(server.public()[0], "GET /-/panic", "never");
         }
         // The thread ends a moment after its last connection.
-        while server.shared.workers[0].workers_lost.value() == 0 {
+        while counter(&server.shared.workers[0], "workers_lost") == 0 {
             thread::yield_now();
         }
         assert!(ready().starts_with("HTTP/1.1 503"));
         let counters = &server.shared.workers[0];
         // The last one ends the worker.
-        assert_eq!(counters.worker_panics.value(), u64::from(PANICS_MAX - 1));
-        let left = [&counters.connections_public, &counters.readers_sse].map(|c| c.value());
+        assert_eq!(counter(counters, "worker_panics"), u64::from(PANICS_MAX - 1));
+        let left = ["connections_public", "readers_sse"].map(|name| counter(counters, name));
         assert_eq!(left, [0, 0]);
         assert_eq!(readers(), 0);
         server.drain();

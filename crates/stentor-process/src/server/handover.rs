@@ -31,13 +31,13 @@
 //! what it does, on a machine that is busy. So workers wait for each other ([`Gate`]) and not for
 //! whoever runs the server; and what is packed is unpacked while more is packed.
 
-use crate::operations::{History, Upgraded};
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_config::ControlAddress;
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
+use stentor_server::{History, Upgraded};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
 
@@ -318,8 +318,8 @@ pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listeners::{CONTROL, PUBLIC};
     use std::thread;
+    use stentor_server::{CONTROL, PUBLIC};
 
     /// What a release of form 1 says first.
     const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\

@@ -6,8 +6,6 @@ use super::handover::{
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
 use super::{Server, counters};
-use crate::listeners::{CONTROL, MONITOR, REDIRECT};
-use crate::operations::{Failed, History, Upgraded};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -18,6 +16,7 @@ use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::Tapping;
+use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
 use stentor_store::Ended;
 use stentor_wire::pack::{Packed, Unpacker};
 

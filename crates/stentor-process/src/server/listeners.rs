@@ -1,9 +1,8 @@
 //! The addresses of a server, and the listeners of its workers there.
 
-use super::StartError;
 use super::handover::Hello;
 use super::life::Post;
-use crate::listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
+use crate::start_error::StartError;
 use crate::turns::Turns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +10,7 @@ use stentor_config::{ControlAddress, ListenAddress, Settings};
 use stentor_io::{
     BindError, Inherited, LAYERED, Listener, PROXIED, Reservation, Role, SocketName, listener_of,
 };
+use stentor_server::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]

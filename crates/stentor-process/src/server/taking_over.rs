@@ -3,9 +3,6 @@
 use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, told, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
-use crate::limits::RELEASE_AFTER_MS;
-use crate::operations::Upgraded;
-use crate::stats::Totals;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +12,7 @@ use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory, sleep};
 use stentor_order::next_entry;
 use stentor_replication::FollowState;
+use stentor_server::{RELEASE_AFTER_MS, Totals, Upgraded};
 use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.

@@ -1,6 +1,6 @@
 //! Who the server runs as: the name that is configured, and what becomes of the process.
 
-use crate::server::StartError;
+use crate::start_error::StartError;
 use stentor_io::User;
 
 /// Who the server is to be.

@@ -1,9 +1,7 @@
 //! What a process counts beside its workers, as bytes for the next one: each counter by its name,
 //! so that another version may have others.
 
-use crate::event_log;
-use crate::shared::Shared;
-use crate::stats::{pack_histogram, unpack_histogram};
+use stentor_server::{Shared, event_log, pack_histogram, unpack_histogram};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// What was counted so far.
