@@ -257,9 +257,11 @@ impl Connection {
             Phase::Streaming(_) => self.stream_deadline(cx, peer),
             Phase::Pending(_) => self.pending_deadline(cx, peer),
             Phase::Copying(_) => self.copying_deadline(cx, peer),
-            Phase::Closing | Phase::Refusing => (self.phase, cx.now_ms + limits.write_timeout_ms),
-            Phase::Lingering => (self.phase, cx.now_ms + LINGER_MS),
-            Phase::Delivering => (self.phase, cx.now_ms + ACKNOWLEDGE_MS),
+            Phase::Closing | Phase::Refusing => {
+                (self.phase, cx.clock.now_ms + limits.write_timeout_ms)
+            }
+            Phase::Lingering => (self.phase, cx.clock.now_ms + LINGER_MS),
+            Phase::Delivering => (self.phase, cx.clock.now_ms + ACKNOWLEDGE_MS),
         };
         self.phase = phase;
         (phase.renews() || cx.armed != Some(phase)).then_some(deadline_ms)
@@ -267,7 +269,7 @@ impl Connection {
 
     /// Returns the event and the deadline of an open connection. `None` if both stay as they are.
     fn request_deadline(&self, cx: &Context, wait: RequestWait) -> Option<(Phase, u64)> {
-        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let (wait, deadline_ms) = match self.work.as_deref() {
             Some(work) if work.waits() => (RequestWait::Room, now_ms + limits.write_timeout_ms),
             Some(Work { incoming: Some(incoming), .. }) => {
@@ -521,7 +523,7 @@ impl Connection {
                     sink,
                     persistence: Persistence { keep_alive: framing.keep_alive, http10 },
                     continue_due: framing.expect_continue,
-                    began_ms: cx.now_ms,
+                    began_ms: cx.clock.now_ms,
                     bytes: 0,
                 });
                 self.work().incoming = Some(incoming);

@@ -22,6 +22,7 @@ use crate::pressure::Pressure;
 use crate::response::Persistence;
 use crate::response::{Preamble, Reply, Scratch, Shape};
 use crate::shared::Shared;
+use crate::state::Clocks;
 use crate::stats::{Activity, Route, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
@@ -63,8 +64,7 @@ pub(crate) struct Context {
     pub(crate) scratch: Scratch,
     files: OpenFiles,
     preambles: [Preamble; LISTENERS.len()],
-    pub(crate) now_ms: u64,
-    pub(crate) unix_s: u64,
+    pub(crate) clock: Clocks,
     /// What the connections of this worker read.
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
@@ -164,8 +164,7 @@ impl Context {
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
             files: OpenFiles::default(),
             preambles: Preamble::all(),
-            now_ms: 0,
-            unix_s: 0,
+            clock: Clocks::default(),
             armed: None,
             cost: 0,
             draining: false,
@@ -224,10 +223,10 @@ impl Context {
 
     /// The clocks of this turn.
     pub(crate) fn tick(&mut self, now_ms: u64, turn_us: u64, unix_s: u64) {
-        self.now_ms = now_ms;
+        self.clock.now_ms = now_ms;
         self.answers.begin_turn(turn_us);
-        if self.unix_s != unix_s {
-            self.unix_s = unix_s;
+        if self.clock.unix_s != unix_s {
+            self.clock.unix_s = unix_s;
             self.renew();
         }
     }
@@ -258,7 +257,7 @@ impl Context {
     pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
         let is_settled = self.answers.is_settled();
         if self.denials.has_line() || !is_settled && listener(role).publishes {
-            self.denials.tell(self.answers.denied(), io.client(peer), self.now_ms);
+            self.denials.tell(self.answers.denied(), io.client(peer), self.clock.now_ms);
         }
         for RefusedAnswer { status, reason, line } in self.answers.take_refused() {
             let request = line.unwrap_or_default();
@@ -270,7 +269,7 @@ impl Context {
             tracing::debug!(request = ?request, %client, "refused with {status}: {reason}");
         }
         if !is_settled {
-            let Context { answers, lines, stats, unix_s, clients, .. } = self;
+            let Context { answers, lines, stats, clock, clients, .. } = self;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
                     let came = (listener(role).name, io.client(peer));
@@ -279,7 +278,7 @@ impl Context {
                         Some(client) => Address::Ip(client),
                         None => lines.address(peer.index(), || io.remote_address(peer)),
                     };
-                    lines.push(address, came, answered, *unix_s, dropped);
+                    lines.push(address, came, answered, clock.unix_s, dropped);
                 }
             });
         }
@@ -337,7 +336,7 @@ impl Context {
         self.found.clear();
         self.batches.forget();
         self.budget.serve(None);
-        self.denials.tell(None, None, self.now_ms);
+        self.denials.tell(None, None, self.clock.now_ms);
         if outside {
             self.replication.recover(&self.shared.hub);
         }
@@ -374,7 +373,7 @@ impl Context {
             // Followers come back.
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
+            files: _, preambles: _, clock: _, walks: _, memory: _, deflater: _,
             inflater: _, formats: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
@@ -407,7 +406,7 @@ impl Context {
     pub(crate) fn begin_log(&mut self) -> bool {
         let is_read = self.feeds.begin_log(&self.shared.hub);
         if self.stats.bytes_replication.value() > 0 {
-            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.now_ms);
+            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.clock.now_ms);
         }
         self.take_mail();
         is_read
@@ -460,16 +459,16 @@ impl Context {
 
     /// Opens the directories whose files are served: on the worker's own thread.
     pub(crate) fn open_roots(&mut self) {
-        self.files.open_roots(&self.settings.mounts, self.unix_s);
+        self.files.open_roots(&self.settings.mounts, self.clock.unix_s);
     }
 
     fn renew(&mut self) {
         let stale_s = self.shared.stale_s();
         if stale_s.is_some() {
-            self.replication.expect_followers(self.now_ms);
+            self.replication.expect_followers(self.clock.now_ms);
         }
         for preamble in &mut self.preambles {
-            preamble.renew(self.unix_s, &self.settings, stale_s);
+            preamble.renew(self.clock.unix_s, &self.settings, stale_s);
         }
     }
 
@@ -530,8 +529,8 @@ impl Context {
         may_wait: bool,
         by_cookie: bool,
     ) -> Option<Bearer> {
-        let now = (self.now_ms, self.unix_s);
-        if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.unix_s) {
+        let now = (self.clock.now_ms, self.clock.unix_s);
+        if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.clock.unix_s) {
             self.cost += FOUND_COST;
             self.budget.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
@@ -543,7 +542,7 @@ impl Context {
         self.cost += cost;
         self.budget.spend(line, cost);
         self.stats.tokens_verified.add(1);
-        Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
+        Some(match self.shared.tokens.verify(&self.keys, token, self.clock.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
                 if refused == Refused::UnknownKey {
@@ -599,8 +598,8 @@ impl Context {
             replication: &mut self.replication,
             queue_age_ms: self.queue_age_ms,
             pressure: self.pressure,
-            now_ms: self.now_ms,
-            unix_s: self.unix_s,
+            now_ms: self.clock.now_ms,
+            unix_s: self.clock.unix_s,
             formats: &self.formats,
         }
     }

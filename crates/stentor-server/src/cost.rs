@@ -143,7 +143,7 @@ impl Desk {
         let content_type = self.cx.settings.content_type(topic).unwrap_or(&ContentType::TEXT);
         let draft = Draft::new(sample(content_type, bytes)).with_content_type(content_type.clone());
         let op = Op::Put(name.clone(), draft);
-        let entry = self.hub.admit(op, Precondition::None, self.cx.unix_s);
+        let entry = self.hub.admit(op, Precondition::None, self.cx.clock.unix_s);
         let entry = entry.map_err(|refusal| refused(&format!("{refusal:?}")))?;
         let before = self.hub.seq();
         let applied = self.cx.shared.committer.applier().apply(entry, Place::Next);

@@ -43,6 +43,7 @@ mod response;
 mod route;
 mod server;
 mod shared;
+mod state;
 mod stats;
 mod stream;
 mod timers;

@@ -249,7 +249,7 @@ impl Worker {
     /// Whether readers have freed much that is now to be given back to the kernel.
     pub(crate) fn releases_memory(&mut self) -> bool {
         let bytes = self.cx.memory.usage.owned + self.cx.feeds.filter_bytes();
-        self.cx.memory.is_to_be_released(bytes, self.cx.now_ms)
+        self.cx.memory.is_to_be_released(bytes, self.cx.clock.now_ms)
     }
 
     /// Serves those who wait in a line, as far as the turn has room for them.
@@ -304,14 +304,14 @@ impl Worker {
     /// Whether a graceful stop has come to its end.
     pub(crate) fn has_ended(&self) -> bool {
         match self.drain {
-            Drain::Ending { until_ms } => self.open == 0 || until_ms <= self.cx.now_ms,
+            Drain::Ending { until_ms } => self.open == 0 || until_ms <= self.cx.clock.now_ms,
             _ => false,
         }
     }
 
     /// Whether whoever is not at its end by now is left alone.
     pub(crate) fn is_out_of_time(&self) -> bool {
-        matches!(self.drain, Drain::Ending { until_ms } if until_ms <= self.cx.now_ms)
+        matches!(self.drain, Drain::Ending { until_ms } if until_ms <= self.cx.clock.now_ms)
     }
 
     /// Empties the mailbox.
@@ -387,7 +387,7 @@ impl Worker {
     fn refuse_connection(&mut self, address: Option<IpAddr>) {
         self.cx.stats.connections_refused.add(1);
         if let Some(address) = address
-            && self.refusals.is_due(self.cx.now_ms)
+            && self.refusals.is_due(self.cx.clock.now_ms)
         {
             tracing::warn!(
                 "{address} has as many connections as one address may: more are refused; if that \
@@ -418,7 +418,7 @@ impl Worker {
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx, peer) {
-            self.wheel.set(&mut self.connections, peer.index(), deadline_ms, self.cx.now_ms);
+            self.wheel.set(&mut self.connections, peer.index(), deadline_ms, self.cx.clock.now_ms);
         }
         #[cfg(debug_assertions)]
         self.check_connection(peer);
@@ -460,7 +460,7 @@ impl<B: Backend> Handler<B> for Worker {
             true => DRAIN_IDLE_MS,
             false => self.cx.settings.limits.head_timeout_ms,
         };
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         self.wheel.set(&mut self.connections, peer.index(), now_ms + first_ms, now_ms);
         Ok(())
     }
@@ -503,7 +503,7 @@ impl<B: Backend> Handler<B> for Worker {
         }
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
         if is_under_way {
-            let now_ms = self.cx.now_ms;
+            let now_ms = self.cx.clock.now_ms;
             let until_ms = now_ms + self.cx.settings.limits.head_timeout_ms;
             self.wheel.set(&mut self.connections, peer.index(), until_ms, now_ms);
         } else {
@@ -514,9 +514,9 @@ impl<B: Backend> Handler<B> for Worker {
     fn accept_paused(&mut self, why: Pause) {
         self.cx.stats.accept_pauses.add(1);
         if why == Pause::Ceiling {
-            self.evicts_at_ms.get_or_insert(self.cx.now_ms);
+            self.evicts_at_ms.get_or_insert(self.cx.clock.now_ms);
         }
-        if self.pauses.is_due(self.cx.now_ms) {
+        if self.pauses.is_due(self.cx.clock.now_ms) {
             let (open, why) = match why {
                 Pause::Exhausted => (self.open, "out of files or memory"),
                 Pause::Ceiling => (self.open, "full"),

@@ -33,7 +33,7 @@ impl Connection {
     /// It is over for whatever reason.
     pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
         if self.is_copying() {
-            let copy = cx.replication.leave(peer, cx.now_ms);
+            let copy = cx.replication.leave(peer, cx.clock.now_ms);
             if let Some(copy) = copy.filter(Transfer::is_feed) {
                 tracing::info!("a follower has left, which read {}", named(copy.filters()));
             }
@@ -137,9 +137,11 @@ impl Connection {
 
     /// What its deadline is for, and when it is.
     pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
-        let sign_ms = cx.now_ms + FEED_SIGN_MS;
+        let sign_ms = cx.clock.now_ms + FEED_SIGN_MS;
         let (wait, deadline_ms) = match self.expires_ms(cx, peer) {
-            _ if self.waits() => (CopyWait::Room, cx.now_ms + cx.settings.limits.write_timeout_ms),
+            _ if self.waits() => {
+                (CopyWait::Room, cx.clock.now_ms + cx.settings.limits.write_timeout_ms)
+            }
             Some(expires_ms) if expires_ms < sign_ms => (CopyWait::Expiry, expires_ms),
             _ => (CopyWait::Heartbeat, sign_ms),
         };

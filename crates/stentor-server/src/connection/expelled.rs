@@ -62,7 +62,7 @@ impl Connection {
         cx.cost += cost;
         cx.budget.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
-            cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
+            cx.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
             denied.refusal.reason.to_owned()
         })?;
         self.reader.is_partial |= !sight.part.is_empty();
@@ -80,7 +80,7 @@ impl Connection {
             Some(Bearer::Good { grant, .. }) => grant,
             Some(Bearer::Bad(refused)) => {
                 let denied = Denied::bad_token(refused);
-                cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
+                cx.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
                 return Err(denied.refusal.reason.to_owned());
             }
             _ => return Ok(()),
@@ -141,7 +141,7 @@ impl Connection {
         }
         let pass = cx.passes.get(peer);
         if let Some(pass) = &pass
-            && pass.has_expired(cx.unix_s)
+            && pass.has_expired(cx.clock.unix_s)
         {
             return Some(Ended::Expired);
         }
@@ -188,8 +188,8 @@ impl Connection {
         if !self.reader.has_pass {
             return None;
         }
-        let left_s = cx.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.unix_s);
-        Some(cx.now_ms.saturating_add(left_s.saturating_mul(1000)))
+        let left_s = cx.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.clock.unix_s);
+        Some(cx.clock.now_ms.saturating_add(left_s.saturating_mul(1000)))
     }
 
     /// What a request is answered that was held until it could not be.

@@ -85,7 +85,8 @@ impl Connection {
             return Ok(());
         }
         let mut answer = answer;
-        let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.now_ms);
+        let is_over =
+            cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.clock.now_ms);
         let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
         if is_over && is_told && answer.is_none() {
             // Nothing but that not all of it may be read.
@@ -161,12 +162,12 @@ impl Connection {
         let (wait, deadline_ms) = match self.pending_until_ms() {
             // Who is in a line comes to it there.
             _ if self.waits() && (!cx.draining || self.line().is_some()) => {
-                (AnswerWait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
+                (AnswerWait::Room, cx.clock.now_ms + cx.settings.streams.stall_timeout_ms)
             }
             // Whoever commits says so, sooner or later.
-            None => (AnswerWait::Event, cx.now_ms + NEVER_MS),
+            None => (AnswerWait::Event, cx.clock.now_ms + NEVER_MS),
             // It is told so at once.
-            Some(_) if cx.draining => (AnswerWait::Farewell, cx.now_ms),
+            Some(_) if cx.draining => (AnswerWait::Farewell, cx.clock.now_ms),
             Some(until_ms) => match expires_ms.filter(|&expires_ms| expires_ms < until_ms) {
                 Some(expires_ms) => (AnswerWait::Expiry, expires_ms),
                 None => (AnswerWait::Event, until_ms),

@@ -599,7 +599,7 @@ impl Connection {
 
     fn usual_deadline(&self, cx: &mut Context) -> (StreamWait, u64) {
         let streams = &cx.settings.streams;
-        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
         let (sign, every_ms) = match self.reader.transport.manner().sign_of_life {
             SignOfLife::Comment(_) => (StreamWait::Heartbeat, streams.heartbeat_ms),

@@ -13,7 +13,7 @@ impl Worker {
                 io.resume(peer);
             }
         }
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let bytes_max = self.cx.feed_bytes_max();
         self.cx.replication.limit(bytes_max);
         if !self.cx.replication.take_in(&self.cx.shared.hub, now_ms) {

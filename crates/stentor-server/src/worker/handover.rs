@@ -177,7 +177,7 @@ impl Worker {
             self.cx.replication.ended.push(peer);
         }
         *self.connections.grow(peer.index()) = connection;
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);
         self.wheel.set(&mut self.connections, peer.index(), deadline_ms, now_ms);
     }

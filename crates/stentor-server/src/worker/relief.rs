@@ -21,7 +21,7 @@ impl Worker {
         let others = self.cx.feeds.filter_bytes() + walks + layers;
         let others = others + self.cx.replication.held_bytes();
         let owned = usage.owned + others;
-        let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
+        let is_spared = self.cx.clock.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {
             return;
         }
@@ -41,7 +41,7 @@ impl Worker {
         let holders = if total > bytes_max { self.holders(io, &pins) } else { Vec::new() };
         let cut = whom_to_cut(total, bytes_max, holders);
         if cut.is_empty() {
-            self.spared_until_ms = self.cx.now_ms + RELIEF_PAUSE_MS;
+            self.spared_until_ms = self.cx.clock.now_ms + RELIEF_PAUSE_MS;
             self.spared_bytes = bytes_max.max(owned + bytes_max / RELIEF_PART);
         }
         for Holder { index, .. } in cut {

@@ -41,7 +41,7 @@ impl Share {
 impl Worker {
     /// Sees to those whose time is up. However many there are, others do not wait for all of them.
     pub(super) fn expire<B: Backend>(&mut self, io: &mut B) {
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let mut share = None;
         let mut looks = LOOKS_AT_ONCE;
         loop {
