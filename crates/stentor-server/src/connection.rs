@@ -411,7 +411,7 @@ impl Connection {
             }
             // At the end of the input there may still be an answer due, and nothing to come back
             // for.
-            yielded = cx.cost >= cx.budget.share() && at < input.len();
+            yielded = cx.load.is_over_share() && at < input.len();
         }
         match self.phase {
             Phase::Streaming(_) if !self.waits() => self.pump(cx, io, peer)?,
@@ -465,7 +465,7 @@ impl Connection {
     /// answered.
     fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
         let used = Progress::Used(bytes.len());
-        cx.cost += REQUEST_COST;
+        cx.load.cost += REQUEST_COST;
         self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
         let Head { request, framing } = match http1::parse(bytes, &mut slots) {
@@ -490,7 +490,7 @@ impl Connection {
             return used;
         }
         let is_large = paths::is_large(&request, &cx.settings.lookups);
-        if is_large && !cx.budget.has_room(Kind::Requests) {
+        if is_large && !cx.load.budget.has_room(Kind::Requests) {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
@@ -498,7 +498,7 @@ impl Connection {
             cx.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         };
-        let cost_before = cx.cost;
+        let cost_before = cx.load.cost;
         cx.stats.requests.add(1);
         let keep_alive = framing.keep_alive && !(cx.draining && last);
         let http10 = framing.version == Version::Http10;
@@ -507,7 +507,7 @@ impl Connection {
         (x.bearer, x.token) = (bearer, token);
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
-            cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
+            cx.load.budget.spend(Kind::Requests, REQUEST_COST + cx.load.cost - cost_before);
         }
         match answer {
             goes_on @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
@@ -542,7 +542,7 @@ impl Connection {
     ) -> Progress {
         if incoming.sink.inflates()
             && matches!(incoming.body.clone().next(input), Ok(http1::Step::End { .. }))
-            && !cx.budget.has_room(Kind::Requests)
+            && !cx.load.budget.has_room(Kind::Requests)
         {
             self.work().incoming = Some(incoming);
             return Progress::NotNow(Kind::Requests);
@@ -551,7 +551,7 @@ impl Connection {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
                 incoming.continue_due = false;
-                cx.cost += incoming.sink.cost(data.len());
+                cx.load.cost += incoming.sink.cost(data.len());
                 match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => {
@@ -605,10 +605,10 @@ impl Connection {
             }
             Sink::Publish(upload) => {
                 let inflates = upload.gzip;
-                let cost_before = cx.cost;
+                let cost_before = cx.load.cost;
                 let answer = upload.finish(&mut self.exchange(cx, peer, persistence));
                 if inflates {
-                    cx.budget.spend(Kind::Requests, cx.cost - cost_before);
+                    cx.load.budget.spend(Kind::Requests, cx.load.cost - cost_before);
                 }
                 answer
             }
@@ -702,7 +702,7 @@ impl Connection {
         {
             if !std::mem::replace(&mut work.is_in_line, true) {
                 work.since_us = Some(since_us);
-                cx.budget.wait(line, peer);
+                cx.load.budget.wait(line, peer);
             }
             return Flow::Pause;
         }

@@ -7,14 +7,13 @@ use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
 use crate::access_log::{AccessLog, Address, Lines, Text};
 use crate::addresses::{Counted, NamedClients};
 use crate::answers::{Answers, RefusedAnswer};
-use crate::budget::{Budget, Kind};
+use crate::budget::Kind;
 use crate::denials::Denials;
 use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
 use crate::listeners::{CONTROL, LISTENERS, MONITOR, REDIRECT, listener};
 use crate::mailbox::{Mail, Mailbox, Order};
-use crate::memory::Memory;
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::phase::Phase;
@@ -22,7 +21,7 @@ use crate::pressure::Pressure;
 use crate::response::Persistence;
 use crate::response::{Preamble, Reply, Scratch, Shape};
 use crate::shared::Shared;
-use crate::state::Clocks;
+use crate::state::{Clocks, Load};
 use crate::stats::{Activity, Route, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
@@ -73,8 +72,6 @@ pub(crate) struct Context {
     pub(crate) replication: Replication,
     /// What was found for the reader that is being served.
     pub(crate) found: Vec<Event>,
-    pub(crate) memory: Memory,
-    pub(crate) budget: Budget,
     pub(crate) keys: Arc<Keys>,
     /// What those who read by a token were let in by.
     pub(crate) passes: Passes,
@@ -104,18 +101,11 @@ pub(crate) struct Context {
     /// The phase for which the deadline of the current connection was set. `None` if the deadline
     /// has to be set again.
     pub(crate) armed: Option<Phase>,
-    /// What the current connection has cost in this turn.
-    pub(crate) cost: usize,
+    pub(crate) load: Load,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
     /// Nothing is begun that was not asked for yet, for another process may go on from here.
     pub(crate) stands_still: bool,
-    /// How long whoever is accepted now has waited for it.
-    pub(crate) queue_age_ms: u64,
-    /// How short memory is.
-    pub(crate) pressure: Pressure,
-    /// How many connections all public workers together hold at most.
-    pub(crate) connections_max: usize,
 }
 
 impl Context {
@@ -126,8 +116,6 @@ impl Context {
         mailbox: Arc<Mailbox>,
         seed: u64,
     ) -> Context {
-        let mut budget = Budget::default();
-        budget.begin_turn(false);
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
         let lines = shared.access_log.as_ref().map(AccessLog::lines);
         Context {
@@ -136,8 +124,6 @@ impl Context {
             walks: Walks::default(),
             replication: Replication::default(),
             found: Vec::new(),
-            memory: Memory::default(),
-            budget,
             keys: shared.keys(),
             passes: Passes::new(),
             clients: NamedClients::default(),
@@ -166,12 +152,9 @@ impl Context {
             preambles: Preamble::all(),
             clock: Clocks::default(),
             armed: None,
-            cost: 0,
+            load: Load::default(),
             draining: false,
             stands_still: false,
-            queue_age_ms: 0,
-            pressure: Pressure::None,
-            connections_max: usize::MAX,
         }
     }
 
@@ -183,19 +166,23 @@ impl Context {
     /// How long a connection may be silent between two requests.
     pub(crate) fn keep_alive_ms(&self) -> u64 {
         let keep_alive_ms = self.settings.limits.keep_alive_timeout_ms;
-        if self.pressure == Pressure::None { keep_alive_ms } else { keep_alive_ms.min(IDLE_MS) }
+        if self.load.pressure == Pressure::None {
+            keep_alive_ms
+        } else {
+            keep_alive_ms.min(IDLE_MS)
+        }
     }
 
     /// What the readers of this worker may own or keep from being freed.
     pub(crate) fn readers_bytes_max(&self) -> usize {
         let bytes_max = self.settings.limits.readers_bytes_max;
-        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+        if self.load.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
     /// What may be kept for followers that are behind.
     pub(crate) fn feed_bytes_max(&self) -> usize {
         let bytes_max = self.settings.limits.feed_bytes_max;
-        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+        if self.load.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
     /// Counts a connection from `address`; `None` if that has as many as it may.
@@ -218,7 +205,7 @@ impl Context {
     }
 
     fn connections_max_of(&self, address: IpAddr) -> Option<u32> {
-        self.settings.limits.connections_per_address.bound(address, self.connections_max)
+        self.settings.limits.connections_per_address.bound(address, self.load.connections_max)
     }
 
     /// The clocks of this turn.
@@ -292,12 +279,6 @@ impl Context {
         }
     }
 
-    /// An event of a connection is about to be served.
-    pub(crate) fn begin_visit(&mut self) {
-        self.budget.note(self.cost);
-        self.cost = 0;
-    }
-
     /// Empties the mailbox: what was published goes into the feeds, orders are left for the worker.
     pub(crate) fn take_mail(&mut self) {
         // What a panic left comes first.
@@ -335,7 +316,7 @@ impl Context {
         self.scratch.name.clear();
         self.found.clear();
         self.batches.forget();
-        self.budget.serve(None);
+        self.load.budget.serve(None);
         self.denials.tell(None, None, self.clock.now_ms);
         if outside {
             self.replication.recover(&self.shared.hub);
@@ -358,14 +339,13 @@ impl Context {
     pub(crate) fn pack(&self, out: &mut Packer) {
         #[rustfmt::skip]
         let Context {
-            stats, feeds, budget,
+            stats, feeds, load,
             // The next worker is given its own.
-            shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
-            queue_age_ms: _, pressure: _,
+            shared: _, settings: _, routes: _, mailbox: _, rng: _,
             // Empty between two turns.
             out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            cost: _, lines: _, keys: _,
+            lines: _, keys: _,
             // Of the connection that is visited next.
             armed: _,
             // With the connections.
@@ -373,14 +353,14 @@ impl Context {
             // Followers come back.
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            files: _, preambles: _, clock: _, walks: _, memory: _, deflater: _,
+            files: _, preambles: _, clock: _, walks: _, deflater: _,
             inflater: _, formats: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
         out.section(FEEDS, |out| feeds.filters().pack(out));
-        out.section(LINES, |out| budget.pack(out));
+        out.section(LINES, |out| load.pack(out));
     }
 
     /// Goes on where another worker ended. The feeds still lack their readers, and the hub knows
@@ -396,7 +376,7 @@ impl Context {
         let filters = Vec::unpack(&mut feeds)?;
         feeds.end()?;
         let mut lines = input.section(LINES)?;
-        self.budget = Budget::unpack(&mut lines)?;
+        self.load.unpack(&mut lines)?;
         lines.end()?;
         if self.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
     }
@@ -480,7 +460,7 @@ impl Context {
     /// Takes note of what a stream was sent in one go, of which so many bytes have left. The rest
     /// of a message that was cut will: it counts with its beginning.
     pub(crate) fn count_stream(&mut self, left: usize, sent: &Sent) {
-        self.cost += left + SEND_COST;
+        self.load.cost += left + SEND_COST;
         self.stats.bytes_streams.add(sent.shares.bytes);
         self.stats.bytes_streams_data.add(sent.shares.data);
         self.stats.bytes_streams_deflated.add(sent.shares.deflated);
@@ -531,16 +511,14 @@ impl Context {
     ) -> Option<Bearer> {
         let now = (self.clock.now_ms, self.clock.unix_s);
         if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.clock.unix_s) {
-            self.cost += FOUND_COST;
-            self.budget.spend(line, FOUND_COST);
+            self.load.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
         }
-        if may_wait && !self.budget.has_room(line) {
+        if may_wait && !self.load.budget.has_room(line) {
             return None;
         }
         let cost = self.keys.cost(token);
-        self.cost += cost;
-        self.budget.spend(line, cost);
+        self.load.spend(line, cost);
         self.stats.tokens_verified.add(1);
         Some(match self.shared.tokens.verify(&self.keys, token, self.clock.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
@@ -575,7 +553,7 @@ impl Context {
             answers: &mut self.answers,
             preamble: &self.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
-            cost: &mut self.cost,
+            cost: &mut self.load.cost,
             shape,
         };
         Exchange {
@@ -596,8 +574,8 @@ impl Context {
             rng: &mut self.rng,
             feeds: &self.feeds,
             replication: &mut self.replication,
-            queue_age_ms: self.queue_age_ms,
-            pressure: self.pressure,
+            queue_age_ms: self.load.queue_age_ms,
+            pressure: self.load.pressure,
             now_ms: self.clock.now_ms,
             unix_s: self.clock.unix_s,
             formats: &self.formats,

@@ -5,9 +5,76 @@
 //!
 //! [`Context`]: crate::context::Context
 
+use crate::budget::{Budget, Kind};
+use crate::memory::Memory;
+use crate::pressure::Pressure;
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+
 /// The times at which the current loop iteration read the clocks.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Clocks {
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
+}
+
+/// What the worker spends and holds, and the bounds of both.
+pub(crate) struct Load {
+    /// The cost of the current connection in this loop iteration.
+    pub(crate) cost: usize,
+    pub(crate) budget: Budget,
+    pub(crate) memory: Memory,
+    /// How short memory is.
+    pub(crate) pressure: Pressure,
+    /// How long a connection that is accepted now has waited for it.
+    pub(crate) queue_age_ms: u64,
+    /// The maximum number of connections of all public workers together.
+    pub(crate) connections_max: usize,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        let mut budget = Budget::default();
+        budget.begin_turn(false);
+        Load {
+            cost: 0,
+            budget,
+            memory: Memory::default(),
+            pressure: Pressure::None,
+            queue_age_ms: 0,
+            connections_max: usize::MAX,
+        }
+    }
+}
+
+impl Load {
+    /// An event of a connection is about to be served.
+    pub(crate) fn begin_visit(&mut self) {
+        self.budget.note(self.cost);
+        self.cost = 0;
+    }
+
+    /// Charges the current connection, and the line in which such work waits.
+    pub(crate) fn spend(&mut self, line: Kind, cost: usize) {
+        self.cost += cost;
+        self.budget.spend(line, cost);
+    }
+
+    /// Whether the current connection has used up its share of this loop iteration.
+    pub(crate) fn is_over_share(&self) -> bool {
+        self.cost >= self.budget.share()
+    }
+
+    /// Packs what another worker continues with. It measures the rest itself.
+    pub(crate) fn pack(&self, out: &mut Packer) {
+        let Load { budget, cost: _, memory: _, pressure: _, queue_age_ms: _, connections_max: _ } =
+            self;
+        budget.pack(out);
+    }
+
+    /// # Errors
+    /// If this is not what was packed.
+    pub(crate) fn unpack(&mut self, input: &mut Unpacker<'_>) -> Unpacked<()> {
+        self.budget = Budget::unpack(input)?;
+        Ok(())
+    }
 }

@@ -24,6 +24,7 @@ use crate::memory::Usage;
 use crate::panics::may_panic;
 use crate::put_off;
 use crate::shared::Shared;
+use crate::state::Load;
 use crate::stats::{Activity, Stats};
 use crate::stream::feeds::Member;
 use crate::timers::Wheel;
@@ -127,14 +128,14 @@ impl Worker {
     /// This worker holds so many connections at most, and so does each of so many.
     pub(crate) fn limit_connections(&mut self, places: usize, workers: usize) {
         self.places = places;
-        self.cx.connections_max = places.saturating_mul(workers);
+        self.cx.load.connections_max = places.saturating_mul(workers);
     }
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         if self.cx.feeds.is_sweeping()
             || self.cx.feeds.is_sparse()
-            || !self.cx.budget.is_idle()
+            || !self.cx.load.budget.is_idle()
             || self.is_judging()
             || self.shortened.is_some()
             || self.uncounted.is_some()
@@ -151,7 +152,7 @@ impl Worker {
             Drain::Ending { until_ms } => Some(until_ms),
         };
         let walks = self.cx.walks.deadline_ms();
-        let release = self.cx.memory.release_at_ms();
+        let release = self.cx.load.memory.release_at_ms();
         let deadlines = [drain, self.wheel.next_look_ms(), walks, release, self.evicts_at_ms];
         deadlines.into_iter().flatten().min()
     }
@@ -194,7 +195,7 @@ impl Worker {
         self.measure(io);
         self.cx.hand_over_lines();
         self.cx.end_promises();
-        self.cx.budget.begin_turn(self.cx.feeds.is_sweeping());
+        self.cx.load.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
     }
@@ -208,7 +209,7 @@ impl Worker {
     /// How many readers wait in line for what they have missed.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn replays_waiting(&self) -> usize {
-        self.cx.budget.waiting(Kind::Replays)
+        self.cx.load.budget.waiting(Kind::Replays)
     }
 
     /// Whether a fan-out is under way.
@@ -236,49 +237,50 @@ impl Worker {
             looked += 1;
             let peer = Peer::from_index(index as u32);
             let Some(connection) = self.connections.at(index) else { continue };
-            self.cx.cost = 0;
+            self.cx.load.cost = 0;
             if connection.is_to_be_judged(&mut self.cx, peer) {
                 expelled += 1;
                 self.with(peer, |connection, cx| connection.expel(cx, io, peer));
             }
-            cost += self.cx.cost;
+            cost += self.cx.load.cost;
         }
         self.cx.judge_from(next);
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
     pub(crate) fn releases_memory(&mut self) -> bool {
-        let bytes = self.cx.memory.usage.owned + self.cx.feeds.filter_bytes();
-        self.cx.memory.is_to_be_released(bytes, self.cx.clock.now_ms)
+        let bytes = self.cx.load.memory.usage.owned + self.cx.feeds.filter_bytes();
+        self.cx.load.memory.is_to_be_released(bytes, self.cx.clock.now_ms)
     }
 
     /// Serves those who wait in a line, as far as the turn has room for them.
     fn serve_line<B: Backend>(&mut self, io: &mut B, kind: Kind) {
-        self.cx.budget.serve(Some(kind));
-        let visits = self.cx.budget.waiting(kind).min(LINE_VISITS_PER_TURN);
+        self.cx.load.budget.serve(Some(kind));
+        let visits = self.cx.load.budget.waiting(kind).min(LINE_VISITS_PER_TURN);
         for _ in 0..visits {
-            if !self.cx.budget.has_room(kind) {
+            if !self.cx.load.budget.has_room(kind) {
                 break;
             }
-            let Some(peer) = self.cx.budget.next(kind) else { break };
+            let Some(peer) = self.cx.load.budget.next(kind) else { break };
             let Some(connection) = self.connections.at(peer.index()) else { continue };
             if !connection.leave_line(kind) {
                 continue;
             }
-            let mark = self.cx.budget.mark(kind);
-            self.cx.cost = 0;
+            let mark = self.cx.load.budget.mark(kind);
+            self.cx.load.cost = 0;
             self.with(peer, |connection, cx| connection.go_on(cx, io, peer));
             // Whatever it was spent on, it was in the turn of this line.
-            self.cx.budget.settle(mark, self.cx.cost.max(LINE_VISIT_COST));
+            self.cx.load.budget.settle(mark, self.cx.load.cost.max(LINE_VISIT_COST));
         }
-        self.cx.budget.serve(None);
+        self.cx.load.budget.serve(None);
     }
 
     /// Shows what is held, and who waits.
     fn measure<B: Backend>(&mut self, io: &B) {
         let queue = io.accept_queue();
-        self.cx.queue_age_ms = queue.age_ms;
-        let Context { stats, memory, feeds, walks, budget, passes, replication, .. } = &mut self.cx;
+        self.cx.load.queue_age_ms = queue.age_ms;
+        let Context { stats, load, feeds, walks, passes, replication, .. } = &mut self.cx;
+        let Load { memory, budget, .. } = load;
         stats.accept_queue.set(u64::from(queue.waiting));
         stats.accept_queue_age_ms.set(queue.age_ms);
         stats.readers_bytes.set(memory.usage.owned as u64);
@@ -329,7 +331,7 @@ impl Worker {
     fn tell_committed<B: Backend>(&mut self, io: &mut B) {
         while let Some((ticket, outcome)) = self.cx.committed.pop_front() {
             let peer = ticket.peer;
-            self.cx.begin_visit();
+            self.cx.load.begin_visit();
             self.with(peer, |connection, cx| connection.committed(cx, io, peer, ticket, outcome));
         }
     }
@@ -360,7 +362,7 @@ impl Worker {
             connection.close(&mut self.cx, io, peer);
         }
         self.cx.note(before, Activity::Waiting);
-        self.cx.memory.note(usage, Usage::default());
+        self.cx.load.memory.note(usage, Usage::default());
         self.open -= 1;
     }
 
@@ -414,7 +416,7 @@ impl Worker {
         may_panic();
         self.current = None;
         self.cx.note(before, connection.activity());
-        self.cx.memory.note(usage, connection.usage());
+        self.cx.load.memory.note(usage, connection.usage());
         if connection.is_free() {
             self.open -= 1;
         } else if let Some(deadline_ms) = connection.deadline_ms(&mut self.cx, peer) {
@@ -435,7 +437,7 @@ impl<B: Backend> Handler<B> for Worker {
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
-        self.cx.begin_visit();
+        self.cx.load.begin_visit();
         self.cx.stats.accepted.add(1);
         let listener = listener_of(role);
         let is_trusted = address.is_some_and(|address| self.cx.settings.proxies.trusts(address));
@@ -466,7 +468,7 @@ impl<B: Backend> Handler<B> for Worker {
     }
 
     fn ready(&mut self, io: &mut B, peer: Peer, writable: bool) -> bool {
-        self.cx.begin_visit();
+        self.cx.load.begin_visit();
         let Some(connection) = self.connections.at(peer.index()) else { return false };
         if connection.awaits_proxy_header() && !self.read_proxy_header(io, peer) {
             return false;

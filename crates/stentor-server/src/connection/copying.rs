@@ -90,16 +90,15 @@ impl Connection {
                 self.end_copying(cx, peer, true);
                 break;
             }
-            let may_go_on = is_feed || cx.budget.has_room(Kind::Replays);
-            if !may_go_on || cx.cost >= cx.budget.share() {
+            let may_go_on = is_feed || cx.load.budget.has_room(Kind::Replays);
+            if !may_go_on || cx.load.is_over_share() {
                 self.wait_in(Kind::Replays);
                 break;
             }
             let before = cx.out.len();
             match cx.replication.next(peer, &cx.shared.hub, &mut cx.out) {
                 Next::Sent(cost) => {
-                    cx.cost += cost;
-                    cx.budget.spend(Kind::Replays, cost);
+                    cx.load.spend(Kind::Replays, cost);
                     if cx.out.len() > before {
                         // The next sign of life is due as long after this.
                         cx.rearm();

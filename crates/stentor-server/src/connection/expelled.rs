@@ -59,8 +59,7 @@ impl Connection {
         let mut cost = 0;
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
             cx.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
             denied.refusal.reason.to_owned()
@@ -86,8 +85,7 @@ impl Connection {
             _ => return Ok(()),
         };
         let (covers, cost) = self.covers(cx, peer, Some(grant.scope.read()));
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         if !covers {
             return Err(COVERS_LESS.to_owned());
         }
@@ -156,7 +154,7 @@ impl Connection {
         }
         let allowed = pass.as_ref().map(|pass| pass.scope.read());
         let (may_go_on, cost) = self.covers(cx, peer, allowed);
-        cx.cost += cost;
+        cx.load.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }
 

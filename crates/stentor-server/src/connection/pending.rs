@@ -264,7 +264,7 @@ impl Connection {
             ];
             seq = write_array(&mut cx.scratch.body, first, &cx.found, *upto_seq);
             cx.found.clear();
-            cx.budget.spend(Kind::Replays, cx.scratch.body.len());
+            cx.load.budget.spend(Kind::Replays, cx.scratch.body.len());
         }
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(cx.shared.hub.id(seq));

@@ -137,8 +137,7 @@ impl Connection {
         filters: &[Filter],
     ) -> Vec<Subscription> {
         let cost = filters.len() * JOIN_COST;
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
@@ -289,7 +288,7 @@ impl Connection {
             if self.end_if_expelled(cx, peer) {
                 break;
             }
-            if cx.cost >= cx.budget.share() {
+            if cx.load.is_over_share() {
                 self.wait_in(Kind::Replays);
                 break;
             }
@@ -384,7 +383,7 @@ impl Connection {
         if cx.out.has_bodies() && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let Some(upto_seq) = self.find_missed(cx, peer, cx.budget.step_bytes()) else {
+        let Some(upto_seq) = self.find_missed(cx, peer, cx.load.budget.step_bytes()) else {
             self.wait_in(Kind::Replays);
             return Ok(false);
         };
@@ -406,9 +405,9 @@ impl Connection {
             _ => upto_seq,
         };
         let prefix = batch.prefix();
-        cx.cost += cost;
+        cx.load.cost += cost;
         cx.count_stream(bytes.saturating_sub(prefix), &sent);
-        cx.budget.spend(Kind::Replays, cost + bytes);
+        cx.load.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
         if full {
             self.keep_rest(sent);
@@ -435,7 +434,7 @@ impl Connection {
             feeds: &cx.feeds,
             walks: &mut cx.walks,
             cost: &mut cost,
-            may_walk: cx.budget.has_room(Kind::Replays),
+            may_walk: cx.load.budget.has_room(Kind::Replays),
         };
         let part = replay.find(sources, bytes_max, &mut cx.found);
         if reads_more {
@@ -453,8 +452,7 @@ impl Connection {
             cx.found.retain(|event| sight.covers(event.topic()));
         }
         let since = cx.shared.hub.id(replay.since_seq());
-        cx.cost += cost;
-        cx.budget.spend(Kind::Replays, cost);
+        cx.load.spend(Kind::Replays, cost);
         let part = part?;
         if let Some(reason) = replay.take_gap(&part) {
             self.tell_gap(cx, &Gap { reason, since: Some(since) });
@@ -498,12 +496,12 @@ impl Connection {
         let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
-            cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
+            cx.load.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else {
             if is_partial {
                 // What there is is not for it: it need not be looked at again.
-                cx.cost += LOGGED_COST;
+                cx.load.cost += LOGGED_COST;
                 self.reader.cursor = cursor.max(last_seq);
             }
             return Ok(false);

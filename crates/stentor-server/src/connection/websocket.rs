@@ -32,7 +32,7 @@ impl Connection {
             Transport::WebSocket => IGNORED_BYTES_MAX,
             _ => return Progress::Used(input.len()),
         };
-        if self.reader.commands && !cx.budget.has_room(Kind::Commands) {
+        if self.reader.commands && !cx.load.budget.has_room(Kind::Commands) {
             return Progress::NotNow(Kind::Commands);
         }
         self.reader.owes_pong = false;
@@ -52,9 +52,9 @@ impl Connection {
             Ok((used, Some(received))) => {
                 let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
                 let cost = input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
-                cx.cost += cost;
+                cx.load.cost += cost;
                 if self.reader.commands {
-                    cx.budget.spend(Kind::Commands, cost);
+                    cx.load.budget.spend(Kind::Commands, cost);
                 }
                 self.received(cx, peer, received);
                 Progress::Used(used)
@@ -178,7 +178,7 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let start = start.under(cx.pressure, &hub);
+        let start = start.under(cx.load.pressure, &hub);
         let start = self.not_ahead_of_others(&hub, start);
         let subscriptions = self.join(cx, peer, &subscribe);
         self.note_partial(cx, &sight.part);

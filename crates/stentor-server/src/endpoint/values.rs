@@ -415,7 +415,7 @@ mod tests {
         let mut slots = FieldSlots::new();
         let request = format!("{request}\r\n\r\n");
         let request = parse(request.as_bytes(), &mut slots).unwrap().request;
-        cx.cost = 0;
+        cx.load.cost = 0;
         let before = cx.stats.lookups.value();
         let (path, query) = target::split(request.target);
         let settings = Arc::clone(&cx.settings);
@@ -431,7 +431,7 @@ mod tests {
         }
         let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
         cx.out.clear();
-        (answer, cx.cost, cx.stats.lookups.value() - before)
+        (answer, cx.load.cost, cx.stats.lookups.value() - before)
     }
 
     fn get(target: &str) -> String {

@@ -52,13 +52,13 @@ impl Worker {
             }
             let peer = Peer::from_index(index as u32);
             if let Some(kind) = connection.line() {
-                assert!(self.cx.budget.stands_in(kind, peer), "nobody calls {connection:?}");
+                assert!(self.cx.load.budget.stands_in(kind, peer), "nobody calls {connection:?}");
             }
             for (feed, member) in connection.memberships(peer) {
                 memberships.entry(feed).or_default().push(member);
             }
         }
-        assert_eq!((self.open, self.cx.memory.usage), (open, usage));
+        assert_eq!((self.open, self.cx.load.memory.usage), (open, usage));
         let stats = &self.cx.stats;
         for role in LISTENERS.iter().map(|listener| listener.role) {
             assert_eq!(self.cx.connections(role).value(), by_role[usize::from(role)], "{role}");

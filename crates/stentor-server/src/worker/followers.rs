@@ -21,7 +21,7 @@ impl Worker {
         }
         let feeds: Vec<Peer> = self.cx.replication.feeds().collect();
         for peer in feeds {
-            self.cx.begin_visit();
+            self.cx.load.begin_visit();
             self.with(peer, |connection, cx| connection.deliver_copy(cx, io, peer));
         }
     }

@@ -172,7 +172,7 @@ impl Worker {
         self.cx.connections(connection.role()).add(1);
         connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
         self.cx.note(Activity::Waiting, connection.activity());
-        self.cx.memory.note(Usage::default(), connection.usage());
+        self.cx.load.memory.note(Usage::default(), connection.usage());
         if connection.is_last_answer_blocked() {
             self.cx.replication.ended.push(peer);
         }
@@ -324,7 +324,7 @@ fn unpack_head(
     }
     worker.cx.unpack(&mut input)?;
     input.end()?;
-    Ok(worker.cx.budget.places())
+    Ok(worker.cx.load.budget.places())
 }
 
 const MAGIC: &[u8] = b"STENTORW";

@@ -15,7 +15,7 @@ impl Worker {
     /// unless much has come since.
     pub(super) fn relieve<B: Backend>(&mut self, io: &mut B) {
         let bytes_max = self.cx.readers_bytes_max();
-        let usage = self.cx.memory.usage;
+        let usage = self.cx.load.memory.usage;
         let layers = io.held_bytes(None);
         let walks = self.cx.walks.held_bytes();
         let others = self.cx.feeds.filter_bytes() + walks + layers;
@@ -70,7 +70,7 @@ impl Worker {
 
     /// Memory is so short from now on.
     pub(super) fn press<B: Backend>(&mut self, io: &mut B, pressure: Pressure) {
-        self.cx.pressure = pressure;
+        self.cx.load.pressure = pressure;
         io.rest(if pressure == Pressure::Critical { PUBLIC_ROLES } else { &[] });
         self.shortened = (pressure != Pressure::None).then_some(0);
         // What is held is looked at again.
