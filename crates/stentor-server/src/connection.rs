@@ -223,7 +223,7 @@ impl Connection {
             }
         }
         work.line = None;
-        cx.answers.go_on(work.since_us.take());
+        cx.responses.answers.go_on(work.since_us.take());
         let input = std::mem::take(&mut work.input);
         if cx.draining {
             self.end_bulk(cx, io, peer);
@@ -491,11 +491,11 @@ impl Connection {
         }
         let is_large = paths::is_large(&request, &cx.settings.lookups);
         if is_large && !cx.load.budget.has_room(Kind::Requests) {
-            cx.answers.put_by();
+            cx.responses.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
         let Some((bearer, token)) = cx.bearer(self.role(), &request, true) else {
-            cx.answers.put_by();
+            cx.responses.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         };
         let cost_before = cx.load.cost;
@@ -519,7 +519,7 @@ impl Connection {
             Answer::AfterBody(sink) => {
                 let incoming = Box::new(Incoming {
                     body: http1::Body::new(framing.body),
-                    asked: cx.answers.put_by(),
+                    asked: cx.responses.answers.put_by(),
                     sink,
                     persistence: Persistence { keep_alive: framing.keep_alive, http10 },
                     continue_due: framing.expect_continue,
@@ -555,7 +555,7 @@ impl Connection {
                 match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => {
-                        cx.answers.asked = incoming.asked;
+                        cx.responses.answers.asked = incoming.asked;
                         self.refuse(cx, peer, &refusal);
                     }
                 }
@@ -572,7 +572,7 @@ impl Connection {
                 Progress::Answer(used, self.finish_body(cx, peer, *incoming, used == input.len()))
             }
             Err(refusal) => {
-                cx.answers.asked = incoming.asked;
+                cx.responses.answers.asked = incoming.asked;
                 self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
@@ -592,7 +592,7 @@ impl Connection {
             self.phase = Phase::Closing;
         }
         let persistence = Persistence { keep_alive, ..incoming.persistence };
-        cx.answers.asked = incoming.asked;
+        cx.responses.answers.asked = incoming.asked;
         match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
@@ -673,7 +673,7 @@ impl Connection {
         peer: Peer,
         result: Result<(), Gone>,
     ) -> Flow {
-        let since_us = cx.answers.since_us();
+        let since_us = cx.responses.answers.since_us();
         cx.settle_answers(io, self.role(), peer);
         self.forget_client(cx, peer);
         if result == Err(Gone) {

@@ -4,24 +4,24 @@
 use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
 use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
-use crate::access_log::{AccessLog, Address, Lines, Text};
+use crate::access_log::{Address, Text};
 use crate::addresses::{Counted, NamedClients};
-use crate::answers::{Answers, RefusedAnswer};
+use crate::answers::RefusedAnswer;
 use crate::budget::Kind;
 use crate::denials::Denials;
 use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
-use crate::listeners::{CONTROL, LISTENERS, MONITOR, REDIRECT, listener};
+use crate::listeners::{CONTROL, MONITOR, REDIRECT, listener};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::phase::Phase;
 use crate::pressure::Pressure;
 use crate::response::Persistence;
-use crate::response::{Preamble, Reply, Scratch, Shape};
+use crate::response::{Reply, Scratch, Shape};
 use crate::shared::Shared;
-use crate::state::{Clocks, Load};
+use crate::state::{Clocks, Load, Responses};
 use crate::stats::{Activity, Route, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
@@ -56,13 +56,9 @@ pub(crate) struct Context {
     /// A number for the format of each of them.
     formats: Vec<u64>,
     pub(crate) out: Output,
-    /// What the visit to a connection has answered.
-    pub(crate) answers: Answers,
-    /// Where they are logged, if they are.
-    lines: Option<Lines>,
+    pub(crate) responses: Responses,
     pub(crate) scratch: Scratch,
     files: OpenFiles,
-    preambles: [Preamble; LISTENERS.len()],
     pub(crate) clock: Clocks,
     /// What the connections of this worker read.
     pub(crate) feeds: Feeds,
@@ -117,7 +113,7 @@ impl Context {
         seed: u64,
     ) -> Context {
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
-        let lines = shared.access_log.as_ref().map(AccessLog::lines);
+        let responses = Responses::new(shared.access_log.as_ref());
         Context {
             feeds: Feeds::new(subscriber),
             batches: Batches::default(),
@@ -145,11 +141,9 @@ impl Context {
             settings,
             stats,
             out: Output::new(),
-            answers: Answers::default(),
-            lines,
+            responses,
             scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
             files: OpenFiles::default(),
-            preambles: Preamble::all(),
             clock: Clocks::default(),
             armed: None,
             load: Load::default(),
@@ -211,17 +205,10 @@ impl Context {
     /// The clocks of this turn.
     pub(crate) fn tick(&mut self, now_ms: u64, turn_us: u64, unix_s: u64) {
         self.clock.now_ms = now_ms;
-        self.answers.begin_turn(turn_us);
+        self.responses.answers.begin_turn(turn_us);
         if self.clock.unix_s != unix_s {
             self.clock.unix_s = unix_s;
             self.renew();
-        }
-    }
-
-    /// A connection begins.
-    pub(crate) fn begin_connection(&mut self, peer: Peer, address: Option<IpAddr>) {
-        if let Some(lines) = &mut self.lines {
-            lines.begin(peer.index(), address);
         }
     }
 
@@ -229,24 +216,24 @@ impl Context {
     /// of it.
     pub(crate) fn note_asked(&mut self, bytes: &[u8]) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.answers.asked.line = Some(Text::line_of(bytes));
+            self.responses.answers.asked.line = Some(Text::line_of(bytes));
         }
-        if self.lines.is_none() {
+        if self.responses.lines.is_none() {
             return;
         }
         let one_of = self.settings.log.access_sample;
         if one_of == 1 || self.rng.below(one_of) == 0 {
-            self.answers.asked.text = Some(Box::new(Text::of(bytes)));
+            self.responses.answers.asked.text = Some(Box::new(Text::of(bytes)));
         }
     }
 
     /// The visit to a connection is over: whatever it answered has left, or waits to.
     pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
-        let is_settled = self.answers.is_settled();
+        let is_settled = self.responses.answers.is_settled();
         if self.denials.has_line() || !is_settled && listener(role).publishes {
-            self.denials.tell(self.answers.denied(), io.client(peer), self.clock.now_ms);
+            self.denials.tell(self.responses.answers.denied(), io.client(peer), self.clock.now_ms);
         }
-        for RefusedAnswer { status, reason, line } in self.answers.take_refused() {
+        for RefusedAnswer { status, reason, line } in self.responses.answers.take_refused() {
             let request = line.unwrap_or_default();
             let address = || self.clients.get(peer).or_else(|| io.remote_address(peer));
             let client = match io.client(peer) {
@@ -256,7 +243,8 @@ impl Context {
             tracing::debug!(request = ?request, %client, "refused with {status}: {reason}");
         }
         if !is_settled {
-            let Context { answers, lines, stats, clock, clients, .. } = self;
+            let Context { responses, stats, clock, clients, .. } = self;
+            let Responses { answers, lines, .. } = responses;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
                     let came = (listener(role).name, io.client(peer));
@@ -269,14 +257,7 @@ impl Context {
                 }
             });
         }
-        self.answers.go_on(None);
-    }
-
-    /// The turn is over: its lines are to be written.
-    pub(crate) fn hand_over_lines(&mut self) {
-        if let Some(lines) = &mut self.lines {
-            lines.hand_over(&self.stats.access_log_dropped);
-        }
+        self.responses.answers.go_on(None);
     }
 
     /// Empties the mailbox: what was published goes into the feeds, orders are left for the worker.
@@ -311,7 +292,7 @@ impl Context {
     /// have been lost, every reader looks at history, so that nothing is lost in silence.
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
-        self.answers.clear();
+        self.responses.answers.clear();
         self.scratch.body.clear();
         self.scratch.name.clear();
         self.found.clear();
@@ -343,9 +324,9 @@ impl Context {
             // The next worker is given its own.
             shared: _, settings: _, routes: _, mailbox: _, rng: _,
             // Empty between two turns.
-            out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
+            out: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            lines: _, keys: _,
+            keys: _,
             // Of the connection that is visited next.
             armed: _,
             // With the connections.
@@ -353,7 +334,7 @@ impl Context {
             // Followers come back.
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            files: _, preambles: _, clock: _, walks: _, deflater: _,
+            files: _, responses: _, clock: _, walks: _, deflater: _,
             inflater: _, formats: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
@@ -447,9 +428,7 @@ impl Context {
         if stale_s.is_some() {
             self.replication.expect_followers(self.clock.now_ms);
         }
-        for preamble in &mut self.preambles {
-            preamble.renew(self.clock.unix_s, &self.settings, stale_s);
-        }
+        self.responses.renew(self.clock.unix_s, &self.settings, stale_s);
     }
 
     /// Where the look-ups of a route are counted: 0 is `/-/values`.
@@ -550,8 +529,8 @@ impl Context {
     pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>, ticket: Ticket) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
-            answers: &mut self.answers,
-            preamble: &self.preambles[usize::from(shape.listener.role)],
+            answers: &mut self.responses.answers,
+            preamble: &self.responses.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
             cost: &mut self.load.cost,
             shape,

@@ -5,9 +5,17 @@
 //!
 //! [`Context`]: crate::context::Context
 
+use crate::access_log::{AccessLog, Lines};
+use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
+use crate::listeners::LISTENERS;
 use crate::memory::Memory;
 use crate::pressure::Pressure;
+use crate::response::Preamble;
+use std::net::IpAddr;
+use std::sync::Arc;
+use stentor_config::Settings;
+use stentor_io::{Counter, Peer};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// The times at which the current loop iteration read the clocks.
@@ -15,6 +23,45 @@ use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 pub(crate) struct Clocks {
     pub(crate) now_ms: u64,
     pub(crate) unix_s: u64,
+}
+
+/// What answers begin with, and what is counted and logged of them.
+pub(crate) struct Responses {
+    /// The answers of the current visit to a connection.
+    pub(crate) answers: Answers,
+    /// The lines of the access log, if there is one.
+    pub(crate) lines: Option<Lines>,
+    /// One for each kind of listener.
+    pub(crate) preambles: [Preamble; LISTENERS.len()],
+}
+
+impl Responses {
+    pub(crate) fn new(access_log: Option<&Arc<AccessLog>>) -> Responses {
+        let lines = access_log.map(AccessLog::lines);
+        Responses { answers: Answers::default(), lines, preambles: Preamble::all() }
+    }
+
+    /// A connection begins.
+    pub(crate) fn begin_connection(&mut self, peer: Peer, address: Option<IpAddr>) {
+        if let Some(lines) = &mut self.lines {
+            lines.begin(peer.index(), address);
+        }
+    }
+
+    /// Gives the lines of this loop iteration to the thread that writes them.
+    pub(crate) fn hand_over_lines(&mut self, dropped: &Counter) {
+        if let Some(lines) = &mut self.lines {
+            lines.hand_over(dropped);
+        }
+    }
+
+    /// The second or the settings have changed. For `stale_s` seconds this node has not heard from
+    /// the node that it follows.
+    pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
+        for preamble in &mut self.preambles {
+            preamble.renew(unix_s, settings, stale_s);
+        }
+    }
 }
 
 /// What the worker spends and holds, and the bounds of both.

@@ -193,7 +193,7 @@ impl Worker {
         }
         self.relieve(io);
         self.measure(io);
-        self.cx.hand_over_lines();
+        self.cx.responses.hand_over_lines(&self.cx.stats.access_log_dropped);
         self.cx.end_promises();
         self.cx.load.budget.begin_turn(self.cx.feeds.is_sweeping());
         #[cfg(debug_assertions)]
@@ -456,7 +456,7 @@ impl<B: Backend> Handler<B> for Worker {
         };
         self.cx.connections(listener).add(1);
         self.open += 1;
-        self.cx.begin_connection(peer, address);
+        self.cx.responses.begin_connection(peer, address);
         self.connections.grow(peer.index()).open(role, origin, counted);
         let first_ms = match self.cx.draining {
             true => DRAIN_IDLE_MS,

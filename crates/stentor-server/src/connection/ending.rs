@@ -43,7 +43,7 @@ impl Connection {
         cx.stats.timeouts.add(1);
         let is_noted = self.origin != Origin::Probe;
         match self.work.as_mut().map(|work| (work.incoming.take(), &work.input)) {
-            Some((Some(incoming), _)) => cx.answers.asked = incoming.asked,
+            Some((Some(incoming), _)) => cx.responses.answers.asked = incoming.asked,
             Some((None, input)) if is_noted => cx.note_asked(input),
             Some((None, _)) | None => {}
         }

@@ -109,7 +109,7 @@ impl Connection {
         let extra = self.extra.as_deref_mut();
         let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_known)) else { return };
         let Pending { asked, mut persistence, awaits } = *pending;
-        cx.answers.asked = asked;
+        cx.responses.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
         self.phase = match persistence.keep_alive {
             true => Phase::Open(RequestWait::Idle),
@@ -253,7 +253,7 @@ impl Connection {
         let Some(pending) = extra.pending.take() else { return };
         let Pending { asked, persistence, awaits } = *pending;
         let Awaits::Change { request, expects_value, .. } = awaits else { return };
-        cx.answers.asked = asked;
+        cx.responses.answers.asked = asked;
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;

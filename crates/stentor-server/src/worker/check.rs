@@ -19,7 +19,11 @@ impl Worker {
     pub(super) fn check_connection(&mut self, peer: Peer) {
         let Some(connection) = self.connections.at(peer.index()) else { return };
         connection.check();
-        assert!(self.cx.answers.is_clear(), "left of a visit: {:?}", self.cx.answers);
+        assert!(
+            self.cx.responses.answers.is_clear(),
+            "left of a visit: {:?}",
+            self.cx.responses.answers
+        );
         let is_over = connection.is_free() || connection.has_no_deadline();
         assert!(is_over || connection.timer().is_queued(), "it has no deadline: {connection:?}");
     }
