@@ -11,7 +11,7 @@ use crate::budget::Kind;
 use crate::denials::Denials;
 use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
-use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
+use crate::limits::{EVENTS_USUAL, IDLE_MS};
 use crate::listeners::{CONTROL, MONITOR, REDIRECT, listener};
 use crate::mailbox::{Mail, Mailbox, Order};
 use crate::output::Output;
@@ -19,10 +19,10 @@ use crate::panics::may_panic;
 use crate::phase::Phase;
 use crate::pressure::Pressure;
 use crate::response::Persistence;
-use crate::response::{Reply, Scratch, Shape};
+use crate::response::{Reply, Shape};
 use crate::shared::Shared;
-use crate::state::{Clocks, Load, Responses};
-use crate::stats::{Activity, Route, Stats};
+use crate::state::{Clocks, Load, Resources, Responses};
+use crate::stats::{Activity, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::feeds::Feeds;
 use crate::stream::format::Transport;
@@ -35,13 +35,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stentor_access::{Keys, Refused};
 use stentor_config::Settings;
-use stentor_files::OpenFiles;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
 use stentor_order::{Outcome, Promised, Ticket};
 use stentor_replication::Replication;
 use stentor_wire::credentials::{self, credential};
-use stentor_wire::deflate::{Deflater, Inflater};
+use stentor_wire::deflate::Deflater;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
@@ -51,14 +50,9 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Arc<Stats>,
-    /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
-    routes: Vec<Arc<Route>>,
-    /// A number for the format of each of them.
-    formats: Vec<u64>,
     pub(crate) out: Output,
     pub(crate) responses: Responses,
-    pub(crate) scratch: Scratch,
-    files: OpenFiles,
+    pub(crate) resources: Resources,
     pub(crate) clock: Clocks,
     /// What the connections of this worker read.
     pub(crate) feeds: Feeds,
@@ -78,9 +72,8 @@ pub(crate) struct Context {
     /// Not only keys have: it takes comparing what is read with the rules.
     pub(crate) has_other_rules: bool,
     pub(crate) denials: Denials,
-    /// What messages are compressed with, and decompressed: one of each for all connections.
+    /// Compresses the messages of all connections.
     pub(crate) deflater: Deflater,
-    pub(crate) inflater: Inflater,
     pub(crate) mailbox: Arc<Mailbox>,
     /// What was taken out of the mailbox and not looked at yet.
     mail: VecDeque<Mail>,
@@ -127,7 +120,6 @@ impl Context {
             has_other_rules: false,
             denials: Denials::default(),
             deflater: Deflater::default(),
-            inflater: Inflater::default(),
             mailbox,
             mail: VecDeque::new(),
             is_logging: false,
@@ -136,14 +128,14 @@ impl Context {
             committed: VecDeque::new(),
             rng: Rng::new(seed),
             shared,
-            routes: stats.routes.renew(&settings.lookups),
-            formats: formats(&settings.lookups),
+            resources: Resources::new(
+                stats.routes.renew(&settings.lookups),
+                formats(&settings.lookups),
+            ),
             settings,
             stats,
             out: Output::new(),
             responses,
-            scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
-            files: OpenFiles::default(),
             clock: Clocks::default(),
             armed: None,
             load: Load::default(),
@@ -293,8 +285,8 @@ impl Context {
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
         self.responses.answers.clear();
-        self.scratch.body.clear();
-        self.scratch.name.clear();
+        self.resources.scratch.body.clear();
+        self.resources.scratch.name.clear();
         self.found.clear();
         self.batches.forget();
         self.load.budget.serve(None);
@@ -322,9 +314,9 @@ impl Context {
         let Context {
             stats, feeds, load,
             // The next worker is given its own.
-            shared: _, settings: _, routes: _, mailbox: _, rng: _,
+            shared: _, settings: _, mailbox: _, rng: _,
             // Empty between two turns.
-            out: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
+            out: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
             keys: _,
             // Of the connection that is visited next.
@@ -334,8 +326,8 @@ impl Context {
             // Followers come back.
             replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            files: _, responses: _, clock: _, walks: _, deflater: _,
-            inflater: _, formats: _, draining: _, stands_still: _, denials: _,
+            resources: _, responses: _, clock: _, walks: _, deflater: _,
+            draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
         } = self;
@@ -375,8 +367,8 @@ impl Context {
 
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
-        self.routes = self.stats.routes.renew(&settings.lookups);
-        self.formats = formats(&settings.lookups);
+        self.resources.routes = self.stats.routes.renew(&settings.lookups);
+        self.resources.formats = formats(&settings.lookups);
         self.settings = settings;
         self.open_roots();
         self.renew();
@@ -420,7 +412,7 @@ impl Context {
 
     /// Opens the directories whose files are served: on the worker's own thread.
     pub(crate) fn open_roots(&mut self) {
-        self.files.open_roots(&self.settings.mounts, self.clock.unix_s);
+        self.resources.files.open_roots(&self.settings.mounts, self.clock.unix_s);
     }
 
     fn renew(&mut self) {
@@ -429,11 +421,6 @@ impl Context {
             self.replication.expect_followers(self.clock.now_ms);
         }
         self.responses.renew(self.clock.unix_s, &self.settings, stale_s);
-    }
-
-    /// Where the look-ups of a route are counted: 0 is `/-/values`.
-    pub(crate) fn route(&self, index: usize) -> &Route {
-        &self.routes[index]
     }
 
     /// Takes note of what a stream was sent in one go, of which so many bytes have left. The rest
@@ -546,10 +533,10 @@ impl Context {
             keys: &self.keys,
             denials: &mut self.denials,
             settings: &self.settings,
-            routes: &self.routes,
-            scratch: &mut self.scratch,
-            files: &mut self.files,
-            inflater: &mut self.inflater,
+            routes: &self.resources.routes,
+            scratch: &mut self.resources.scratch,
+            files: &mut self.resources.files,
+            inflater: &mut self.resources.inflater,
             rng: &mut self.rng,
             feeds: &self.feeds,
             replication: &mut self.replication,
@@ -557,7 +544,7 @@ impl Context {
             pressure: self.load.pressure,
             now_ms: self.clock.now_ms,
             unix_s: self.clock.unix_s,
-            formats: &self.formats,
+            formats: &self.resources.formats,
         }
     }
 

@@ -283,7 +283,7 @@ impl Desk {
 
     /// By the only route behind the page of many values.
     fn counted(&self) -> LineShares {
-        self.cx.route(1).counted()
+        self.cx.resources.routes[1].counted()
     }
 }
 

@@ -8,14 +8,18 @@
 use crate::access_log::{AccessLog, Lines};
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
+use crate::limits::GATHER_BYTES;
 use crate::listeners::LISTENERS;
 use crate::memory::Memory;
 use crate::pressure::Pressure;
-use crate::response::Preamble;
+use crate::response::{Preamble, Scratch};
+use crate::stats::Route;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_config::Settings;
+use stentor_files::OpenFiles;
 use stentor_io::{Counter, Peer};
+use stentor_wire::deflate::Inflater;
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// The times at which the current loop iteration read the clocks.
@@ -60,6 +64,30 @@ impl Responses {
     pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
         for preamble in &mut self.preambles {
             preamble.renew(unix_s, settings, stale_s);
+        }
+    }
+}
+
+/// What requests are answered with: buffers that are used again, counters, and open files.
+pub(crate) struct Resources {
+    /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
+    pub(crate) routes: Vec<Arc<Route>>,
+    /// A number for the format of each of them.
+    pub(crate) formats: Vec<u64>,
+    pub(crate) scratch: Scratch,
+    pub(crate) files: OpenFiles,
+    /// Decompresses what clients send.
+    pub(crate) inflater: Inflater,
+}
+
+impl Resources {
+    pub(crate) fn new(routes: Vec<Arc<Route>>, formats: Vec<u64>) -> Resources {
+        Resources {
+            routes,
+            formats,
+            scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
+            files: OpenFiles::default(),
+            inflater: Inflater::default(),
         }
     }
 }

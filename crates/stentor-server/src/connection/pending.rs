@@ -262,9 +262,9 @@ impl Connection {
                 extra.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
                 extra.gap.as_ref().map(Gap::object),
             ];
-            seq = write_array(&mut cx.scratch.body, first, &cx.found, *upto_seq);
+            seq = write_array(&mut cx.resources.scratch.body, first, &cx.found, *upto_seq);
             cx.found.clear();
-            cx.load.budget.spend(Kind::Replays, cx.scratch.body.len());
+            cx.load.budget.spend(Kind::Replays, cx.resources.scratch.body.len());
         }
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(cx.shared.hub.id(seq));

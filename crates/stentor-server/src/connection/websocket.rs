@@ -38,7 +38,7 @@ impl Connection {
         self.reader.owes_pong = false;
         let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
-        let result = decoder.next(&mut cx.inflater, input, &rules);
+        let result = decoder.next(&mut cx.resources.inflater, input, &rules);
         // A decoder that stays says that a frame, or a message, is on its way.
         if decoder.is_idle() {
             self.extra().decoder = None;
