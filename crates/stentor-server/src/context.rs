@@ -21,12 +21,10 @@ use crate::pressure::Pressure;
 use crate::response::Persistence;
 use crate::response::{Reply, Shape};
 use crate::shared::Shared;
-use crate::state::{Clocks, Load, Resources, Responses};
+use crate::state::{Clocks, Load, Resources, Responses, StreamState};
 use crate::stats::{Activity, Stats};
 use crate::stream::batch::{Batches, Sent};
-use crate::stream::feeds::Feeds;
 use crate::stream::format::Transport;
-use crate::stream::walks::Walks;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -35,12 +33,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stentor_access::{Keys, Refused};
 use stentor_config::Settings;
-use stentor_hub::{Event, Subscriber};
+use stentor_hub::Subscriber;
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
 use stentor_order::{Outcome, Promised, Ticket};
-use stentor_replication::Replication;
 use stentor_wire::credentials::{self, credential};
-use stentor_wire::deflate::Deflater;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
@@ -54,14 +50,7 @@ pub(crate) struct Context {
     pub(crate) responses: Responses,
     pub(crate) resources: Resources,
     pub(crate) clock: Clocks,
-    /// What the connections of this worker read.
-    pub(crate) feeds: Feeds,
-    pub(crate) batches: Batches,
-    pub(crate) walks: Walks,
-    /// What followers are sent.
-    pub(crate) replication: Replication,
-    /// What was found for the reader that is being served.
-    pub(crate) found: Vec<Event>,
+    pub(crate) streams: StreamState,
     pub(crate) keys: Arc<Keys>,
     /// What those who read by a token were let in by.
     pub(crate) passes: Passes,
@@ -72,8 +61,6 @@ pub(crate) struct Context {
     /// Not only keys have: it takes comparing what is read with the rules.
     pub(crate) has_other_rules: bool,
     pub(crate) denials: Denials,
-    /// Compresses the messages of all connections.
-    pub(crate) deflater: Deflater,
     pub(crate) mailbox: Arc<Mailbox>,
     /// What was taken out of the mailbox and not looked at yet.
     mail: VecDeque<Mail>,
@@ -108,18 +95,13 @@ impl Context {
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
         let responses = Responses::new(shared.access_log.as_ref());
         Context {
-            feeds: Feeds::new(subscriber),
-            batches: Batches::default(),
-            walks: Walks::default(),
-            replication: Replication::default(),
-            found: Vec::new(),
+            streams: StreamState::new(subscriber),
             keys: shared.keys(),
             passes: Passes::new(),
             clients: NamedClients::default(),
             judged: None,
             has_other_rules: false,
             denials: Denials::default(),
-            deflater: Deflater::default(),
             mailbox,
             mail: VecDeque::new(),
             is_logging: false,
@@ -266,13 +248,13 @@ impl Context {
         while let Some(mail) = self.mail.pop_front() {
             match mail {
                 Mail::Order(order) => self.orders.push_back(order),
-                Mail::Replaced(seq, now_us) => self.feeds.invalidate(seq, now_us),
+                Mail::Replaced(seq, now_us) => self.streams.feeds.invalidate(seq, now_us),
                 Mail::Event(event, published_us) => {
                     self.is_logging = true;
                     #[cfg(test)]
                     assert!(event.topic() != "/-panic", "a panic for the tests");
                     may_panic();
-                    self.feeds.log(event, published_us);
+                    self.streams.feeds.log(event, published_us);
                     self.is_logging = false;
                 }
             }
@@ -287,15 +269,15 @@ impl Context {
         self.responses.answers.clear();
         self.resources.scratch.body.clear();
         self.resources.scratch.name.clear();
-        self.found.clear();
-        self.batches.forget();
+        self.streams.found.clear();
+        self.streams.batches.forget();
         self.load.budget.serve(None);
         self.denials.tell(None, None, self.clock.now_ms);
         if outside {
-            self.replication.recover(&self.shared.hub);
+            self.streams.replication.recover(&self.shared.hub);
         }
         if outside | std::mem::take(&mut self.is_logging) {
-            self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
+            self.streams.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
     }
 
@@ -312,27 +294,24 @@ impl Context {
     pub(crate) fn pack(&self, out: &mut Packer) {
         #[rustfmt::skip]
         let Context {
-            stats, feeds, load,
+            stats, streams, load,
             // The next worker is given its own.
             shared: _, settings: _, mailbox: _, rng: _,
             // Empty between two turns.
-            out: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
+            out: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
             keys: _,
             // Of the connection that is visited next.
             armed: _,
             // With the connections.
             passes: _, clients: _,
-            // Followers come back.
-            replication: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            resources: _, responses: _, clock: _, walks: _, deflater: _,
-            draining: _, stands_still: _, denials: _,
+            resources: _, responses: _, clock: _, draining: _, stands_still: _, denials: _,
             // The next one looks at all.
             judged: _, has_other_rules: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
-        out.section(FEEDS, |out| feeds.filters().pack(out));
+        out.section(FEEDS, |out| streams.pack(out));
         out.section(LINES, |out| load.pack(out));
     }
 
@@ -351,15 +330,19 @@ impl Context {
         let mut lines = input.section(LINES)?;
         self.load.unpack(&mut lines)?;
         lines.end()?;
-        if self.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
+        if self.streams.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
     }
 
     /// With all readers of another worker here: whatever comes from now on is in the log. Returns
     /// whether every feed is read.
     pub(crate) fn begin_log(&mut self) -> bool {
-        let is_read = self.feeds.begin_log(&self.shared.hub);
+        let is_read = self.streams.feeds.begin_log(&self.shared.hub);
         if self.stats.bytes_replication.value() > 0 {
-            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.clock.now_ms);
+            self.streams.replication.begin(
+                &self.shared.hub,
+                self.mailbox.waker(),
+                self.clock.now_ms,
+            );
         }
         self.take_mail();
         is_read
@@ -373,7 +356,7 @@ impl Context {
         self.open_roots();
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
-        self.batches = Batches::default();
+        self.streams.batches = Batches::default();
         self.judge_all();
     }
 
@@ -418,7 +401,7 @@ impl Context {
     fn renew(&mut self) {
         let stale_s = self.shared.stale_s();
         if stale_s.is_some() {
-            self.replication.expect_followers(self.clock.now_ms);
+            self.streams.replication.expect_followers(self.clock.now_ms);
         }
         self.responses.renew(self.clock.unix_s, &self.settings, stale_s);
     }
@@ -538,8 +521,8 @@ impl Context {
             files: &mut self.resources.files,
             inflater: &mut self.resources.inflater,
             rng: &mut self.rng,
-            feeds: &self.feeds,
-            replication: &mut self.replication,
+            feeds: &self.streams.feeds,
+            replication: &mut self.streams.replication,
             queue_age_ms: self.load.queue_age_ms,
             pressure: self.load.pressure,
             now_ms: self.clock.now_ms,

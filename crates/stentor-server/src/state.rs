@@ -14,12 +14,17 @@ use crate::memory::Memory;
 use crate::pressure::Pressure;
 use crate::response::{Preamble, Scratch};
 use crate::stats::Route;
+use crate::stream::batch::Batches;
+use crate::stream::feeds::Feeds;
+use crate::stream::walks::Walks;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_config::Settings;
 use stentor_files::OpenFiles;
+use stentor_hub::{Event, SubscriberId};
 use stentor_io::{Counter, Peer};
-use stentor_wire::deflate::Inflater;
+use stentor_replication::Replication;
+use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// The times at which the current loop iteration read the clocks.
@@ -89,6 +94,46 @@ impl Resources {
             files: OpenFiles::default(),
             inflater: Inflater::default(),
         }
+    }
+}
+
+/// What readers and followers are sent.
+pub(crate) struct StreamState {
+    /// What the connections of this worker read.
+    pub(crate) feeds: Feeds,
+    pub(crate) batches: Batches,
+    pub(crate) walks: Walks,
+    /// What was found for the reader that is being served.
+    pub(crate) found: Vec<Event>,
+    /// Compresses the messages of all connections.
+    pub(crate) deflater: Deflater,
+    /// What followers are sent.
+    pub(crate) replication: Replication,
+}
+
+impl StreamState {
+    pub(crate) fn new(subscriber: SubscriberId) -> StreamState {
+        StreamState {
+            feeds: Feeds::new(subscriber),
+            batches: Batches::default(),
+            walks: Walks::default(),
+            found: Vec::new(),
+            deflater: Deflater::default(),
+            replication: Replication::default(),
+        }
+    }
+
+    /// Packs what another worker continues with.
+    pub(crate) fn pack(&self, out: &mut Packer) {
+        #[rustfmt::skip]
+        let StreamState {
+            feeds,
+            // They begin anew, or are empty between two loop iterations.
+            batches: _, walks: _, found: _, deflater: _,
+            // Followers come back.
+            replication: _,
+        } = self;
+        feeds.filters().pack(out);
     }
 }
 

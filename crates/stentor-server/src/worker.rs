@@ -24,7 +24,7 @@ use crate::memory::Usage;
 use crate::panics::may_panic;
 use crate::put_off;
 use crate::shared::Shared;
-use crate::state::Load;
+use crate::state::{Load, StreamState};
 use crate::stats::{Activity, Stats};
 use crate::stream::feeds::Member;
 use crate::timers::Wheel;
@@ -133,13 +133,13 @@ impl Worker {
 
     /// When [`Worker::after_turn`] must be called, whatever else happens.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        if self.cx.feeds.is_sweeping()
-            || self.cx.feeds.is_sparse()
+        if self.cx.streams.feeds.is_sweeping()
+            || self.cx.streams.feeds.is_sparse()
             || !self.cx.load.budget.is_idle()
             || self.is_judging()
             || self.shortened.is_some()
             || self.uncounted.is_some()
-            || self.cx.replication.is_behind()
+            || self.cx.streams.replication.is_behind()
         {
             return Some(0);
         }
@@ -151,7 +151,7 @@ impl Worker {
             Drain::Closing { .. } => Some(0),
             Drain::Ending { until_ms } => Some(until_ms),
         };
-        let walks = self.cx.walks.deadline_ms();
+        let walks = self.cx.streams.walks.deadline_ms();
         let release = self.cx.load.memory.release_at_ms();
         let deadlines = [drain, self.wheel.next_look_ms(), walks, release, self.evicts_at_ms];
         deadlines.into_iter().flatten().min()
@@ -162,12 +162,12 @@ impl Worker {
     pub(crate) fn after_turn<B: Backend>(&mut self, io: &mut B) {
         let now_ms = io.now_ms();
         self.cx.tick(now_ms, io.turn_us(), io.unix_s());
-        self.cx.walks.tick(now_ms);
+        self.cx.streams.walks.tick(now_ms);
         for kind in Kind::ALL {
             self.serve_line(io, kind);
         }
         let connections = &mut self.connections;
-        self.cx.feeds.tidy(|feed, Member { peer, stamp }| {
+        self.cx.streams.feeds.tidy(|feed, Member { peer, stamp }| {
             connections.at(peer.index()).is_some_and(|reader| reader.is_reader(feed, stamp))
         });
         self.judge(io);
@@ -195,7 +195,7 @@ impl Worker {
         self.measure(io);
         self.cx.responses.hand_over_lines(&self.cx.stats.access_log_dropped);
         self.cx.end_promises();
-        self.cx.load.budget.begin_turn(self.cx.feeds.is_sweeping());
+        self.cx.load.budget.begin_turn(self.cx.streams.feeds.is_sweeping());
         #[cfg(debug_assertions)]
         self.check();
     }
@@ -215,7 +215,7 @@ impl Worker {
     /// Whether a fan-out is under way.
     #[cfg(test)]
     pub(crate) fn is_sweeping(&self) -> bool {
-        self.cx.feeds.is_sweeping()
+        self.cx.streams.feeds.is_sweeping()
     }
 
     /// Whether readers are to be looked at, since rules or keys have changed.
@@ -249,7 +249,7 @@ impl Worker {
 
     /// Whether readers have freed much that is now to be given back to the kernel.
     pub(crate) fn releases_memory(&mut self) -> bool {
-        let bytes = self.cx.load.memory.usage.owned + self.cx.feeds.filter_bytes();
+        let bytes = self.cx.load.memory.usage.owned + self.cx.streams.feeds.filter_bytes();
         self.cx.load.memory.is_to_be_released(bytes, self.cx.clock.now_ms)
     }
 
@@ -279,7 +279,8 @@ impl Worker {
     fn measure<B: Backend>(&mut self, io: &B) {
         let queue = io.accept_queue();
         self.cx.load.queue_age_ms = queue.age_ms;
-        let Context { stats, load, feeds, walks, passes, replication, .. } = &mut self.cx;
+        let Context { stats, load, streams, passes, .. } = &mut self.cx;
+        let StreamState { feeds, walks, replication, .. } = streams;
         let Load { memory, budget, .. } = load;
         stats.accept_queue.set(u64::from(queue.waiting));
         stats.accept_queue_age_ms.set(queue.age_ms);

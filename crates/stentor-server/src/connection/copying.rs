@@ -27,13 +27,13 @@ impl Connection {
         if let Some(grant) = grant {
             cx.passes.give(peer, &grant);
         }
-        cx.replication.enter(peer, copy);
+        cx.streams.replication.enter(peer, copy);
     }
 
     /// It is over for whatever reason.
     pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
         if self.is_copying() {
-            let copy = cx.replication.leave(peer, cx.clock.now_ms);
+            let copy = cx.streams.replication.leave(peer, cx.clock.now_ms);
             if let Some(copy) = copy.filter(Transfer::is_feed) {
                 tracing::info!("a follower has left, which read {}", named(copy.filters()));
             }
@@ -66,7 +66,7 @@ impl Connection {
         let is_silent = self.phase == Phase::Copying(CopyWait::Heartbeat);
         // Who hears of no leader, or of no broker, is no sign of life of one.
         if is_silent && cx.shared.stale_s().is_none() {
-            cx.replication.sign_of_life(peer, cx.out.bytes());
+            cx.streams.replication.sign_of_life(peer, cx.out.bytes());
         }
         cx.rearm();
         self.deliver_copy(cx, io, peer);
@@ -80,7 +80,7 @@ impl Connection {
         peer: Peer,
     ) -> Result<(), Gone> {
         while self.is_copying() && !self.waits() {
-            let is_feed = cx.replication.copy(peer).is_some_and(Transfer::is_feed);
+            let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
             if self.why_expelled(cx, peer).is_some() {
                 cx.stats.readers_expired.add(1);
                 self.end_copying(cx, peer, is_feed);
@@ -96,7 +96,7 @@ impl Connection {
                 break;
             }
             let before = cx.out.len();
-            match cx.replication.next(peer, &cx.shared.hub, &mut cx.out) {
+            match cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out) {
                 Next::Sent(cost) => {
                     cx.load.spend(Kind::Replays, cost);
                     if cx.out.len() > before {
@@ -150,7 +150,7 @@ impl Connection {
     /// What another process is to go on with in its place: to send what was begun, and to end. A
     /// feed ends with the last chunk, so its follower comes back; a snapshot is cut.
     pub(crate) fn ended_copy(&self, cx: &Context, peer: Peer) -> Option<Connection> {
-        let copy = cx.replication.copy(peer).filter(|_| self.is_copying())?;
+        let copy = cx.streams.replication.copy(peer).filter(|_| self.is_copying())?;
         let last = if copy.is_feed() { LAST_CHUNK } else { b"" };
         let backlog = self.work.as_ref().and_then(|work| work.backlog.as_ref());
         let backlog = Backlog::ending(backlog, last);

@@ -30,7 +30,7 @@ impl Connection {
     /// Of these feeds it is told that it may not see all, if it reads them.
     pub(super) fn note_partial(&mut self, cx: &Context, filters: &[Filter]) {
         let partial = &mut self.extra().partial;
-        partial.extend(filters.iter().filter_map(|filter| cx.feeds.id(filter)));
+        partial.extend(filters.iter().filter_map(|filter| cx.streams.feeds.id(filter)));
         partial.sort_unstable();
         partial.dedup();
     }
@@ -102,7 +102,7 @@ impl Connection {
     fn covers(&self, cx: &Context, peer: Peer, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.is_copying() {
-            let filters = cx.replication.copy(peer).map_or(&[][..], |copy| copy.filters());
+            let filters = cx.streams.replication.copy(peer).map_or(&[][..], |copy| copy.filters());
             let covers = !access.control_token || covers_copy(allowed, filters);
             return (covers, (1 + filters.len()) * COVERAGE_COST);
         }
@@ -114,7 +114,7 @@ impl Connection {
         }
         let mut comparison = access.topics.compare(allowed);
         let covers = self.memberships(peer).iter().all(|&(feed, _)| {
-            match comparison.coverage(cx.feeds.filter(feed)) {
+            match comparison.coverage(cx.streams.feeds.filter(feed)) {
                 Coverage::Whole => true,
                 Coverage::Part => self.is_partial(feed),
                 Coverage::Nothing => false,

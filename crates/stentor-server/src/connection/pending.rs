@@ -90,7 +90,7 @@ impl Connection {
         let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
         if is_over && is_told && answer.is_none() {
             // Nothing but that not all of it may be read.
-            cx.found.clear();
+            cx.streams.found.clear();
             answer = Some(Answer::Many(self.reader.cursor));
         }
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
@@ -204,21 +204,21 @@ impl Connection {
     /// Whether one of several feeds has something behind the cursor.
     pub(super) fn has_events(&self, cx: &Context) -> bool {
         match self.reader.feed {
-            MANY => self.due_to_many(&cx.feeds).next().is_some(),
-            feed => cx.feeds.latest_seq(feed) > self.reader.cursor,
+            MANY => self.due_to_many(&cx.streams.feeds).next().is_some(),
+            feed => cx.streams.feeds.latest_seq(feed) > self.reader.cursor,
         }
     }
 
     /// Whether the one topic has another value than the one that was looked at.
     fn has_new_value(&mut self, cx: &Context) -> bool {
         let Reader { feed, cursor, .. } = self.reader;
-        if cx.feeds.is_complete(feed, cursor) {
-            return cx.feeds.latest_seq(feed) > cursor;
+        if cx.streams.feeds.is_complete(feed, cursor) {
+            return cx.streams.feeds.latest_seq(feed) > cursor;
         }
         // The feed began after the value was looked at, and something may have come in between; or
         // what came is not in the log.
         self.reader.cursor = cursor.max(cx.shared.hub.seq());
-        let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
+        let Filter::Topic(topic) = cx.streams.feeds.filter(feed) else { return false };
         let expects_value = self.expects_value() && cursor <= cx.shared.hub.seq();
         cx.shared
             .hub
@@ -240,7 +240,7 @@ impl Connection {
                 self.wait_in(Kind::Replays);
                 return None;
             };
-            if self.extra().gap.is_some() || !cx.found.is_empty() {
+            if self.extra().gap.is_some() || !cx.streams.found.is_empty() {
                 return Some(Answer::Many(upto_seq));
             }
             self.advance_replay(cx, upto_seq, 0);
@@ -262,8 +262,8 @@ impl Connection {
                 extra.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
                 extra.gap.as_ref().map(Gap::object),
             ];
-            seq = write_array(&mut cx.resources.scratch.body, first, &cx.found, *upto_seq);
-            cx.found.clear();
+            seq = write_array(&mut cx.resources.scratch.body, first, &cx.streams.found, *upto_seq);
+            cx.streams.found.clear();
             cx.load.budget.spend(Kind::Replays, cx.resources.scratch.body.len());
         }
         let many = self.reader.is_enveloped;

@@ -11,6 +11,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::exchange::Pending;
 use crate::output::Backlog;
+use crate::state::StreamState;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::format::{SignOfLife, Transport};
@@ -141,7 +142,7 @@ impl Connection {
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
-            let feed = cx.feeds.join(&cx.shared.hub, filter, Member { peer, stamp });
+            let feed = cx.streams.feeds.join(&cx.shared.hub, filter, Member { peer, stamp });
             Subscription { feed, stamp }
         };
         let mut subscriptions: Vec<Subscription> = filters.iter().map(join).collect();
@@ -160,12 +161,12 @@ impl Connection {
         cx.readers(self.reader.transport).sub(1);
         let hub = Arc::clone(&cx.shared.hub);
         if self.reader.feed != MANY {
-            cx.feeds.leave(&hub, self.reader.feed);
+            cx.streams.feeds.leave(&hub, self.reader.feed);
         }
         let Extra { subscriptions, joining, .. } = *self.extra.take().unwrap_or_default();
         let joining = joining.map(|joining| joining.subscriptions).unwrap_or_default();
         for Subscription { feed, .. } in subscriptions.into_iter().chain(joining) {
-            cx.feeds.leave(&hub, feed);
+            cx.streams.feeds.leave(&hub, feed);
         }
         self.reader = Reader { stamp: self.reader.stamp, ..Reader::default() };
     }
@@ -316,11 +317,14 @@ impl Connection {
     pub(super) fn log_is_complete(&self, cx: &Context) -> bool {
         let cursor = self.reader.cursor;
         if self.reader.feed != MANY {
-            return cx.feeds.is_complete(self.reader.feed, cursor);
+            return cx.streams.feeds.is_complete(self.reader.feed, cursor);
         }
         let Some(extra) = self.extra.as_deref() else { return true };
-        cx.feeds.has_forgotten_nothing(cursor)
-            || extra.subscriptions.iter().all(|read| cx.feeds.is_complete(read.feed, cursor))
+        cx.streams.feeds.has_forgotten_nothing(cursor)
+            || extra
+                .subscriptions
+                .iter()
+                .all(|read| cx.streams.feeds.is_complete(read.feed, cursor))
     }
 
     /// What it reads.
@@ -388,11 +392,12 @@ impl Connection {
             return Ok(false);
         };
         let forms = self.reader.forms();
-        if cx.found.is_empty() {
+        if cx.streams.found.is_empty() {
             self.advance_replay(cx, upto_seq, 0);
             return Ok(true);
         }
-        let Context { batches, found, out, deflater, .. } = cx;
+        let Context { streams, out, .. } = cx;
+        let StreamState { batches, found, deflater, .. } = streams;
         let batch = batches.own();
         batch.begin(out.bytes());
         let cost = batch.extend(deflater, found, forms);
@@ -424,32 +429,32 @@ impl Connection {
         bytes_max: usize,
     ) -> Option<u64> {
         let is_partial = self.reader.is_partial;
-        cx.found.clear();
+        cx.streams.found.clear();
         let extra = self.extra.as_deref_mut()?;
         let reads_more = extra.reads_more();
         let Extra { subscriptions, replay: Some(replay), .. } = extra else { return None };
         let mut cost = 0;
         let sources = Sources {
             hub: &cx.shared.hub,
-            feeds: &cx.feeds,
-            walks: &mut cx.walks,
+            feeds: &cx.streams.feeds,
+            walks: &mut cx.streams.walks,
             cost: &mut cost,
             may_walk: cx.load.budget.has_room(Kind::Replays),
         };
-        let part = replay.find(sources, bytes_max, &mut cx.found);
+        let part = replay.find(sources, bytes_max, &mut cx.streams.found);
         if reads_more {
             // What is of a feed that was read before, the reader was sent by that.
-            cost += cx.found.len() * LOGGED_COST;
+            cost += cx.streams.found.len() * LOGGED_COST;
             let was_read = |feed| {
                 let is_read = subscriptions.binary_search_by_key(&feed, |read| read.feed).is_ok();
                 is_read && replay.feeds().binary_search(&feed).is_err()
             };
-            cx.found.retain(|event| !cx.feeds.is_of_any(event.topic(), was_read));
+            cx.streams.found.retain(|event| !cx.streams.feeds.is_of_any(event.topic(), was_read));
         }
         if is_partial {
             let sight = SightOf::new(&cx.settings.access.topics, cx.passes.get(peer));
-            cost += cx.found.len() * LOGGED_COST;
-            cx.found.retain(|event| sight.covers(event.topic()));
+            cost += cx.streams.found.len() * LOGGED_COST;
+            cx.streams.found.retain(|event| sight.covers(event.topic()));
         }
         let since = cx.shared.hub.id(replay.since_seq());
         cx.load.spend(Kind::Replays, cost);
@@ -490,13 +495,18 @@ impl Connection {
         let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
         let is_seen = |event: &&Event| sight.covers(event.topic());
         let (first_seq, last_seq) = match feed {
-            MANY => (self.due_to_many(&cx.feeds).find(is_seen), cx.feeds.logged_seq()),
-            feed => (cx.feeds.due(feed, cursor).find(is_seen), cx.feeds.latest_seq(feed)),
+            MANY => {
+                (self.due_to_many(&cx.streams.feeds).find(is_seen), cx.streams.feeds.logged_seq())
+            }
+            feed => (
+                cx.streams.feeds.due(feed, cursor).find(is_seen),
+                cx.streams.feeds.latest_seq(feed),
+            ),
         };
         let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
-            cx.load.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
+            cx.load.cost += cx.streams.feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else {
             if is_partial {
@@ -511,7 +521,8 @@ impl Connection {
         }
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
-        let Context { batches, feeds, deflater, settings, passes, .. } = cx;
+        let Context { streams, settings, passes, .. } = cx;
+        let StreamState { batches, feeds, deflater, .. } = streams;
         let sight = match is_partial {
             true => SightOf::new(&settings.access.topics, passes.get(peer)),
             false => SightOf::ALL,
@@ -571,7 +582,7 @@ impl Connection {
         else {
             return false;
         };
-        let upto = self.reader.cursor.max(seq).max(cx.feeds.logged_seq());
+        let upto = self.reader.cursor.max(seq).max(cx.streams.feeds.logged_seq());
         self.reader.cursor = upto;
         let feeds = subscriptions.iter().map(|read| read.feed).collect();
         let all = &mut self.extra().subscriptions;

@@ -107,7 +107,7 @@ impl Connection {
         let window_bits = self.reader.window_bits;
         let deflated = match window_bits {
             0 => None,
-            bits => websocket::deflate(&mut cx.deflater, data, bits),
+            bits => websocket::deflate(&mut cx.streams.deflater, data, bits),
         };
         let payload = deflated.unwrap_or(data);
         websocket::frame(cx.out.bytes(), opcode, deflated.is_some(), payload);
@@ -142,7 +142,7 @@ impl Connection {
         }
         let sight = self.may_subscribe(cx, peer, &mut subscribe)?;
         let leaving: HashSet<FeedId> =
-            unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
+            unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
         let Extra { subscriptions, partial, .. } = self.extra();
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
@@ -151,20 +151,21 @@ impl Connection {
                 !leaving.contains(&id)
                     && subscriptions.binary_search_by_key(&id, |read| read.feed).is_ok()
             };
-            !cx.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
+            !cx.streams.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
         });
         let left = subscriptions.iter().filter(|read| !leaving.contains(&read.feed)).count();
         if left + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), Room::of(&cx.settings)) {
+        if !cx.streams.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), Room::of(&cx.settings))
+        {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
         let hub = Arc::clone(&cx.shared.hub);
         subscriptions.retain(|Subscription { feed, .. }| {
             let stays = !leaving.contains(feed);
             if !stays {
-                cx.feeds.leave(&hub, *feed);
+                cx.streams.feeds.leave(&hub, *feed);
             }
             stays
         });

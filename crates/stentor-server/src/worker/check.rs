@@ -78,8 +78,8 @@ impl Worker {
         assert_eq!(stats.readers_websocket.value(), of_websockets);
         self.cx.passes.check(&|index| by_token.contains(&index));
         assert_eq!(stats.readers_by_token.value(), by_token.len() as u64);
-        self.cx.feeds.check(&memberships);
-        self.cx.walks.check();
+        self.cx.streams.feeds.check(&memberships);
+        self.cx.streams.walks.check();
     }
 }
 

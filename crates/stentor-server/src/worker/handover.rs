@@ -174,7 +174,7 @@ impl Worker {
         self.cx.note(Activity::Waiting, connection.activity());
         self.cx.load.memory.note(Usage::default(), connection.usage());
         if connection.is_last_answer_blocked() {
-            self.cx.replication.ended.push(peer);
+            self.cx.streams.replication.ended.push(peer);
         }
         *self.connections.grow(peer.index()) = connection;
         let now_ms = self.cx.clock.now_ms;
@@ -274,7 +274,7 @@ impl Unpacking {
                 worker.cx.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);
-            connection.enter_feeds(&mut worker.cx.feeds, peer)?;
+            connection.enter_feeds(&mut worker.cx.streams.feeds, peer)?;
             worker.adopt(peer, connection, deadline_ms);
         }
         clients.map_or(Ok(()), |clients| unpack_clients(worker, clients))

@@ -17,9 +17,9 @@ impl Worker {
         let bytes_max = self.cx.readers_bytes_max();
         let usage = self.cx.load.memory.usage;
         let layers = io.held_bytes(None);
-        let walks = self.cx.walks.held_bytes();
-        let others = self.cx.feeds.filter_bytes() + walks + layers;
-        let others = others + self.cx.replication.held_bytes();
+        let walks = self.cx.streams.walks.held_bytes();
+        let others = self.cx.streams.feeds.filter_bytes() + walks + layers;
+        let others = others + self.cx.streams.replication.held_bytes();
         let owned = usage.owned + others;
         let is_spared = self.cx.clock.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {
@@ -34,8 +34,8 @@ impl Worker {
         let mut owned = owned;
         if owned + pins.bytes() > bytes_max {
             // No connection is cut for walks that are kept for readers to come.
-            self.cx.walks.shed();
-            owned = owned - walks + self.cx.walks.held_bytes();
+            self.cx.streams.walks.shed();
+            owned = owned - walks + self.cx.streams.walks.held_bytes();
         }
         let total = owned + pins.bytes();
         let holders = if total > bytes_max { self.holders(io, &pins) } else { Vec::new() };

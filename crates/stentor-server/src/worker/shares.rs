@@ -67,14 +67,14 @@ impl Worker {
     /// whatever else has happened meanwhile: a fan-out to many holds nobody up. Sweeps take turns,
     /// so one over few readers does not wait for all of another's.
     pub(super) fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        if !self.cx.feeds.is_sweeping() {
-            return self.cx.batches.forget();
+        if !self.cx.streams.feeds.is_sweeping() {
+            return self.cx.streams.batches.forget();
         }
         let mut share = Share::begin(io, VISITS_US, 1, VISITS_US_MAX);
         let mut cost = 0;
         while share.left_us > 0 && cost < TURN_COST_MAX {
-            let Some(feed) = self.cx.feeds.next_sweep() else {
-                return self.cx.batches.forget();
+            let Some(feed) = self.cx.streams.feeds.next_sweep() else {
+                return self.cx.streams.batches.forget();
             };
             cost += self.sweep(io, feed, &mut share);
         }
@@ -86,7 +86,7 @@ impl Worker {
         let (mut visits, mut in_vain) = (0, 0);
         while visits < VISITS_AT_ONCE && in_vain < VISITS_IN_VAIN {
             self.cx.load.cost = 0;
-            match self.cx.feeds.next_visit(feed) {
+            match self.cx.streams.feeds.next_visit(feed) {
                 Some(Visit::Reader(member)) if self.visit(io, feed, member.peer) => visits += 1,
                 Some(Visit::Reader(_)) => {
                     in_vain += 1;
@@ -112,7 +112,7 @@ impl Worker {
     /// Brings a reader what it is due. Returns whether that was anything.
     fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, peer: Peer) -> bool {
         let Some(connection) = self.connections.at(peer.index()) else { return false };
-        let is_due = connection.is_due(self.cx.feeds.latest_seq(feed));
+        let is_due = connection.is_due(self.cx.streams.feeds.latest_seq(feed));
         if is_due {
             self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
         }
