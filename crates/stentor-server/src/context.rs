@@ -1,14 +1,12 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
 use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
 use crate::access_log::{Address, Text};
-use crate::addresses::{Counted, NamedClients};
+use crate::addresses::Counted;
 use crate::answers::RefusedAnswer;
 use crate::budget::Kind;
-use crate::denials::Denials;
 use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, IDLE_MS};
@@ -21,7 +19,7 @@ use crate::pressure::Pressure;
 use crate::response::Persistence;
 use crate::response::{Reply, Shape};
 use crate::shared::Shared;
-use crate::state::{Clocks, Load, Resources, Responses, StreamState};
+use crate::state::{AccessState, Clocks, Load, Resources, Responses, StreamState};
 use crate::stats::{Activity, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::format::Transport;
@@ -31,7 +29,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stentor_access::{Keys, Refused};
+use stentor_access::Refused;
 use stentor_config::Settings;
 use stentor_hub::Subscriber;
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
@@ -41,7 +39,6 @@ use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// One worker's share.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<Settings>,
@@ -51,16 +48,7 @@ pub(crate) struct Context {
     pub(crate) resources: Resources,
     pub(crate) clock: Clocks,
     pub(crate) streams: StreamState,
-    pub(crate) keys: Arc<Keys>,
-    /// What those who read by a token were let in by.
-    pub(crate) passes: Passes,
-    pub(crate) clients: NamedClients,
-    /// Rules or keys have changed: whether those connections may still read that have this number
-    /// or a higher one has not been looked at since.
-    judged: Option<usize>,
-    /// Not only keys have: it takes comparing what is read with the rules.
-    pub(crate) has_other_rules: bool,
-    pub(crate) denials: Denials,
+    pub(crate) access: AccessState,
     pub(crate) mailbox: Arc<Mailbox>,
     /// What was taken out of the mailbox and not looked at yet.
     mail: VecDeque<Mail>,
@@ -96,12 +84,7 @@ impl Context {
         let responses = Responses::new(shared.access_log.as_ref());
         Context {
             streams: StreamState::new(subscriber),
-            keys: shared.keys(),
-            passes: Passes::new(),
-            clients: NamedClients::default(),
-            judged: None,
-            has_other_rules: false,
-            denials: Denials::default(),
+            access: AccessState::new(shared.keys()),
             mailbox,
             mail: VecDeque::new(),
             is_logging: false,
@@ -203,13 +186,16 @@ impl Context {
 
     /// The visit to a connection is over: whatever it answered has left, or waits to.
     pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
-        let is_settled = self.responses.answers.is_settled();
-        if self.denials.has_line() || !is_settled && listener(role).publishes {
-            self.denials.tell(self.responses.answers.denied(), io.client(peer), self.clock.now_ms);
+        let Context { responses, access, stats, clock, .. } = self;
+        let Responses { answers, lines, .. } = responses;
+        let AccessState { clients, denials, .. } = access;
+        let is_settled = answers.is_settled();
+        if denials.has_line() || !is_settled && listener(role).publishes {
+            denials.tell(answers.denied(), io.client(peer), clock.now_ms);
         }
-        for RefusedAnswer { status, reason, line } in self.responses.answers.take_refused() {
+        for RefusedAnswer { status, reason, line } in answers.take_refused() {
             let request = line.unwrap_or_default();
-            let address = || self.clients.get(peer).or_else(|| io.remote_address(peer));
+            let address = || clients.get(peer).or_else(|| io.remote_address(peer));
             let client = match io.client(peer) {
                 Some(name) => name.to_owned(),
                 None => address().map_or("-".to_owned(), |it| it.to_canonical().to_string()),
@@ -217,8 +203,6 @@ impl Context {
             tracing::debug!(request = ?request, %client, "refused with {status}: {reason}");
         }
         if !is_settled {
-            let Context { responses, stats, clock, clients, .. } = self;
-            let Responses { answers, lines, .. } = responses;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
                     let came = (listener(role).name, io.client(peer));
@@ -231,7 +215,7 @@ impl Context {
                 }
             });
         }
-        self.responses.answers.go_on(None);
+        answers.go_on(None);
     }
 
     /// Empties the mailbox: what was published goes into the feeds, orders are left for the worker.
@@ -272,7 +256,7 @@ impl Context {
         self.streams.found.clear();
         self.streams.batches.forget();
         self.load.budget.serve(None);
-        self.denials.tell(None, None, self.clock.now_ms);
+        self.access.denials.tell(None, None, self.clock.now_ms);
         if outside {
             self.streams.replication.recover(&self.shared.hub);
         }
@@ -300,15 +284,12 @@ impl Context {
             // Empty between two turns.
             out: _, mail: _, is_logging: _, orders: _,
             promised: _, committed: _,
-            keys: _,
             // Of the connection that is visited next.
             armed: _,
-            // With the connections.
-            passes: _, clients: _,
+            // With the connections. The next one has other keys and looks at all.
+            access: _,
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            resources: _, responses: _, clock: _, draining: _, stands_still: _, denials: _,
-            // The next one looks at all.
-            judged: _, has_other_rules: _,
+            resources: _, responses: _, clock: _, draining: _, stands_still: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
         out.section(FEEDS, |out| streams.pack(out));
@@ -357,40 +338,12 @@ impl Context {
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
         self.streams.batches = Batches::default();
-        self.judge_all();
-    }
-
-    /// Has tokens verified with other keys from now on.
-    pub(crate) fn configure_keys(&mut self, keys: Arc<Keys>) {
-        self.keys = keys;
-        self.judged = Some(0);
-    }
-
-    /// Has every reader looked at, whether it may still read what it does.
-    pub(crate) fn judge_all(&mut self) {
-        self.judged = Some(0);
-        self.has_other_rules = true;
-    }
-
-    /// The readers before this one have been looked at; `None`: all of them.
-    pub(crate) fn judge_from(&mut self, next: Option<usize>) {
-        self.judged = next;
-        self.has_other_rules &= next.is_some();
+        self.access.judge_all();
     }
 
     /// What a reader of which not all may be seen may see.
     pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
-        SightOf::new(&self.settings.access.topics, self.passes.get(peer))
-    }
-
-    /// From which one on they are to be looked at, if any are.
-    pub(crate) fn judged(&self) -> Option<usize> {
-        self.judged
-    }
-
-    /// Whether it has not been looked at yet if a connection may still read what it does.
-    pub(crate) fn is_unjudged(&self, peer: Peer) -> bool {
-        self.judged.is_some_and(|judged| judged <= peer.index())
+        SightOf::new(&self.settings.access.topics, self.access.passes.get(peer))
     }
 
     /// Opens the directories whose files are served: on the worker's own thread.
@@ -459,23 +412,23 @@ impl Context {
         by_cookie: bool,
     ) -> Option<Bearer> {
         let now = (self.clock.now_ms, self.clock.unix_s);
-        if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.clock.unix_s) {
+        if let Some(grant) = self.shared.tokens.get(&self.access.keys, token, self.clock.unix_s) {
             self.load.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
         }
         if may_wait && !self.load.budget.has_room(line) {
             return None;
         }
-        let cost = self.keys.cost(token);
+        let cost = self.access.keys.cost(token);
         self.load.spend(line, cost);
         self.stats.tokens_verified.add(1);
-        Some(match self.shared.tokens.verify(&self.keys, token, self.clock.unix_s) {
+        Some(match self.shared.tokens.verify(&self.access.keys, token, self.clock.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
                 if refused == Refused::UnknownKey {
                     self.shared.wants_keys.store(true, Ordering::Relaxed);
                 }
-                self.denials.bad(&self.keys, token, now);
+                self.access.denials.bad(&self.access.keys, token, now);
                 Bearer::Bad(refused)
             }
         })
@@ -513,8 +466,8 @@ impl Context {
             ticket,
             bearer: Bearer::Nobody,
             token: Cow::Borrowed(b""),
-            keys: &self.keys,
-            denials: &mut self.denials,
+            keys: &self.access.keys,
+            denials: &mut self.access.denials,
             settings: &self.settings,
             routes: &self.resources.routes,
             scratch: &mut self.resources.scratch,

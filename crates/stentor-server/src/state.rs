@@ -5,9 +5,12 @@
 //!
 //! [`Context`]: crate::context::Context
 
+use crate::access::passes::Passes;
 use crate::access_log::{AccessLog, Lines};
+use crate::addresses::NamedClients;
 use crate::answers::Answers;
 use crate::budget::{Budget, Kind};
+use crate::denials::Denials;
 use crate::limits::GATHER_BYTES;
 use crate::listeners::LISTENERS;
 use crate::memory::Memory;
@@ -19,6 +22,7 @@ use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
 use std::net::IpAddr;
 use std::sync::Arc;
+use stentor_access::Keys;
 use stentor_config::Settings;
 use stentor_files::OpenFiles;
 use stentor_hub::{Event, SubscriberId};
@@ -34,11 +38,11 @@ pub(crate) struct Clocks {
     pub(crate) unix_s: u64,
 }
 
-/// What answers begin with, and what is counted and logged of them.
+/// The start of each answer, and the counts and log lines of answers.
 pub(crate) struct Responses {
     /// The answers of the current visit to a connection.
     pub(crate) answers: Answers,
-    /// The lines of the access log, if there is one.
+    /// The access log gets these lines. `None` if there is no access log.
     pub(crate) lines: Option<Lines>,
     /// One for each kind of listener.
     pub(crate) preambles: [Preamble; LISTENERS.len()],
@@ -73,7 +77,7 @@ impl Responses {
     }
 }
 
-/// What requests are answered with: buffers that are used again, counters, and open files.
+/// Buffers, counters, and open files that endpoints answer requests with.
 pub(crate) struct Resources {
     /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
     pub(crate) routes: Vec<Arc<Route>>,
@@ -97,17 +101,17 @@ impl Resources {
     }
 }
 
-/// What readers and followers are sent.
+/// The messages for readers and followers.
 pub(crate) struct StreamState {
-    /// What the connections of this worker read.
+    /// The feeds that connections of this worker read.
     pub(crate) feeds: Feeds,
     pub(crate) batches: Batches,
     pub(crate) walks: Walks,
-    /// What was found for the reader that is being served.
+    /// The messages that a replay has found for the current reader.
     pub(crate) found: Vec<Event>,
     /// Compresses the messages of all connections.
     pub(crate) deflater: Deflater,
-    /// What followers are sent.
+    /// The changes for followers.
     pub(crate) replication: Replication,
 }
 
@@ -128,7 +132,7 @@ impl StreamState {
         #[rustfmt::skip]
         let StreamState {
             feeds,
-            // They begin anew, or are empty between two loop iterations.
+            // Empty between two loop iterations, or made again.
             batches: _, walks: _, found: _, deflater: _,
             // Followers come back.
             replication: _,
@@ -137,7 +141,62 @@ impl StreamState {
     }
 }
 
-/// What the worker spends and holds, and the bounds of both.
+/// The clients of the worker, and their rights.
+pub(crate) struct AccessState {
+    pub(crate) keys: Arc<Keys>,
+    /// The tokens of readers.
+    pub(crate) passes: Passes,
+    /// Clients that proxies have named.
+    pub(crate) clients: NamedClients,
+    /// After a change of rules or keys, connections from this number on have not been checked yet.
+    judged: Option<usize>,
+    /// The rules have changed, so a check compares what is read with the rules.
+    pub(crate) has_other_rules: bool,
+    pub(crate) denials: Denials,
+}
+
+impl AccessState {
+    pub(crate) fn new(keys: Arc<Keys>) -> AccessState {
+        AccessState {
+            keys,
+            passes: Passes::new(),
+            clients: NamedClients::default(),
+            judged: None,
+            has_other_rules: false,
+            denials: Denials::default(),
+        }
+    }
+
+    /// Has tokens verified with other keys from now on.
+    pub(crate) fn configure_keys(&mut self, keys: Arc<Keys>) {
+        self.keys = keys;
+        self.judged = Some(0);
+    }
+
+    /// Has every reader looked at, whether it may still read what it does.
+    pub(crate) fn judge_all(&mut self) {
+        self.judged = Some(0);
+        self.has_other_rules = true;
+    }
+
+    /// The readers before this one have been looked at; `None`: all of them.
+    pub(crate) fn judge_from(&mut self, next: Option<usize>) {
+        self.judged = next;
+        self.has_other_rules &= next.is_some();
+    }
+
+    /// From which one on they are to be looked at, if any are.
+    pub(crate) fn judged(&self) -> Option<usize> {
+        self.judged
+    }
+
+    /// Whether it has not been looked at yet if a connection may still read what it does.
+    pub(crate) fn is_unjudged(&self, peer: Peer) -> bool {
+        self.judged.is_some_and(|judged| judged <= peer.index())
+    }
+}
+
+/// The cost and the memory that the worker accounts for, and their bounds.
 pub(crate) struct Load {
     /// The cost of the current connection in this loop iteration.
     pub(crate) cost: usize,

@@ -220,12 +220,12 @@ impl Worker {
 
     /// Whether readers are to be looked at, since rules or keys have changed.
     pub(crate) fn is_judging(&self) -> bool {
-        self.cx.judged().is_some()
+        self.cx.access.judged().is_some()
     }
 
     /// Rules or keys have changed: looks at some of the readers, whether they may still read.
     fn judge<B: Backend>(&mut self, io: &mut B) {
-        let Some(from) = self.cx.judged() else { return };
+        let Some(from) = self.cx.access.judged() else { return };
         let (mut looked, mut expelled, mut cost) = (0, 0, 0);
         let mut next = None;
         for index in self.connections.indices_from(from) {
@@ -244,7 +244,7 @@ impl Worker {
             }
             cost += self.cx.load.cost;
         }
-        self.cx.judge_from(next);
+        self.cx.access.judge_from(next);
     }
 
     /// Whether readers have freed much that is now to be given back to the kernel.
@@ -279,7 +279,7 @@ impl Worker {
     fn measure<B: Backend>(&mut self, io: &B) {
         let queue = io.accept_queue();
         self.cx.load.queue_age_ms = queue.age_ms;
-        let Context { stats, load, streams, passes, .. } = &mut self.cx;
+        let Context { stats, load, streams, access, .. } = &mut self.cx;
         let StreamState { feeds, walks, replication, .. } = streams;
         let Load { memory, budget, .. } = load;
         stats.accept_queue.set(u64::from(queue.waiting));
@@ -289,7 +289,7 @@ impl Worker {
         stats.filters_bytes.set(feeds.filter_bytes() as u64);
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
-        stats.readers_by_token.set(passes.count() as u64);
+        stats.readers_by_token.set(access.passes.count() as u64);
         let feeds = replication.counts();
         stats.feed_entries.add(feeds.entries);
         stats.followers.set(feeds.followers);
@@ -342,7 +342,7 @@ impl Worker {
         match order {
             Order::Drain => self.drain(io),
             Order::Reload(settings) => self.cx.configure(settings),
-            Order::Keys(keys) => self.cx.configure_keys(keys),
+            Order::Keys(keys) => self.cx.access.configure_keys(keys),
             Order::Memory(pressure) => self.press(io, pressure),
             Order::Committed(told) => {
                 self.cx.committed.extend(told);

@@ -25,7 +25,7 @@ impl Connection {
         self.phase = Phase::Copying(CopyWait::Heartbeat);
         self.reader.has_pass = grant.is_some();
         if let Some(grant) = grant {
-            cx.passes.give(peer, &grant);
+            cx.access.passes.give(peer, &grant);
         }
         cx.streams.replication.enter(peer, copy);
     }
@@ -38,7 +38,7 @@ impl Connection {
                 tracing::info!("a follower has left, which read {}", named(copy.filters()));
             }
             if std::mem::take(&mut self.reader.has_pass) {
-                cx.passes.take(peer);
+                cx.access.passes.take(peer);
             }
         }
     }

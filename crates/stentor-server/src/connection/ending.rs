@@ -145,7 +145,7 @@ impl Connection {
     fn free(&mut self, cx: &mut Context, peer: Peer) {
         cx.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
-        cx.clients.set(peer, None);
+        cx.access.clients.set(peer, None);
         self.leave_stream(cx, peer);
         self.leave_copying(cx, peer);
         self.extra = None;

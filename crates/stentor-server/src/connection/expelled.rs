@@ -50,7 +50,7 @@ impl Connection {
         peer: Peer,
         filters: &mut Vec<Filter>,
     ) -> Result<Sight, String> {
-        let bearer = match cx.passes.get(peer).filter(|_| self.reader.has_pass) {
+        let bearer = match cx.access.passes.get(peer).filter(|_| self.reader.has_pass) {
             Some(pass) => Bearer::Good { grant: pass.grant(), by_cookie: false },
             None => Bearer::Nobody,
         };
@@ -61,7 +61,7 @@ impl Connection {
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
         cx.load.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
-            cx.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
+            cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
             denied.refusal.reason.to_owned()
         })?;
         self.reader.is_partial |= !sight.part.is_empty();
@@ -79,7 +79,7 @@ impl Connection {
             Some(Bearer::Good { grant, .. }) => grant,
             Some(Bearer::Bad(refused)) => {
                 let denied = Denied::bad_token(refused);
-                cx.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
+                cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
                 return Err(denied.refusal.reason.to_owned());
             }
             _ => return Ok(()),
@@ -89,7 +89,7 @@ impl Connection {
         if !covers {
             return Err(COVERS_LESS.to_owned());
         }
-        cx.passes.give(peer, &grant);
+        cx.access.passes.give(peer, &grant);
         self.reader.has_pass = true;
         // Its end is another.
         cx.rearm();
@@ -134,22 +134,22 @@ impl Connection {
 
     /// Why it may not go on reading, if it may not.
     pub(super) fn why_expelled(&self, cx: &mut Context, peer: Peer) -> Option<Ended> {
-        if !self.reader.has_pass && cx.judged().is_none() {
+        if !self.reader.has_pass && cx.access.judged().is_none() {
             return None;
         }
-        let pass = cx.passes.get(peer);
+        let pass = cx.access.passes.get(peer);
         if let Some(pass) = &pass
             && pass.has_expired(cx.clock.unix_s)
         {
             return Some(Ended::Expired);
         }
-        if !cx.is_unjudged(peer) {
+        if !cx.access.is_unjudged(peer) {
             return None;
         }
-        if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.scope.key())) {
+        if pass.as_ref().is_some_and(|pass| !cx.access.keys.has(pass.scope.key())) {
             return Some(Ended::Revoked);
         }
-        if !cx.has_other_rules {
+        if !cx.access.has_other_rules {
             return None;
         }
         let allowed = pass.as_ref().map(|pass| pass.scope.read());
@@ -186,7 +186,7 @@ impl Connection {
         if !self.reader.has_pass {
             return None;
         }
-        let left_s = cx.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.clock.unix_s);
+        let left_s = cx.access.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.clock.unix_s);
         Some(cx.clock.now_ms.saturating_add(left_s.saturating_mul(1000)))
     }
 

@@ -105,7 +105,7 @@ impl Connection {
         let (has_pass, is_partial) = (grant.is_some(), !part.is_empty());
         self.reader = Reader { stamp: self.reader.stamp, has_pass, is_partial, ..reader };
         if let Some(grant) = grant {
-            cx.passes.give(peer, &grant);
+            cx.access.passes.give(peer, &grant);
         }
         if let Some(json) = uncovered {
             self.tell_uncovered(cx, &json);
@@ -156,7 +156,7 @@ impl Connection {
             return;
         }
         if self.reader.has_pass {
-            cx.passes.take(peer);
+            cx.access.passes.take(peer);
         }
         cx.readers(self.reader.transport).sub(1);
         let hub = Arc::clone(&cx.shared.hub);
@@ -452,7 +452,7 @@ impl Connection {
             cx.streams.found.retain(|event| !cx.streams.feeds.is_of_any(event.topic(), was_read));
         }
         if is_partial {
-            let sight = SightOf::new(&cx.settings.access.topics, cx.passes.get(peer));
+            let sight = SightOf::new(&cx.settings.access.topics, cx.access.passes.get(peer));
             cost += cx.streams.found.len() * LOGGED_COST;
             cx.streams.found.retain(|event| sight.covers(event.topic()));
         }
@@ -521,10 +521,10 @@ impl Connection {
         }
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
-        let Context { streams, settings, passes, .. } = cx;
+        let Context { streams, settings, access, .. } = cx;
         let StreamState { batches, feeds, deflater, .. } = streams;
         let sight = match is_partial {
-            true => SightOf::new(&settings.access.topics, passes.get(peer)),
+            true => SightOf::new(&settings.access.topics, access.passes.get(peer)),
             false => SightOf::ALL,
         };
         let is_seen = |event: &&Event| sight.covers(event.topic());

@@ -76,7 +76,7 @@ impl Worker {
         assert_eq!(stats.readers_long_poll.value(), reading(Transport::LongPoll));
         let of_websockets = reading(Transport::WebSocket) + reading(Transport::Echo);
         assert_eq!(stats.readers_websocket.value(), of_websockets);
-        self.cx.passes.check(&|index| by_token.contains(&index));
+        self.cx.access.passes.check(&|index| by_token.contains(&index));
         assert_eq!(stats.readers_by_token.value(), by_token.len() as u64);
         self.cx.streams.feeds.check(&memberships);
         self.cx.streams.walks.check();

@@ -144,9 +144,9 @@ impl Worker {
             };
             out.moment(u64::from(deadline_tick).max(now_ms / TICK_MS) * TICK_MS);
             ended.as_ref().unwrap_or(connection).pack(&mut out);
-            let pass = cx.passes.get(peer).filter(|_| ended.is_none());
+            let pass = cx.access.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
-            clients.extend(cx.clients.get(peer).map(|client| (index as u32, client)));
+            clients.extend(cx.access.clients.get(peer).map(|client| (index as u32, client)));
             if out.len() >= PART_BYTES {
                 send_connections(&mut out, section.take(), &mut clients, send)?;
             }
@@ -271,7 +271,7 @@ impl Unpacking {
             }
             if let Some(grant) = grant {
                 let (scope, _) = worker.cx.shared.tokens.share(grant.scope);
-                worker.cx.passes.give(peer, &Grant { scope, ..grant });
+                worker.cx.access.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);
             connection.enter_feeds(&mut worker.cx.streams.feeds, peer)?;
@@ -290,7 +290,7 @@ impl Unpacking {
             return Err(MISFIT);
         }
         // This process may have other keys and rules.
-        worker.cx.judge_all();
+        worker.cx.access.judge_all();
         worker.catch_up();
         worker.uncounted = Some(0);
         Ok(())
@@ -306,7 +306,7 @@ fn unpack_clients(worker: &mut Worker, mut clients: Unpacker<'_>) -> Result<(), 
         if connection.is_none_or(|connection| connection.is_free()) {
             return Err(MISFIT);
         }
-        worker.cx.clients.set(Peer::from_index(index), Some(client));
+        worker.cx.access.clients.set(Peer::from_index(index), Some(client));
     }
     Ok(())
 }

@@ -83,7 +83,7 @@ impl Worker {
             }
             let peer = Peer::from_index(index as u32);
             let Some(connection) = self.connections.at(index) else { continue };
-            let named = self.cx.clients.get(peer);
+            let named = self.cx.access.clients.get(peer);
             let address = match named {
                 None if connection.is_of_client() => io.remote_address(peer),
                 named => named,
