@@ -11,7 +11,7 @@ use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, IDLE_MS};
 use crate::listeners::{CONTROL, MONITOR, REDIRECT, listener};
-use crate::mailbox::{Mail, Mailbox, Order};
+use crate::mailbox::{Mail, Mailbox};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::phase::Phase;
@@ -19,13 +19,11 @@ use crate::pressure::Pressure;
 use crate::response::Persistence;
 use crate::response::{Reply, Shape};
 use crate::shared::Shared;
-use crate::state::{AccessState, Clocks, Load, Resources, Responses, StreamState};
+use crate::state::{AccessState, Clocks, Inbox, Load, Resources, Responses, StreamState};
 use crate::stats::{Activity, Stats};
 use crate::stream::batch::{Batches, Sent};
 use crate::stream::format::Transport;
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +31,7 @@ use stentor_access::Refused;
 use stentor_config::Settings;
 use stentor_hub::Subscriber;
 use stentor_io::{Backend, Counter, Peer, Rng, Role};
-use stentor_order::{Outcome, Promised, Ticket};
+use stentor_order::Ticket;
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
@@ -49,17 +47,7 @@ pub(crate) struct Context {
     pub(crate) clock: Clocks,
     pub(crate) streams: StreamState,
     pub(crate) access: AccessState,
-    pub(crate) mailbox: Arc<Mailbox>,
-    /// What was taken out of the mailbox and not looked at yet.
-    mail: VecDeque<Mail>,
-    /// An event of it is being logged: with a panic it is lost.
-    is_logging: bool,
-    /// What of it the worker has to carry out.
-    pub(crate) orders: VecDeque<Order>,
-    /// What was promised in this turn.
-    promised: RefCell<Vec<Promised>>,
-    /// What came of changes, of which connections have yet to be told.
-    pub(crate) committed: VecDeque<(Ticket, Outcome)>,
+    pub(crate) inbox: Inbox,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// The phase for which the deadline of the current connection was set. `None` if the deadline
@@ -85,12 +73,7 @@ impl Context {
         Context {
             streams: StreamState::new(subscriber),
             access: AccessState::new(shared.keys()),
-            mailbox,
-            mail: VecDeque::new(),
-            is_logging: false,
-            orders: VecDeque::new(),
-            promised: RefCell::default(),
-            committed: VecDeque::new(),
+            inbox: Inbox::new(mailbox),
             rng: Rng::new(seed),
             shared,
             resources: Resources::new(
@@ -222,24 +205,24 @@ impl Context {
     pub(crate) fn take_mail(&mut self) {
         // What a panic left comes first.
         self.sort_mail();
-        self.mailbox.swap(&mut self.mail);
+        self.inbox.mailbox.swap(&mut self.inbox.mail);
         self.sort_mail();
-        self.mail.shrink_to(EVENTS_USUAL);
+        self.inbox.mail.shrink_to(EVENTS_USUAL);
     }
 
     /// One by one: what comes behind one that makes the worker panic is logged afterwards.
     fn sort_mail(&mut self) {
-        while let Some(mail) = self.mail.pop_front() {
+        while let Some(mail) = self.inbox.mail.pop_front() {
             match mail {
-                Mail::Order(order) => self.orders.push_back(order),
+                Mail::Order(order) => self.inbox.orders.push_back(order),
                 Mail::Replaced(seq, now_us) => self.streams.feeds.invalidate(seq, now_us),
                 Mail::Event(event, published_us) => {
-                    self.is_logging = true;
+                    self.inbox.is_logging = true;
                     #[cfg(test)]
                     assert!(event.topic() != "/-panic", "a panic for the tests");
                     may_panic();
                     self.streams.feeds.log(event, published_us);
-                    self.is_logging = false;
+                    self.inbox.is_logging = false;
                 }
             }
         }
@@ -260,7 +243,7 @@ impl Context {
         if outside {
             self.streams.replication.recover(&self.shared.hub);
         }
-        if outside | std::mem::take(&mut self.is_logging) {
+        if outside | std::mem::take(&mut self.inbox.is_logging) {
             self.streams.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
     }
@@ -268,7 +251,7 @@ impl Context {
     /// Has publishers told once what they were promised in this turn holds. Together: none can be
     /// answered before the turn is over, and the disk is asked less often.
     pub(crate) fn end_promises(&mut self) {
-        let promised = self.promised.get_mut();
+        let promised = self.inbox.promised.get_mut();
         if !promised.is_empty() {
             self.shared.committer.when_kept(promised);
         }
@@ -280,16 +263,24 @@ impl Context {
         let Context {
             stats, streams, load,
             // The next worker is given its own.
-            shared: _, settings: _, mailbox: _, rng: _,
+            shared: _, settings: _, rng: _,
             // Empty between two turns.
-            out: _, mail: _, is_logging: _, orders: _,
-            promised: _, committed: _,
+            out: _,
+            inbox: Inbox {
+                mailbox: _, mail: _, is_logging: _, orders: _, committed: _, promised: _,
+            },
             // Of the connection that is visited next.
             armed: _,
-            // With the connections. The next one has other keys and looks at all.
-            access: _,
+            access: AccessState {
+                // With the connections.
+                passes: _, clients: _,
+                // The next worker has its own keys, and looks at all readers.
+                keys: _, judged: _, has_other_rules: _, denials: _,
+            },
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            resources: _, responses: _, clock: _, draining: _, stands_still: _,
+            resources: Resources { routes: _, formats: _, scratch: _, files: _, inflater: _ },
+            responses: Responses { answers: _, lines: _, preambles: _ },
+            clock: _, draining: _, stands_still: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
         out.section(FEEDS, |out| streams.pack(out));
@@ -321,7 +312,7 @@ impl Context {
         if self.stats.bytes_replication.value() > 0 {
             self.streams.replication.begin(
                 &self.shared.hub,
-                self.mailbox.waker(),
+                self.inbox.mailbox.waker(),
                 self.clock.now_ms,
             );
         }
@@ -461,8 +452,8 @@ impl Context {
         Exchange {
             reply,
             shared: &self.shared,
-            mailbox: &self.mailbox,
-            promised: &self.promised,
+            mailbox: &self.inbox.mailbox,
+            promised: &self.inbox.promised,
             ticket,
             bearer: Bearer::Nobody,
             token: Cow::Borrowed(b""),

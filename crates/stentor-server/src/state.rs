@@ -13,6 +13,7 @@ use crate::budget::{Budget, Kind};
 use crate::denials::Denials;
 use crate::limits::GATHER_BYTES;
 use crate::listeners::LISTENERS;
+use crate::mailbox::{Mail, Mailbox, Order};
 use crate::memory::Memory;
 use crate::pressure::Pressure;
 use crate::response::{Preamble, Scratch};
@@ -20,6 +21,8 @@ use crate::stats::Route;
 use crate::stream::batch::Batches;
 use crate::stream::feeds::Feeds;
 use crate::stream::walks::Walks;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_access::Keys;
@@ -27,6 +30,7 @@ use stentor_config::Settings;
 use stentor_files::OpenFiles;
 use stentor_hub::{Event, SubscriberId};
 use stentor_io::{Counter, Peer};
+use stentor_order::{Outcome, Promised, Ticket};
 use stentor_replication::Replication;
 use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
@@ -149,7 +153,7 @@ pub(crate) struct AccessState {
     /// Clients that proxies have named.
     pub(crate) clients: NamedClients,
     /// After a change of rules or keys, connections from this number on have not been checked yet.
-    judged: Option<usize>,
+    pub(crate) judged: Option<usize>,
     /// The rules have changed, so a check compares what is read with the rules.
     pub(crate) has_other_rules: bool,
     pub(crate) denials: Denials,
@@ -185,14 +189,37 @@ impl AccessState {
         self.has_other_rules &= next.is_some();
     }
 
-    /// From which one on they are to be looked at, if any are.
-    pub(crate) fn judged(&self) -> Option<usize> {
-        self.judged
-    }
-
     /// Whether it has not been looked at yet if a connection may still read what it does.
     pub(crate) fn is_unjudged(&self, peer: Peer) -> bool {
         self.judged.is_some_and(|judged| judged <= peer.index())
+    }
+}
+
+/// Orders and messages from other threads, and promises to publishers.
+pub(crate) struct Inbox {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Taken out of the mailbox, and not looked at yet.
+    pub(crate) mail: VecDeque<Mail>,
+    /// A message is being logged. If the worker panics meanwhile, the message is lost.
+    pub(crate) is_logging: bool,
+    /// The worker has to carry these out.
+    pub(crate) orders: VecDeque<Order>,
+    /// Connections have yet to be told these outcomes of their changes.
+    pub(crate) committed: VecDeque<(Ticket, Outcome)>,
+    /// The promises of this loop iteration.
+    pub(crate) promised: RefCell<Vec<Promised>>,
+}
+
+impl Inbox {
+    pub(crate) fn new(mailbox: Arc<Mailbox>) -> Inbox {
+        Inbox {
+            mailbox,
+            mail: VecDeque::new(),
+            is_logging: false,
+            orders: VecDeque::new(),
+            committed: VecDeque::new(),
+            promised: RefCell::default(),
+        }
     }
 }
 

@@ -220,12 +220,12 @@ impl Worker {
 
     /// Whether readers are to be looked at, since rules or keys have changed.
     pub(crate) fn is_judging(&self) -> bool {
-        self.cx.access.judged().is_some()
+        self.cx.access.judged.is_some()
     }
 
     /// Rules or keys have changed: looks at some of the readers, whether they may still read.
     fn judge<B: Backend>(&mut self, io: &mut B) {
-        let Some(from) = self.cx.access.judged() else { return };
+        let Some(from) = self.cx.access.judged else { return };
         let (mut looked, mut expelled, mut cost) = (0, 0, 0);
         let mut next = None;
         for index in self.connections.indices_from(from) {
@@ -322,7 +322,7 @@ impl Worker {
         self.cx.take_mail();
         // What a panic has left.
         self.tell_committed(io);
-        while let Some(order) = self.cx.orders.pop_front() {
+        while let Some(order) = self.cx.inbox.orders.pop_front() {
             self.execute(io, order);
         }
         self.cx.end_promises();
@@ -330,7 +330,7 @@ impl Worker {
 
     /// Tells connections what came of their changes.
     fn tell_committed<B: Backend>(&mut self, io: &mut B) {
-        while let Some((ticket, outcome)) = self.cx.committed.pop_front() {
+        while let Some((ticket, outcome)) = self.cx.inbox.committed.pop_front() {
             let peer = ticket.peer;
             self.cx.load.begin_visit();
             self.with(peer, |connection, cx| connection.committed(cx, io, peer, ticket, outcome));
@@ -345,7 +345,7 @@ impl Worker {
             Order::Keys(keys) => self.cx.access.configure_keys(keys),
             Order::Memory(pressure) => self.press(io, pressure),
             Order::Committed(told) => {
-                self.cx.committed.extend(told);
+                self.cx.inbox.committed.extend(told);
                 self.tell_committed(io);
             }
         }

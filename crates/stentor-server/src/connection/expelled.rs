@@ -134,7 +134,7 @@ impl Connection {
 
     /// Why it may not go on reading, if it may not.
     pub(super) fn why_expelled(&self, cx: &mut Context, peer: Peer) -> Option<Ended> {
-        if !self.reader.has_pass && cx.access.judged().is_none() {
+        if !self.reader.has_pass && cx.access.judged.is_none() {
             return None;
         }
         let pass = cx.access.passes.get(peer);

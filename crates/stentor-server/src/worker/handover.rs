@@ -75,7 +75,7 @@ impl Worker {
         if self.drain != Drain::No {
             return Err(DRAINS);
         }
-        if !self.cx.orders.is_empty() || !self.cx.committed.is_empty() {
+        if !self.cx.inbox.orders.is_empty() || !self.cx.inbox.committed.is_empty() {
             return Err(HAS_ORDERS);
         }
         for index in self.connections.indices() {
