@@ -10,7 +10,7 @@ use crate::budget::Kind;
 use crate::endpoint::values::formats;
 use crate::exchange::Exchange;
 use crate::limits::{EVENTS_USUAL, IDLE_MS};
-use crate::listeners::{CONTROL, MONITOR, REDIRECT, listener};
+use crate::listeners::listener;
 use crate::mailbox::{Mail, Mailbox};
 use crate::output::Output;
 use crate::panics::may_panic;
@@ -20,9 +20,8 @@ use crate::response::Persistence;
 use crate::response::{Reply, Shape};
 use crate::shared::Shared;
 use crate::state::{AccessState, Clocks, Inbox, Load, Resources, Responses, StreamState};
-use crate::stats::{Activity, Stats};
+use crate::stats::Stats;
 use crate::stream::batch::{Batches, Sent};
-use crate::stream::format::Transport;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use std::sync::atomic::Ordering;
 use stentor_access::Refused;
 use stentor_config::Settings;
 use stentor_hub::Subscriber;
-use stentor_io::{Backend, Counter, Peer, Rng, Role};
+use stentor_io::{Backend, Peer, Rng, Role};
 use stentor_order::Ticket;
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::http1::{Method, Request};
@@ -472,40 +471,6 @@ impl Context {
             now_ms: self.clock.now_ms,
             unix_s: self.clock.unix_s,
             formats: &self.resources.formats,
-        }
-    }
-
-    /// The counter of open connections of a role.
-    pub(crate) fn connections(&self, role: Role) -> &Counter {
-        match role {
-            MONITOR => &self.stats.connections_monitor,
-            REDIRECT => &self.stats.connections_redirect,
-            CONTROL => &self.stats.connections_control,
-            _ => &self.stats.connections_public,
-        }
-    }
-
-    /// The counter of those who read in some way.
-    pub(crate) fn readers(&self, transport: Transport) -> &Counter {
-        (transport.manner().readers)(&self.stats)
-    }
-
-    /// Keeps count of what connections do.
-    pub(crate) fn note(&self, before: Activity, after: Activity) {
-        if before == after {
-            return;
-        }
-        let counter = |activity| match activity {
-            Activity::Waiting => None,
-            Activity::Reading => Some(&self.stats.connections_reading),
-            Activity::Writing => Some(&self.stats.connections_writing),
-            Activity::Behind => Some(&self.stats.readers_behind),
-        };
-        if let Some(counter) = counter(before) {
-            counter.sub(1);
-        }
-        if let Some(counter) = counter(after) {
-            counter.add(1);
         }
     }
 }

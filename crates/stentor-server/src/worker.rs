@@ -362,7 +362,7 @@ impl Worker {
         if !connection.is_free() {
             connection.close(&mut self.cx, io, peer);
         }
-        self.cx.note(before, Activity::Waiting);
+        self.cx.stats.note(before, Activity::Waiting);
         self.cx.load.memory.note(usage, Usage::default());
         self.open -= 1;
     }
@@ -416,7 +416,7 @@ impl Worker {
         let result = act(connection, &mut self.cx);
         may_panic();
         self.current = None;
-        self.cx.note(before, connection.activity());
+        self.cx.stats.note(before, connection.activity());
         self.cx.load.memory.note(usage, connection.usage());
         if connection.is_free() {
             self.open -= 1;
@@ -455,7 +455,7 @@ impl<B: Backend> Handler<B> for Worker {
             Some(_) if is_trusted => Origin::Proxy,
             Some(_) => Origin::Client,
         };
-        self.cx.connections(listener).add(1);
+        self.cx.stats.connections(listener).add(1);
         self.open += 1;
         self.cx.responses.begin_connection(peer, address);
         self.connections.grow(peer.index()).open(role, origin, counted);

@@ -143,7 +143,7 @@ impl Connection {
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context, peer: Peer) {
-        cx.connections(self.role()).sub(1);
+        cx.stats.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
         cx.access.clients.set(peer, None);
         self.leave_stream(cx, peer);

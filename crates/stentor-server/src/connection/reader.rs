@@ -110,7 +110,7 @@ impl Connection {
         if let Some(json) = uncovered {
             self.tell_uncovered(cx, &json);
         }
-        cx.readers(self.reader.transport).add(1);
+        self.reader.transport.readers(&cx.stats).add(1);
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
@@ -158,7 +158,7 @@ impl Connection {
         if self.reader.has_pass {
             cx.access.passes.take(peer);
         }
-        cx.readers(self.reader.transport).sub(1);
+        self.reader.transport.readers(&cx.stats).sub(1);
         let hub = Arc::clone(&cx.shared.hub);
         if self.reader.feed != MANY {
             cx.streams.feeds.leave(&hub, self.reader.feed);

@@ -95,4 +95,9 @@ impl Transport {
             Transport::LongPoll => &long_poll::MANNER,
         }
     }
+
+    /// The counter of its readers.
+    pub(crate) fn readers(self, stats: &Stats) -> &Counter {
+        (self.manner().readers)(stats)
+    }
 }

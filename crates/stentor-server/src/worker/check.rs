@@ -65,7 +65,11 @@ impl Worker {
         assert_eq!((self.open, self.cx.load.memory.usage), (open, usage));
         let stats = &self.cx.stats;
         for role in LISTENERS.iter().map(|listener| listener.role) {
-            assert_eq!(self.cx.connections(role).value(), by_role[usize::from(role)], "{role}");
+            assert_eq!(
+                self.cx.stats.connections(role).value(),
+                by_role[usize::from(role)],
+                "{role}"
+            );
         }
         let counted = |activity: Activity| by_activity[activity as usize];
         assert_eq!(stats.connections_reading.value(), counted(Activity::Reading));

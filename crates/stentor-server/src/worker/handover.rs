@@ -169,9 +169,9 @@ impl Worker {
     /// Takes a connection in that another worker had.
     fn adopt(&mut self, peer: Peer, connection: Connection, deadline_ms: u64) {
         self.open += 1;
-        self.cx.connections(connection.role()).add(1);
-        connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
-        self.cx.note(Activity::Waiting, connection.activity());
+        self.cx.stats.connections(connection.role()).add(1);
+        connection.transport().inspect(|&transport| transport.readers(&self.cx.stats).add(1));
+        self.cx.stats.note(Activity::Waiting, connection.activity());
         self.cx.load.memory.note(Usage::default(), connection.usage());
         if connection.is_last_answer_blocked() {
             self.cx.streams.replication.ended.push(peer);
