@@ -504,7 +504,7 @@ impl Connection {
         let http10 = framing.version == Version::Http10;
         let ticket = self.next_ticket(peer);
         let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
-        (x.bearer, x.token) = (bearer, token);
+        (x.requester.bearer, x.requester.token) = (bearer, token);
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
             cx.load.budget.spend(Kind::Requests, REQUEST_COST + cx.load.cost - cost_before);
@@ -600,7 +600,7 @@ impl Connection {
                 let ticket = self.ticket(peer);
                 let (bearer, token) = cx.bearer(self.role(), &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
-                (x.bearer, x.token) = (bearer, token);
+                (x.requester.bearer, x.requester.token) = (bearer, token);
                 route::answer(&mut x, &request)
             }
             Sink::Publish(upload) => {

@@ -8,7 +8,7 @@ use crate::addresses::Counted;
 use crate::answers::RefusedAnswer;
 use crate::budget::Kind;
 use crate::endpoint::values::formats;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Requester};
 use crate::limits::{EVENTS_USUAL, IDLE_MS};
 use crate::listeners::listener;
 use crate::mailbox::{Mail, Mailbox};
@@ -451,26 +451,16 @@ impl Context {
         Exchange {
             reply,
             shared: &self.shared,
-            mailbox: &self.inbox.mailbox,
-            promised: &self.inbox.promised,
-            ticket,
-            bearer: Bearer::Nobody,
-            token: Cow::Borrowed(b""),
-            keys: &self.access.keys,
-            denials: &mut self.access.denials,
             settings: &self.settings,
-            routes: &self.resources.routes,
-            scratch: &mut self.resources.scratch,
-            files: &mut self.resources.files,
-            inflater: &mut self.resources.inflater,
+            clock: self.clock,
+            requester: Requester { bearer: Bearer::Nobody, token: Cow::Borrowed(b""), ticket },
+            access: &mut self.access,
+            inbox: &self.inbox,
+            resources: &mut self.resources,
+            streams: &mut self.streams,
             rng: &mut self.rng,
-            feeds: &self.streams.feeds,
-            replication: &mut self.streams.replication,
             queue_age_ms: self.load.queue_age_ms,
             pressure: self.load.pressure,
-            now_ms: self.clock.now_ms,
-            unix_s: self.clock.unix_s,
-            formats: &self.resources.formats,
         }
     }
 }

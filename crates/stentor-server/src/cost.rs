@@ -171,7 +171,7 @@ impl Desk {
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = self.cx.exchange(PUBLIC, &parsed.request, persistence, Ticket::of_nobody());
         // What is private costs as much as all else.
-        x.bearer = Bearer::Judged;
+        x.requester.bearer = Bearer::Judged;
         answer(&mut x, &parsed.request);
         let made = self.cx.out.bytes().clone();
         let shared = self.cx.out.len() - made.len();
@@ -223,7 +223,7 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     let seq = write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
     let cursor = Id { epoch: desk.hub.epoch(), seq };
     let (array, _) = desk.exchange("GET /-/events HTTP/1.1\r\nHost: stentor\r\n\r\n", |x, _| {
-        x.scratch.body.extend_from_slice(&body);
+        x.resources.scratch.body.extend_from_slice(&body);
         answer_array(x, Some(cursor));
     });
     let mut rows = head(&array);

@@ -278,7 +278,7 @@ impl Connection {
         }
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer));
         // Whether it may be answered was looked at just now.
-        x.bearer = Bearer::Judged;
+        x.requester.bearer = Bearer::Judged;
         x.reply.shape.is_private = is_private;
         match answer {
             Answer::Expelled(why) => {
@@ -336,8 +336,8 @@ pub(crate) fn write_array(
 /// message, and after a gap there need be none.
 pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
     let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
-    x.reply.content(Status::OK, "application/json", &fields, &x.scratch.body);
-    x.scratch.body.clear();
+    x.reply.content(Status::OK, "application/json", &fields, &x.resources.scratch.body);
+    x.resources.scratch.body.clear();
 }
 
 /// Nobody else can use the answer; and where the client is now.

@@ -93,7 +93,7 @@ pub(crate) fn open(
 
 /// What is subscribed to later may take the token that came first.
 fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denied> {
-    if let Bearer::Bad(refused) = x.bearer {
+    if let Bearer::Bad(refused) = x.requester.bearer {
         return Err(Denied::bad_token(refused));
     }
     if let Some(wanted) = wanted {
