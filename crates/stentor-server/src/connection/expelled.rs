@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::listeners::listener;
 use crate::stream::MANY;
 use crate::stream::feeds::FeedId;
-use crate::stream::format::{Ended, Transport};
+use crate::stream::format::Ended;
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, Peer};
@@ -106,7 +106,7 @@ impl Connection {
             let covers = !access.control_token || covers_copy(allowed, filters);
             return (covers, (1 + filters.len()) * COVERAGE_COST);
         }
-        if self.reader.transport == Transport::Echo
+        if self.is_echo()
             || !access.topics.has_private()
             || listener(self.role()).reads_private && !access.control_token
         {

@@ -117,7 +117,7 @@ impl Connection {
         let subscriptions = self.join(cx, peer, &filters);
         let feeds = subscriptions.iter().map(|subscription| subscription.feed).collect();
         match &subscriptions[..] {
-            [only] if !self.reader.commands => self.reader.feed = only.feed,
+            [only] if !self.reader.commands() => self.reader.feed = only.feed,
             [] => {}
             _ => {
                 self.extra().subscriptions = subscriptions;
@@ -183,10 +183,10 @@ impl Connection {
             (StreamWait::Heartbeat, SignOfLife::Comment(bytes)) => {
                 cx.out.bytes().extend_from_slice(bytes);
             }
-            (StreamWait::Ping, _) if !self.reader.owes_pong => {
+            (StreamWait::Ping, _) if !self.reader.transport.socket().owes_pong => {
                 // The next one is due as long after this one.
                 cx.rearm();
-                self.reader.owes_pong = true;
+                self.reader.transport.set_owes_pong(true);
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
             (StreamWait::Frame, _) => {
@@ -223,7 +223,7 @@ impl Connection {
     pub(super) fn is_busy(&self) -> bool {
         let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
         matches!(self.phase, Phase::Streaming(_))
-            && self.reader.commands
+            && self.reader.commands()
             && self.extra.as_deref().is_some_and(joins)
     }
 

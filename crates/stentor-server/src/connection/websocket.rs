@@ -26,17 +26,17 @@ impl Connection {
     /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
     /// streams send means nothing.
     pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
-        let message_bytes_max = match self.reader.transport {
-            Transport::Echo => ECHO_BYTES_MAX,
-            Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
-            Transport::WebSocket => IGNORED_BYTES_MAX,
-            _ => return Progress::Used(input.len()),
+        let (socket, message_bytes_max) = match self.reader.transport {
+            Transport::Echo(socket) => (socket, ECHO_BYTES_MAX),
+            Transport::WebSocket(socket) if socket.commands => (socket, COMMAND_BYTES_MAX),
+            Transport::WebSocket(socket) => (socket, IGNORED_BYTES_MAX),
+            Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
         };
-        if self.reader.commands && !cx.load.budget.has_room(Kind::Commands) {
+        if socket.commands && !cx.load.budget.has_room(Kind::Commands) {
             return Progress::NotNow(Kind::Commands);
         }
-        self.reader.owes_pong = false;
-        let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
+        self.reader.transport.set_owes_pong(false);
+        let rules = Rules { message_bytes_max, deflate: socket.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
         let result = decoder.next(&mut cx.resources.inflater, input, &rules);
         // A decoder that stays says that a frame, or a message, is on its way.
@@ -53,7 +53,7 @@ impl Connection {
                 let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
                 let cost = input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
                 cx.load.cost += cost;
-                if self.reader.commands {
+                if socket.commands {
                     cx.load.budget.spend(Kind::Commands, cost);
                 }
                 self.received(cx, peer, received);
@@ -79,12 +79,14 @@ impl Connection {
                 }
                 self.finish_stream(cx, peer);
             }
-            Received::Text(text) if self.reader.commands => self.command(cx, peer, text.as_bytes()),
-            Received::Binary(data) if self.reader.commands => self.command(cx, peer, &data),
-            Received::Text(text) if self.reader.transport == Transport::Echo => {
+            Received::Text(text) if self.reader.commands() => {
+                self.command(cx, peer, text.as_bytes())
+            }
+            Received::Binary(data) if self.reader.commands() => self.command(cx, peer, &data),
+            Received::Text(text) if self.is_echo() => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
             }
-            Received::Binary(data) if self.reader.transport == Transport::Echo => {
+            Received::Binary(data) if self.is_echo() => {
                 self.echo(cx, Opcode::Binary, &data);
             }
             Received::Text(_) | Received::Binary(_) | Received::Pong => {}
@@ -103,9 +105,13 @@ impl Connection {
         self.phase = Phase::Refusing;
     }
 
+    /// Whether it is sent back what it sends.
+    pub(super) fn is_echo(&self) -> bool {
+        matches!(self.reader.transport, Transport::Echo(_))
+    }
+
     fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
-        let window_bits = self.reader.window_bits;
-        let deflated = match window_bits {
+        let deflated = match self.reader.transport.socket().window_bits {
             0 => None,
             bits => websocket::deflate(&mut cx.streams.deflater, data, bits),
         };

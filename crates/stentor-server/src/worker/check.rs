@@ -12,7 +12,7 @@ use crate::stream::feeds::{FeedId, Member};
 use crate::stream::format::Transport;
 use crate::timers::Timed;
 use std::collections::{HashMap, HashSet};
-use stentor_io::Peer;
+use stentor_io::{Counter, Peer};
 
 impl Worker {
     /// Panics if the connection's record is not in order.
@@ -35,7 +35,7 @@ impl Worker {
         }
         let (mut open, mut usage) = (0, Usage::default());
         let mut by_role = [0; LISTENERS.len()];
-        let (mut by_activity, mut by_transport) = ([0; 4], [0; 4]);
+        let (mut by_activity, mut transports) = ([0; 4], Vec::new());
         let mut by_token = HashSet::new();
         let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
         for index in self.connections.indices() {
@@ -51,9 +51,7 @@ impl Worker {
             usage.pinned += connection.usage().pinned;
             by_role[usize::from(connection.role())] += 1;
             by_activity[connection.activity() as usize] += 1;
-            if let Some(transport) = connection.transport() {
-                by_transport[transport as usize] += 1;
-            }
+            transports.extend(connection.transport());
             let peer = Peer::from_index(index as u32);
             if let Some(kind) = connection.line() {
                 assert!(self.cx.load.budget.stands_in(kind, peer), "nobody calls {connection:?}");
@@ -75,11 +73,16 @@ impl Worker {
         assert_eq!(stats.connections_reading.value(), counted(Activity::Reading));
         assert_eq!(stats.connections_writing.value(), counted(Activity::Writing));
         assert_eq!(stats.readers_behind.value(), counted(Activity::Behind));
-        let reading = |transport: Transport| by_transport[transport as usize];
-        assert_eq!(stats.readers_sse.value(), reading(Transport::Sse));
-        assert_eq!(stats.readers_long_poll.value(), reading(Transport::LongPoll));
-        let of_websockets = reading(Transport::WebSocket) + reading(Transport::Echo);
-        assert_eq!(stats.readers_websocket.value(), of_websockets);
+        let mut reading = [0; 3];
+        for transport in transports {
+            reading[match transport {
+                Transport::Sse => 0,
+                Transport::LongPoll => 1,
+                Transport::WebSocket(_) | Transport::Echo(_) => 2,
+            }] += 1;
+        }
+        let counters = [&stats.readers_sse, &stats.readers_long_poll, &stats.readers_websocket];
+        assert_eq!(counters.map(Counter::value), reading);
         self.cx.access.passes.check(&|index| by_token.contains(&index));
         assert_eq!(stats.readers_by_token.value(), by_token.len() as u64);
         self.cx.streams.feeds.check(&memberships);
