@@ -330,12 +330,11 @@ const FIELDS: [(&str, &str, usize); 3] = [
 const FIELDS_MAX: usize = 20;
 
 /// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 6] = [
+const BOOLEANS: [(&str, &str); 5] = [
     ("stentor-bench", "Connection"),
     ("stentor-hub", "Restore"),
     ("stentor-log", "Reading"),
     ("stentor-cluster", "Node"),
-    ("stentor-server", "Shape"),
     ("stentor-cluster", "Status"),
 ];
 

@@ -432,7 +432,7 @@ impl Context {
         persistence: Persistence,
         ticket: Ticket,
     ) -> Exchange<'a> {
-        let mut shape = Shape::new(role, persistence, &self.settings);
+        let mut shape = Shape::new(role, persistence);
         shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
         shape.head_only = request.method == Method::Head;
         self.exchange_of(shape, ticket)
