@@ -249,7 +249,7 @@ impl Connection {
 
     /// Sets what the connection waits for. Returns its deadline if that has changed.
     pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
-        let limits = &cx.settings.limits;
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let (phase, deadline_ms) = match self.phase {
             // The end of the server's stop limits how long the stream takes to leave.
             Phase::Free | Phase::Streaming(StreamWait::Leave) => return None,
@@ -257,11 +257,9 @@ impl Connection {
             Phase::Streaming(_) => self.stream_deadline(cx, peer),
             Phase::Pending(_) => self.pending_deadline(cx, peer),
             Phase::Copying(_) => self.copying_deadline(cx, peer),
-            Phase::Closing | Phase::Refusing => {
-                (self.phase, cx.clock.now_ms + limits.write_timeout_ms)
-            }
-            Phase::Lingering => (self.phase, cx.clock.now_ms + LINGER_MS),
-            Phase::Delivering => (self.phase, cx.clock.now_ms + ACKNOWLEDGE_MS),
+            Phase::Closing | Phase::Refusing => (self.phase, now_ms + limits.write_timeout_ms),
+            Phase::Lingering => (self.phase, now_ms + LINGER_MS),
+            Phase::Delivering => (self.phase, now_ms + ACKNOWLEDGE_MS),
         };
         self.phase = phase;
         (phase.renews() || cx.armed != Some(phase)).then_some(deadline_ms)

@@ -279,9 +279,8 @@ impl Worker {
     fn measure<B: Backend>(&mut self, io: &B) {
         let queue = io.accept_queue();
         self.cx.load.queue_age_ms = queue.age_ms;
-        let Context { stats, load, streams, access, .. } = &mut self.cx;
-        let StreamState { feeds, walks, replication, .. } = streams;
-        let Load { memory, budget, .. } = load;
+        let StreamState { feeds, walks, replication, .. } = &mut self.cx.streams;
+        let (stats, Load { memory, budget, .. }) = (&self.cx.stats, &self.cx.load);
         stats.accept_queue.set(u64::from(queue.waiting));
         stats.accept_queue_age_ms.set(queue.age_ms);
         stats.readers_bytes.set(memory.usage.owned as u64);
@@ -289,7 +288,7 @@ impl Worker {
         stats.filters_bytes.set(feeds.filter_bytes() as u64);
         stats.filters_unnamed_bytes.set(feeds.unnamed_bytes() as u64);
         stats.walks_bytes.set(walks.held_bytes() as u64);
-        stats.readers_by_token.set(access.passes.count() as u64);
+        stats.readers_by_token.set(self.cx.access.passes.count() as u64);
         let feeds = replication.counts();
         stats.feed_entries.add(feeds.entries);
         stats.followers.set(feeds.followers);

@@ -85,8 +85,8 @@ impl Connection {
             return Ok(());
         }
         let mut answer = answer;
-        let is_over =
-            cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.clock.now_ms);
+        let now_ms = cx.clock.now_ms;
+        let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= now_ms);
         let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
         if is_over && is_told && answer.is_none() {
             // Nothing but that not all of it may be read.

@@ -315,16 +315,13 @@ impl Connection {
 
     /// Whether the log has everything behind the cursor.
     pub(super) fn log_is_complete(&self, cx: &Context) -> bool {
-        let cursor = self.reader.cursor;
+        let (feeds, cursor) = (&cx.streams.feeds, self.reader.cursor);
         if self.reader.feed != MANY {
-            return cx.streams.feeds.is_complete(self.reader.feed, cursor);
+            return feeds.is_complete(self.reader.feed, cursor);
         }
         let Some(extra) = self.extra.as_deref() else { return true };
-        cx.streams.feeds.has_forgotten_nothing(cursor)
-            || extra
-                .subscriptions
-                .iter()
-                .all(|read| cx.streams.feeds.is_complete(read.feed, cursor))
+        feeds.has_forgotten_nothing(cursor)
+            || extra.subscriptions.iter().all(|read| feeds.is_complete(read.feed, cursor))
     }
 
     /// What it reads.
@@ -396,10 +393,9 @@ impl Connection {
             self.advance_replay(cx, upto_seq, 0);
             return Ok(true);
         }
-        let Context { streams, out, .. } = cx;
-        let StreamState { batches, found, deflater, .. } = streams;
+        let StreamState { batches, found, deflater, .. } = &mut cx.streams;
         let batch = batches.own();
-        batch.begin(out.bytes());
+        batch.begin(cx.out.bytes());
         let cost = batch.extend(deflater, found, forms);
         let stentor_io::Sent { bytes, full } = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
@@ -492,21 +488,17 @@ impl Connection {
         peer: Peer,
     ) -> Result<bool, Gone> {
         let Reader { cursor, feed, mode, is_partial, .. } = self.reader;
+        let feeds = &cx.streams.feeds;
         let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
         let is_seen = |event: &&Event| sight.covers(event.topic());
         let (first_seq, last_seq) = match feed {
-            MANY => {
-                (self.due_to_many(&cx.streams.feeds).find(is_seen), cx.streams.feeds.logged_seq())
-            }
-            feed => (
-                cx.streams.feeds.due(feed, cursor).find(is_seen),
-                cx.streams.feeds.latest_seq(feed),
-            ),
+            MANY => (self.due_to_many(feeds).find(is_seen), feeds.logged_seq()),
+            feed => (feeds.due(feed, cursor).find(is_seen), feeds.latest_seq(feed)),
         };
         let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
-            cx.load.cost += cx.streams.feeds.logged_after(cursor) * LOGGED_COST;
+            cx.load.cost += feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else {
             if is_partial {
@@ -521,10 +513,9 @@ impl Connection {
         }
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
-        let Context { streams, settings, access, .. } = cx;
-        let StreamState { batches, feeds, deflater, .. } = streams;
+        let StreamState { batches, feeds, deflater, .. } = &mut cx.streams;
         let sight = match is_partial {
-            true => SightOf::new(&settings.access.topics, access.passes.get(peer)),
+            true => SightOf::new(&cx.settings.access.topics, cx.access.passes.get(peer)),
             false => SightOf::ALL,
         };
         let is_seen = |event: &&Event| sight.covers(event.topic());

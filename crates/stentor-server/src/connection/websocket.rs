@@ -163,8 +163,8 @@ impl Connection {
         if left + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.streams.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), Room::of(&cx.settings))
-        {
+        let (feeds, room) = (&cx.streams.feeds, Room::of(&cx.settings));
+        if !feeds.has_room_for(&cx.shared.hub, subscribe.iter(), room) {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
         let hub = Arc::clone(&cx.shared.hub);
