@@ -69,6 +69,8 @@ impl Context {
     ) -> Context {
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
         let responses = Responses::new(shared.access_log.as_ref());
+        let mut load = Load { connections_max: usize::MAX, ..Load::default() };
+        load.budget.begin_turn(false);
         Context {
             streams: StreamState::new(subscriber),
             access: AccessState::new(shared.keys()),
@@ -85,7 +87,7 @@ impl Context {
             responses,
             clock: Clocks::default(),
             armed: None,
-            load: Load::default(),
+            load,
             draining: false,
             stands_still: false,
         }

@@ -224,6 +224,7 @@ impl Inbox {
 }
 
 /// The cost and the memory that the worker accounts for, and their bounds.
+#[derive(Default)]
 pub(crate) struct Load {
     /// The cost of the current connection in this loop iteration.
     pub(crate) cost: usize,
@@ -235,21 +236,6 @@ pub(crate) struct Load {
     pub(crate) queue_age_ms: u64,
     /// The maximum number of connections of all public workers together.
     pub(crate) connections_max: usize,
-}
-
-impl Default for Load {
-    fn default() -> Load {
-        let mut budget = Budget::default();
-        budget.begin_turn(false);
-        Load {
-            cost: 0,
-            budget,
-            memory: Memory::default(),
-            pressure: Pressure::None,
-            queue_age_ms: 0,
-            connections_max: usize::MAX,
-        }
-    }
 }
 
 impl Load {
