@@ -223,7 +223,7 @@ impl Connection {
             }
         }
         work.line = None;
-        cx.answers.go_on(work.since_us.take());
+        cx.responses.answers.go_on(work.since_us.take());
         let input = std::mem::take(&mut work.input);
         if cx.draining {
             self.end_bulk(cx, io, peer);
@@ -249,7 +249,7 @@ impl Connection {
 
     /// Sets what the connection waits for. Returns its deadline if that has changed.
     pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
-        let limits = &cx.settings.limits;
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let (phase, deadline_ms) = match self.phase {
             // The end of the server's stop limits how long the stream takes to leave.
             Phase::Free | Phase::Streaming(StreamWait::Leave) => return None,
@@ -257,9 +257,9 @@ impl Connection {
             Phase::Streaming(_) => self.stream_deadline(cx, peer),
             Phase::Pending(_) => self.pending_deadline(cx, peer),
             Phase::Copying(_) => self.copying_deadline(cx, peer),
-            Phase::Closing | Phase::Refusing => (self.phase, cx.now_ms + limits.write_timeout_ms),
-            Phase::Lingering => (self.phase, cx.now_ms + LINGER_MS),
-            Phase::Delivering => (self.phase, cx.now_ms + ACKNOWLEDGE_MS),
+            Phase::Closing | Phase::Refusing => (self.phase, now_ms + limits.write_timeout_ms),
+            Phase::Lingering => (self.phase, now_ms + LINGER_MS),
+            Phase::Delivering => (self.phase, now_ms + ACKNOWLEDGE_MS),
         };
         self.phase = phase;
         (phase.renews() || cx.armed != Some(phase)).then_some(deadline_ms)
@@ -267,7 +267,7 @@ impl Connection {
 
     /// Returns the event and the deadline of an open connection. `None` if both stay as they are.
     fn request_deadline(&self, cx: &Context, wait: RequestWait) -> Option<(Phase, u64)> {
-        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let (wait, deadline_ms) = match self.work.as_deref() {
             Some(work) if work.waits() => (RequestWait::Room, now_ms + limits.write_timeout_ms),
             Some(Work { incoming: Some(incoming), .. }) => {
@@ -409,7 +409,7 @@ impl Connection {
             }
             // At the end of the input there may still be an answer due, and nothing to come back
             // for.
-            yielded = cx.cost >= cx.budget.share() && at < input.len();
+            yielded = cx.load.is_over_share() && at < input.len();
         }
         match self.phase {
             Phase::Streaming(_) if !self.waits() => self.pump(cx, io, peer)?,
@@ -463,7 +463,7 @@ impl Connection {
     /// answered.
     fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
         let used = Progress::Used(bytes.len());
-        cx.cost += REQUEST_COST;
+        cx.load.cost += REQUEST_COST;
         self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
         let Head { request, framing } = match http1::parse(bytes, &mut slots) {
@@ -488,24 +488,24 @@ impl Connection {
             return used;
         }
         let is_large = paths::is_large(&request, &cx.settings.lookups);
-        if is_large && !cx.budget.has_room(Kind::Requests) {
-            cx.answers.put_by();
+        if is_large && !cx.load.budget.has_room(Kind::Requests) {
+            cx.responses.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         }
         let Some((bearer, token)) = cx.bearer(self.role(), &request, true) else {
-            cx.answers.put_by();
+            cx.responses.answers.put_by();
             return Progress::NotNow(Kind::Requests);
         };
-        let cost_before = cx.cost;
+        let cost_before = cx.load.cost;
         cx.stats.requests.add(1);
         let keep_alive = framing.keep_alive && !(cx.draining && last);
         let http10 = framing.version == Version::Http10;
         let ticket = self.next_ticket(peer);
         let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
-        (x.bearer, x.token) = (bearer, token);
+        (x.requester.bearer, x.requester.token) = (bearer, token);
         let answer = route::begin(&mut x, &request, framing.body);
         if is_large {
-            cx.budget.spend(Kind::Requests, REQUEST_COST + cx.cost - cost_before);
+            cx.load.budget.spend(Kind::Requests, REQUEST_COST + cx.load.cost - cost_before);
         }
         match answer {
             goes_on @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
@@ -517,11 +517,11 @@ impl Connection {
             Answer::AfterBody(sink) => {
                 let incoming = Box::new(Incoming {
                     body: http1::Body::new(framing.body),
-                    asked: cx.answers.put_by(),
+                    asked: cx.responses.answers.put_by(),
                     sink,
                     persistence: Persistence { keep_alive: framing.keep_alive, http10 },
                     continue_due: framing.expect_continue,
-                    began_ms: cx.now_ms,
+                    began_ms: cx.clock.now_ms,
                     bytes: 0,
                 });
                 self.work().incoming = Some(incoming);
@@ -540,7 +540,7 @@ impl Connection {
     ) -> Progress {
         if incoming.sink.inflates()
             && matches!(incoming.body.clone().next(input), Ok(http1::Step::End { .. }))
-            && !cx.budget.has_room(Kind::Requests)
+            && !cx.load.budget.has_room(Kind::Requests)
         {
             self.work().incoming = Some(incoming);
             return Progress::NotNow(Kind::Requests);
@@ -549,11 +549,11 @@ impl Connection {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
                 incoming.continue_due = false;
-                cx.cost += incoming.sink.cost(data.len());
+                cx.load.cost += incoming.sink.cost(data.len());
                 match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => {
-                        cx.answers.asked = incoming.asked;
+                        cx.responses.answers.asked = incoming.asked;
                         self.refuse(cx, peer, &refusal);
                     }
                 }
@@ -570,7 +570,7 @@ impl Connection {
                 Progress::Answer(used, self.finish_body(cx, peer, *incoming, used == input.len()))
             }
             Err(refusal) => {
-                cx.answers.asked = incoming.asked;
+                cx.responses.answers.asked = incoming.asked;
                 self.refuse(cx, peer, &refusal);
                 Progress::Used(0)
             }
@@ -590,7 +590,7 @@ impl Connection {
             self.phase = Phase::Closing;
         }
         let persistence = Persistence { keep_alive, ..incoming.persistence };
-        cx.answers.asked = incoming.asked;
+        cx.responses.answers.asked = incoming.asked;
         match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
@@ -598,15 +598,15 @@ impl Connection {
                 let ticket = self.ticket(peer);
                 let (bearer, token) = cx.bearer(self.role(), &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
-                (x.bearer, x.token) = (bearer, token);
+                (x.requester.bearer, x.requester.token) = (bearer, token);
                 route::answer(&mut x, &request)
             }
             Sink::Publish(upload) => {
                 let inflates = upload.gzip;
-                let cost_before = cx.cost;
+                let cost_before = cx.load.cost;
                 let answer = upload.finish(&mut self.exchange(cx, peer, persistence));
                 if inflates {
-                    cx.budget.spend(Kind::Requests, cx.cost - cost_before);
+                    cx.load.budget.spend(Kind::Requests, cx.load.cost - cost_before);
                 }
                 answer
             }
@@ -671,7 +671,7 @@ impl Connection {
         peer: Peer,
         result: Result<(), Gone>,
     ) -> Flow {
-        let since_us = cx.answers.since_us();
+        let since_us = cx.responses.answers.since_us();
         cx.settle_answers(io, self.role(), peer);
         self.forget_client(cx, peer);
         if result == Err(Gone) {
@@ -700,7 +700,7 @@ impl Connection {
         {
             if !std::mem::replace(&mut work.is_in_line, true) {
                 work.since_us = Some(since_us);
-                cx.budget.wait(line, peer);
+                cx.load.budget.wait(line, peer);
             }
             return Flow::Pause;
         }

@@ -1,121 +1,62 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::passes::Passes;
 use crate::access::sight::SightOf;
 use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
-use crate::access_log::{AccessLog, Address, Lines, Text};
-use crate::addresses::{Counted, NamedClients};
-use crate::answers::{Answers, RefusedAnswer};
-use crate::budget::{Budget, Kind};
-use crate::denials::Denials;
+use crate::access_log::{Address, Text};
+use crate::addresses::Counted;
+use crate::answers::RefusedAnswer;
+use crate::budget::Kind;
 use crate::endpoint::values::formats;
-use crate::exchange::Exchange;
-use crate::limits::{EVENTS_USUAL, GATHER_BYTES, IDLE_MS};
-use crate::listeners::{CONTROL, LISTENERS, MONITOR, REDIRECT, listener};
-use crate::mailbox::{Mail, Mailbox, Order};
-use crate::memory::Memory;
+use crate::exchange::{Exchange, Requester};
+use crate::limits::{EVENTS_USUAL, IDLE_MS};
+use crate::listeners::listener;
+use crate::mailbox::{Mail, Mailbox};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::phase::Phase;
 use crate::pressure::Pressure;
 use crate::response::Persistence;
-use crate::response::{Preamble, Reply, Scratch, Shape};
+use crate::response::{Reply, Shape};
 use crate::shared::Shared;
-use crate::stats::{Activity, Route, Stats};
+use crate::state::{AccessState, Clocks, Inbox, Load, Resources, Responses, StreamState};
+use crate::stats::Stats;
 use crate::stream::batch::{Batches, Sent};
-use crate::stream::feeds::Feeds;
-use crate::stream::format::Transport;
-use crate::stream::walks::Walks;
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stentor_access::{Keys, Refused};
+use stentor_access::Refused;
 use stentor_config::Settings;
-use stentor_files::OpenFiles;
-use stentor_hub::{Event, Subscriber};
-use stentor_io::{Backend, Counter, Peer, Rng, Role};
-use stentor_order::{Outcome, Promised, Ticket};
-use stentor_replication::Replication;
+use stentor_hub::Subscriber;
+use stentor_io::{Backend, Peer, Rng, Role};
+use stentor_order::Ticket;
 use stentor_wire::credentials::{self, credential};
-use stentor_wire::deflate::{Deflater, Inflater};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// One worker's share.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Arc<Stats>,
-    /// Where look-ups are counted: `/-/values`, and then a route for each of the settings.
-    routes: Vec<Arc<Route>>,
-    /// A number for the format of each of them.
-    formats: Vec<u64>,
     pub(crate) out: Output,
-    /// What the visit to a connection has answered.
-    pub(crate) answers: Answers,
-    /// Where they are logged, if they are.
-    lines: Option<Lines>,
-    pub(crate) scratch: Scratch,
-    files: OpenFiles,
-    preambles: [Preamble; LISTENERS.len()],
-    pub(crate) now_ms: u64,
-    pub(crate) unix_s: u64,
-    /// What the connections of this worker read.
-    pub(crate) feeds: Feeds,
-    pub(crate) batches: Batches,
-    pub(crate) walks: Walks,
-    /// What followers are sent.
-    pub(crate) replication: Replication,
-    /// What was found for the reader that is being served.
-    pub(crate) found: Vec<Event>,
-    pub(crate) memory: Memory,
-    pub(crate) budget: Budget,
-    pub(crate) keys: Arc<Keys>,
-    /// What those who read by a token were let in by.
-    pub(crate) passes: Passes,
-    pub(crate) clients: NamedClients,
-    /// Rules or keys have changed: whether those connections may still read that have this number
-    /// or a higher one has not been looked at since.
-    judged: Option<usize>,
-    /// Not only keys have: it takes comparing what is read with the rules.
-    pub(crate) has_other_rules: bool,
-    pub(crate) denials: Denials,
-    /// What messages are compressed with, and decompressed: one of each for all connections.
-    pub(crate) deflater: Deflater,
-    pub(crate) inflater: Inflater,
-    pub(crate) mailbox: Arc<Mailbox>,
-    /// What was taken out of the mailbox and not looked at yet.
-    mail: VecDeque<Mail>,
-    /// An event of it is being logged: with a panic it is lost.
-    is_logging: bool,
-    /// What of it the worker has to carry out.
-    pub(crate) orders: VecDeque<Order>,
-    /// What was promised in this turn.
-    promised: RefCell<Vec<Promised>>,
-    /// What came of changes, of which connections have yet to be told.
-    pub(crate) committed: VecDeque<(Ticket, Outcome)>,
+    pub(crate) responses: Responses,
+    pub(crate) resources: Resources,
+    pub(crate) clock: Clocks,
+    pub(crate) streams: StreamState,
+    pub(crate) access: AccessState,
+    pub(crate) inbox: Inbox,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
     /// The phase for which the deadline of the current connection was set. `None` if the deadline
     /// has to be set again.
     pub(crate) armed: Option<Phase>,
-    /// What the current connection has cost in this turn.
-    pub(crate) cost: usize,
+    pub(crate) load: Load,
     /// A graceful stop is under way: every answer is its connection's last.
     pub(crate) draining: bool,
     /// Nothing is begun that was not asked for yet, for another process may go on from here.
     pub(crate) stands_still: bool,
-    /// How long whoever is accepted now has waited for it.
-    pub(crate) queue_age_ms: u64,
-    /// How short memory is.
-    pub(crate) pressure: Pressure,
-    /// How many connections all public workers together hold at most.
-    pub(crate) connections_max: usize,
 }
 
 impl Context {
@@ -126,53 +67,29 @@ impl Context {
         mailbox: Arc<Mailbox>,
         seed: u64,
     ) -> Context {
-        let mut budget = Budget::default();
-        budget.begin_turn(false);
         let subscriber = shared.hub.add_subscriber(Arc::clone(&mailbox) as Arc<dyn Subscriber>);
-        let lines = shared.access_log.as_ref().map(AccessLog::lines);
+        let responses = Responses::new(shared.access_log.as_ref());
+        let mut load = Load { connections_max: usize::MAX, ..Load::default() };
+        load.budget.begin_turn(false);
         Context {
-            feeds: Feeds::new(subscriber),
-            batches: Batches::default(),
-            walks: Walks::default(),
-            replication: Replication::default(),
-            found: Vec::new(),
-            memory: Memory::default(),
-            budget,
-            keys: shared.keys(),
-            passes: Passes::new(),
-            clients: NamedClients::default(),
-            judged: None,
-            has_other_rules: false,
-            denials: Denials::default(),
-            deflater: Deflater::default(),
-            inflater: Inflater::default(),
-            mailbox,
-            mail: VecDeque::new(),
-            is_logging: false,
-            orders: VecDeque::new(),
-            promised: RefCell::default(),
-            committed: VecDeque::new(),
+            streams: StreamState::new(subscriber),
+            access: AccessState::new(shared.keys()),
+            inbox: Inbox::new(mailbox),
             rng: Rng::new(seed),
             shared,
-            routes: stats.routes.renew(&settings.lookups),
-            formats: formats(&settings.lookups),
+            resources: Resources::new(
+                stats.routes.renew(&settings.lookups),
+                formats(&settings.lookups),
+            ),
             settings,
             stats,
             out: Output::new(),
-            answers: Answers::default(),
-            lines,
-            scratch: Scratch { body: Vec::with_capacity(GATHER_BYTES), name: Vec::new() },
-            files: OpenFiles::default(),
-            preambles: Preamble::all(),
-            now_ms: 0,
-            unix_s: 0,
+            responses,
+            clock: Clocks::default(),
             armed: None,
-            cost: 0,
+            load,
             draining: false,
             stands_still: false,
-            queue_age_ms: 0,
-            pressure: Pressure::None,
-            connections_max: usize::MAX,
         }
     }
 
@@ -184,19 +101,23 @@ impl Context {
     /// How long a connection may be silent between two requests.
     pub(crate) fn keep_alive_ms(&self) -> u64 {
         let keep_alive_ms = self.settings.limits.keep_alive_timeout_ms;
-        if self.pressure == Pressure::None { keep_alive_ms } else { keep_alive_ms.min(IDLE_MS) }
+        if self.load.pressure == Pressure::None {
+            keep_alive_ms
+        } else {
+            keep_alive_ms.min(IDLE_MS)
+        }
     }
 
     /// What the readers of this worker may own or keep from being freed.
     pub(crate) fn readers_bytes_max(&self) -> usize {
         let bytes_max = self.settings.limits.readers_bytes_max;
-        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+        if self.load.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
     /// What may be kept for followers that are behind.
     pub(crate) fn feed_bytes_max(&self) -> usize {
         let bytes_max = self.settings.limits.feed_bytes_max;
-        if self.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
+        if self.load.pressure == Pressure::Critical { bytes_max / 2 } else { bytes_max }
     }
 
     /// Counts a connection from `address`; `None` if that has as many as it may.
@@ -219,23 +140,16 @@ impl Context {
     }
 
     fn connections_max_of(&self, address: IpAddr) -> Option<u32> {
-        self.settings.limits.connections_per_address.bound(address, self.connections_max)
+        self.settings.limits.connections_per_address.bound(address, self.load.connections_max)
     }
 
     /// The clocks of this turn.
     pub(crate) fn tick(&mut self, now_ms: u64, turn_us: u64, unix_s: u64) {
-        self.now_ms = now_ms;
-        self.answers.begin_turn(turn_us);
-        if self.unix_s != unix_s {
-            self.unix_s = unix_s;
+        self.clock.now_ms = now_ms;
+        self.responses.answers.begin_turn(turn_us);
+        if self.clock.unix_s != unix_s {
+            self.clock.unix_s = unix_s;
             self.renew();
-        }
-    }
-
-    /// A connection begins.
-    pub(crate) fn begin_connection(&mut self, peer: Peer, address: Option<IpAddr>) {
-        if let Some(lines) = &mut self.lines {
-            lines.begin(peer.index(), address);
         }
     }
 
@@ -243,26 +157,29 @@ impl Context {
     /// of it.
     pub(crate) fn note_asked(&mut self, bytes: &[u8]) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.answers.asked.line = Some(Text::line_of(bytes));
+            self.responses.answers.asked.line = Some(Text::line_of(bytes));
         }
-        if self.lines.is_none() {
+        if self.responses.lines.is_none() {
             return;
         }
         let one_of = self.settings.log.access_sample;
         if one_of == 1 || self.rng.below(one_of) == 0 {
-            self.answers.asked.text = Some(Box::new(Text::of(bytes)));
+            self.responses.answers.asked.text = Some(Box::new(Text::of(bytes)));
         }
     }
 
     /// The visit to a connection is over: whatever it answered has left, or waits to.
     pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
-        let is_settled = self.answers.is_settled();
-        if self.denials.has_line() || !is_settled && listener(role).publishes {
-            self.denials.tell(self.answers.denied(), io.client(peer), self.now_ms);
+        let Context { responses, access, stats, clock, .. } = self;
+        let Responses { answers, lines, .. } = responses;
+        let AccessState { clients, denials, .. } = access;
+        let is_settled = answers.is_settled();
+        if denials.has_line() || !is_settled && listener(role).publishes {
+            denials.tell(answers.denied(), io.client(peer), clock.now_ms);
         }
-        for RefusedAnswer { status, reason, line } in self.answers.take_refused() {
+        for RefusedAnswer { status, reason, line } in answers.take_refused() {
             let request = line.unwrap_or_default();
-            let address = || self.clients.get(peer).or_else(|| io.remote_address(peer));
+            let address = || clients.get(peer).or_else(|| io.remote_address(peer));
             let client = match io.client(peer) {
                 Some(name) => name.to_owned(),
                 None => address().map_or("-".to_owned(), |it| it.to_canonical().to_string()),
@@ -270,7 +187,6 @@ impl Context {
             tracing::debug!(request = ?request, %client, "refused with {status}: {reason}");
         }
         if !is_settled {
-            let Context { answers, lines, stats, unix_s, clients, .. } = self;
             answers.settle(stats, io.now_us(), |answered| {
                 if let Some(lines) = lines {
                     let came = (listener(role).name, io.client(peer));
@@ -279,48 +195,35 @@ impl Context {
                         Some(client) => Address::Ip(client),
                         None => lines.address(peer.index(), || io.remote_address(peer)),
                     };
-                    lines.push(address, came, answered, *unix_s, dropped);
+                    lines.push(address, came, answered, clock.unix_s, dropped);
                 }
             });
         }
-        self.answers.go_on(None);
-    }
-
-    /// The turn is over: its lines are to be written.
-    pub(crate) fn hand_over_lines(&mut self) {
-        if let Some(lines) = &mut self.lines {
-            lines.hand_over(&self.stats.access_log_dropped);
-        }
-    }
-
-    /// An event of a connection is about to be served.
-    pub(crate) fn begin_visit(&mut self) {
-        self.budget.note(self.cost);
-        self.cost = 0;
+        answers.go_on(None);
     }
 
     /// Empties the mailbox: what was published goes into the feeds, orders are left for the worker.
     pub(crate) fn take_mail(&mut self) {
         // What a panic left comes first.
         self.sort_mail();
-        self.mailbox.swap(&mut self.mail);
+        self.inbox.mailbox.swap(&mut self.inbox.mail);
         self.sort_mail();
-        self.mail.shrink_to(EVENTS_USUAL);
+        self.inbox.mail.shrink_to(EVENTS_USUAL);
     }
 
     /// One by one: what comes behind one that makes the worker panic is logged afterwards.
     fn sort_mail(&mut self) {
-        while let Some(mail) = self.mail.pop_front() {
+        while let Some(mail) = self.inbox.mail.pop_front() {
             match mail {
-                Mail::Order(order) => self.orders.push_back(order),
-                Mail::Replaced(seq, now_us) => self.feeds.invalidate(seq, now_us),
+                Mail::Order(order) => self.inbox.orders.push_back(order),
+                Mail::Replaced(seq, now_us) => self.streams.feeds.invalidate(seq, now_us),
                 Mail::Event(event, published_us) => {
-                    self.is_logging = true;
+                    self.inbox.is_logging = true;
                     #[cfg(test)]
                     assert!(event.topic() != "/-panic", "a panic for the tests");
                     may_panic();
-                    self.feeds.log(event, published_us);
-                    self.is_logging = false;
+                    self.streams.feeds.log(event, published_us);
+                    self.inbox.is_logging = false;
                 }
             }
         }
@@ -331,25 +234,25 @@ impl Context {
     /// have been lost, every reader looks at history, so that nothing is lost in silence.
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
-        self.answers.clear();
-        self.scratch.body.clear();
-        self.scratch.name.clear();
-        self.found.clear();
-        self.batches.forget();
-        self.budget.serve(None);
-        self.denials.tell(None, None, self.now_ms);
+        self.responses.answers.clear();
+        self.resources.scratch.body.clear();
+        self.resources.scratch.name.clear();
+        self.streams.found.clear();
+        self.streams.batches.forget();
+        self.load.budget.serve(None);
+        self.access.denials.tell(None, None, self.clock.now_ms);
         if outside {
-            self.replication.recover(&self.shared.hub);
+            self.streams.replication.recover(&self.shared.hub);
         }
-        if outside | std::mem::take(&mut self.is_logging) {
-            self.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
+        if outside | std::mem::take(&mut self.inbox.is_logging) {
+            self.streams.feeds.invalidate(self.shared.hub.notified_seq(), now_us);
         }
     }
 
     /// Has publishers told once what they were promised in this turn holds. Together: none can be
     /// answered before the turn is over, and the disk is asked less often.
     pub(crate) fn end_promises(&mut self) {
-        let promised = self.promised.get_mut();
+        let promised = self.inbox.promised.get_mut();
         if !promised.is_empty() {
             self.shared.committer.when_kept(promised);
         }
@@ -359,29 +262,30 @@ impl Context {
     pub(crate) fn pack(&self, out: &mut Packer) {
         #[rustfmt::skip]
         let Context {
-            stats, feeds, budget,
+            stats, streams, load,
             // The next worker is given its own.
-            shared: _, settings: _, routes: _, mailbox: _, rng: _, connections_max: _,
-            queue_age_ms: _, pressure: _,
+            shared: _, settings: _, rng: _,
             // Empty between two turns.
-            out: _, answers: _, scratch: _, batches: _, found: _, mail: _, is_logging: _, orders: _,
-            promised: _, committed: _,
-            cost: _, lines: _, keys: _,
+            out: _,
+            inbox: Inbox {
+                mailbox: _, mail: _, is_logging: _, orders: _, committed: _, promised: _,
+            },
             // Of the connection that is visited next.
             armed: _,
-            // With the connections.
-            passes: _, clients: _,
-            // Followers come back.
-            replication: _,
+            access: AccessState {
+                // With the connections.
+                passes: _, clients: _,
+                // The next worker has its own keys, and looks at all readers.
+                keys: _, judged: _, has_other_rules: _, denials: _,
+            },
             // Begins anew, or follows from the rest. Nobody packs while draining.
-            files: _, preambles: _, now_ms: _, unix_s: _, walks: _, memory: _, deflater: _,
-            inflater: _, formats: _, draining: _, stands_still: _, denials: _,
-            // The next one looks at all.
-            judged: _, has_other_rules: _,
+            resources: Resources { routes: _, formats: _, scratch: _, files: _, inflater: _ },
+            responses: Responses { answers: _, lines: _, preambles: _ },
+            clock: _, draining: _, stands_still: _,
         } = self;
         out.section(COUNTERS, |out| stats.pack(out));
-        out.section(FEEDS, |out| feeds.filters().pack(out));
-        out.section(LINES, |out| budget.pack(out));
+        out.section(FEEDS, |out| streams.pack(out));
+        out.section(LINES, |out| load.pack(out));
     }
 
     /// Goes on where another worker ended. The feeds still lack their readers, and the hub knows
@@ -397,17 +301,21 @@ impl Context {
         let filters = Vec::unpack(&mut feeds)?;
         feeds.end()?;
         let mut lines = input.section(LINES)?;
-        self.budget = Budget::unpack(&mut lines)?;
+        self.load.unpack(&mut lines)?;
         lines.end()?;
-        if self.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
+        if self.streams.feeds.open_all(&filters) { Ok(()) } else { Err(MISFIT) }
     }
 
     /// With all readers of another worker here: whatever comes from now on is in the log. Returns
     /// whether every feed is read.
     pub(crate) fn begin_log(&mut self) -> bool {
-        let is_read = self.feeds.begin_log(&self.shared.hub);
+        let is_read = self.streams.feeds.begin_log(&self.shared.hub);
         if self.stats.bytes_replication.value() > 0 {
-            self.replication.begin(&self.shared.hub, self.mailbox.waker(), self.now_ms);
+            self.streams.replication.begin(
+                &self.shared.hub,
+                self.inbox.mailbox.waker(),
+                self.clock.now_ms,
+            );
         }
         self.take_mail();
         is_read
@@ -415,73 +323,38 @@ impl Context {
 
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
-        self.routes = self.stats.routes.renew(&settings.lookups);
-        self.formats = formats(&settings.lookups);
+        self.resources.routes = self.stats.routes.renew(&settings.lookups);
+        self.resources.formats = formats(&settings.lookups);
         self.settings = settings;
         self.open_roots();
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
-        self.batches = Batches::default();
-        self.judge_all();
-    }
-
-    /// Has tokens verified with other keys from now on.
-    pub(crate) fn configure_keys(&mut self, keys: Arc<Keys>) {
-        self.keys = keys;
-        self.judged = Some(0);
-    }
-
-    /// Has every reader looked at, whether it may still read what it does.
-    pub(crate) fn judge_all(&mut self) {
-        self.judged = Some(0);
-        self.has_other_rules = true;
-    }
-
-    /// The readers before this one have been looked at; `None`: all of them.
-    pub(crate) fn judge_from(&mut self, next: Option<usize>) {
-        self.judged = next;
-        self.has_other_rules &= next.is_some();
+        self.streams.batches = Batches::default();
+        self.access.judge_all();
     }
 
     /// What a reader of which not all may be seen may see.
     pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
-        SightOf::new(&self.settings.access.topics, self.passes.get(peer))
-    }
-
-    /// From which one on they are to be looked at, if any are.
-    pub(crate) fn judged(&self) -> Option<usize> {
-        self.judged
-    }
-
-    /// Whether it has not been looked at yet if a connection may still read what it does.
-    pub(crate) fn is_unjudged(&self, peer: Peer) -> bool {
-        self.judged.is_some_and(|judged| judged <= peer.index())
+        SightOf::new(&self.settings.access.topics, self.access.passes.get(peer))
     }
 
     /// Opens the directories whose files are served: on the worker's own thread.
     pub(crate) fn open_roots(&mut self) {
-        self.files.open_roots(&self.settings.mounts, self.unix_s);
+        self.resources.files.open_roots(&self.settings.mounts, self.clock.unix_s);
     }
 
     fn renew(&mut self) {
         let stale_s = self.shared.stale_s();
         if stale_s.is_some() {
-            self.replication.expect_followers(self.now_ms);
+            self.streams.replication.expect_followers(self.clock.now_ms);
         }
-        for preamble in &mut self.preambles {
-            preamble.renew(self.unix_s, &self.settings, stale_s);
-        }
-    }
-
-    /// Where the look-ups of a route are counted: 0 is `/-/values`.
-    pub(crate) fn route(&self, index: usize) -> &Route {
-        &self.routes[index]
+        self.responses.renew(self.clock.unix_s, &self.settings, stale_s);
     }
 
     /// Takes note of what a stream was sent in one go, of which so many bytes have left. The rest
     /// of a message that was cut will: it counts with its beginning.
     pub(crate) fn count_stream(&mut self, left: usize, sent: &Sent) {
-        self.cost += left + SEND_COST;
+        self.load.cost += left + SEND_COST;
         self.stats.bytes_streams.add(sent.shares.bytes);
         self.stats.bytes_streams_data.add(sent.shares.data);
         self.stats.bytes_streams_deflated.add(sent.shares.deflated);
@@ -530,26 +403,24 @@ impl Context {
         may_wait: bool,
         by_cookie: bool,
     ) -> Option<Bearer> {
-        let now = (self.now_ms, self.unix_s);
-        if let Some(grant) = self.shared.tokens.get(&self.keys, token, self.unix_s) {
-            self.cost += FOUND_COST;
-            self.budget.spend(line, FOUND_COST);
+        let now = (self.clock.now_ms, self.clock.unix_s);
+        if let Some(grant) = self.shared.tokens.get(&self.access.keys, token, self.clock.unix_s) {
+            self.load.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
         }
-        if may_wait && !self.budget.has_room(line) {
+        if may_wait && !self.load.budget.has_room(line) {
             return None;
         }
-        let cost = self.keys.cost(token);
-        self.cost += cost;
-        self.budget.spend(line, cost);
+        let cost = self.access.keys.cost(token);
+        self.load.spend(line, cost);
         self.stats.tokens_verified.add(1);
-        Some(match self.shared.tokens.verify(&self.keys, token, self.unix_s) {
+        Some(match self.shared.tokens.verify(&self.access.keys, token, self.clock.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
                 if refused == Refused::UnknownKey {
                     self.shared.wants_keys.store(true, Ordering::Relaxed);
                 }
-                self.denials.bad(&self.keys, token, now);
+                self.access.denials.bad(&self.access.keys, token, now);
                 Bearer::Bad(refused)
             }
         })
@@ -563,7 +434,7 @@ impl Context {
         persistence: Persistence,
         ticket: Ticket,
     ) -> Exchange<'a> {
-        let mut shape = Shape::new(role, persistence, &self.settings);
+        let mut shape = Shape::new(role, persistence);
         shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
         shape.head_only = request.method == Method::Head;
         self.exchange_of(shape, ticket)
@@ -573,69 +444,25 @@ impl Context {
     pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>, ticket: Ticket) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
-            answers: &mut self.answers,
-            preamble: &self.preambles[usize::from(shape.listener.role)],
+            answers: &mut self.responses.answers,
+            preamble: &self.responses.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
-            cost: &mut self.cost,
+            cost: &mut self.load.cost,
             shape,
         };
         Exchange {
             reply,
             shared: &self.shared,
-            mailbox: &self.mailbox,
-            promised: &self.promised,
-            ticket,
-            bearer: Bearer::Nobody,
-            token: Cow::Borrowed(b""),
-            keys: &self.keys,
-            denials: &mut self.denials,
             settings: &self.settings,
-            routes: &self.routes,
-            scratch: &mut self.scratch,
-            files: &mut self.files,
-            inflater: &mut self.inflater,
+            clock: self.clock,
+            requester: Requester { bearer: Bearer::Nobody, token: Cow::Borrowed(b""), ticket },
+            access: &mut self.access,
+            inbox: &self.inbox,
+            resources: &mut self.resources,
+            streams: &mut self.streams,
             rng: &mut self.rng,
-            feeds: &self.feeds,
-            replication: &mut self.replication,
-            queue_age_ms: self.queue_age_ms,
-            pressure: self.pressure,
-            now_ms: self.now_ms,
-            unix_s: self.unix_s,
-            formats: &self.formats,
-        }
-    }
-
-    /// The counter of open connections of a role.
-    pub(crate) fn connections(&self, role: Role) -> &Counter {
-        match role {
-            MONITOR => &self.stats.connections_monitor,
-            REDIRECT => &self.stats.connections_redirect,
-            CONTROL => &self.stats.connections_control,
-            _ => &self.stats.connections_public,
-        }
-    }
-
-    /// The counter of those who read in some way.
-    pub(crate) fn readers(&self, transport: Transport) -> &Counter {
-        (transport.manner().readers)(&self.stats)
-    }
-
-    /// Keeps count of what connections do.
-    pub(crate) fn note(&self, before: Activity, after: Activity) {
-        if before == after {
-            return;
-        }
-        let counter = |activity| match activity {
-            Activity::Waiting => None,
-            Activity::Reading => Some(&self.stats.connections_reading),
-            Activity::Writing => Some(&self.stats.connections_writing),
-            Activity::Behind => Some(&self.stats.readers_behind),
-        };
-        if let Some(counter) = counter(before) {
-            counter.sub(1);
-        }
-        if let Some(counter) = counter(after) {
-            counter.add(1);
+            queue_age_ms: self.load.queue_age_ms,
+            pressure: self.load.pressure,
         }
     }
 }

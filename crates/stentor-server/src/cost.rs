@@ -143,7 +143,7 @@ impl Desk {
         let content_type = self.cx.settings.content_type(topic).unwrap_or(&ContentType::TEXT);
         let draft = Draft::new(sample(content_type, bytes)).with_content_type(content_type.clone());
         let op = Op::Put(name.clone(), draft);
-        let entry = self.hub.admit(op, Precondition::None, self.cx.unix_s);
+        let entry = self.hub.admit(op, Precondition::None, self.cx.clock.unix_s);
         let entry = entry.map_err(|refusal| refused(&format!("{refusal:?}")))?;
         let before = self.hub.seq();
         let applied = self.cx.shared.committer.applier().apply(entry, Place::Next);
@@ -171,7 +171,7 @@ impl Desk {
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = self.cx.exchange(PUBLIC, &parsed.request, persistence, Ticket::of_nobody());
         // What is private costs as much as all else.
-        x.bearer = Bearer::Judged;
+        x.requester.bearer = Bearer::Judged;
         answer(&mut x, &parsed.request);
         let made = self.cx.out.bytes().clone();
         let shared = self.cx.out.len() - made.len();
@@ -223,7 +223,7 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     let seq = write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
     let cursor = Id { epoch: desk.hub.epoch(), seq };
     let (array, _) = desk.exchange("GET /-/events HTTP/1.1\r\nHost: stentor\r\n\r\n", |x, _| {
-        x.scratch.body.extend_from_slice(&body);
+        x.resources.scratch.body.extend_from_slice(&body);
         answer_array(x, Some(cursor));
     });
     let mut rows = head(&array);
@@ -283,7 +283,7 @@ impl Desk {
 
     /// By the only route behind the page of many values.
     fn counted(&self) -> LineShares {
-        self.cx.route(1).counted()
+        self.cx.resources.routes[1].counted()
     }
 }
 

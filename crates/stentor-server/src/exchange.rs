@@ -5,31 +5,24 @@
 
 use crate::access::{Act, Author, Bearer, Denied, Visitor, names};
 use crate::answers::Asked;
-use crate::denials::Denials;
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::limits::PROMISES_TOGETHER;
 use crate::listeners::Listener;
-use crate::mailbox::Mailbox;
 use crate::pressure::Pressure;
 use crate::put_off;
-use crate::response::Scratch;
 use crate::response::{Persistence, Reply};
 use crate::shared::Shared;
-use crate::stats::Route;
+use crate::state::{AccessState, Clocks, Inbox, Resources, StreamState};
 use crate::stream::Opening;
-use crate::stream::feeds::Feeds;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::sync::Arc;
-use stentor_access::{Grant, Keys};
+use stentor_access::Grant;
 use stentor_config::Settings;
-use stentor_files::OpenFiles;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
-use stentor_replication::{Replication, Transfer};
-use stentor_wire::deflate::Inflater;
+use stentor_replication::Transfer;
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::negotiate::accepts_events;
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
@@ -120,34 +113,26 @@ impl Pending {
 pub(crate) struct Exchange<'a> {
     pub(crate) reply: Reply<'a>,
     pub(crate) shared: &'a Shared,
-    /// Where what came of a change is told later.
-    pub(crate) mailbox: &'a Arc<Mailbox>,
-    /// What was promised in this turn.
-    pub(crate) promised: &'a RefCell<Vec<Promised>>,
-    pub(crate) ticket: Ticket,
-    /// What whoever asks has brought.
-    pub(crate) bearer: Bearer,
-    /// The token itself, as long as its request is there.
-    pub(crate) token: Cow<'a, [u8]>,
-    pub(crate) keys: &'a Keys,
-    pub(crate) denials: &'a mut Denials,
     pub(crate) settings: &'a Settings,
-    /// Where look-ups are counted.
-    pub(crate) routes: &'a [Arc<Route>],
-    pub(crate) scratch: &'a mut Scratch,
-    pub(crate) files: &'a mut OpenFiles,
-    pub(crate) inflater: &'a mut Inflater,
+    pub(crate) clock: Clocks,
+    pub(crate) requester: Requester<'a>,
+    pub(crate) access: &'a mut AccessState,
+    pub(crate) inbox: &'a Inbox,
+    pub(crate) resources: &'a mut Resources,
+    pub(crate) streams: &'a mut StreamState,
     pub(crate) rng: &'a mut Rng,
-    pub(crate) feeds: &'a Feeds,
-    pub(crate) replication: &'a mut Replication,
     /// How long whoever is accepted now has waited for it.
     pub(crate) queue_age_ms: u64,
     /// How short memory is.
     pub(crate) pressure: Pressure,
-    pub(crate) now_ms: u64,
-    pub(crate) unix_s: u64,
-    /// A number for the format of each look-up route, as in `routes`.
-    pub(crate) formats: &'a [u64],
+}
+
+/// The rights that come with a request, and the address of an outcome that comes later.
+pub(crate) struct Requester<'a> {
+    pub(crate) bearer: Bearer,
+    /// The token itself, as long as its request is there.
+    pub(crate) token: Cow<'a, [u8]>,
+    pub(crate) ticket: Ticket,
 }
 
 impl Exchange<'_> {
@@ -158,7 +143,8 @@ impl Exchange<'_> {
 
     /// Who asks.
     pub(crate) fn visitor(&self) -> Visitor<'_> {
-        Visitor { listener: self.listener(), settings: self.settings, bearer: &self.bearer }
+        let bearer = &self.requester.bearer;
+        Visitor { listener: self.listener(), settings: self.settings, bearer }
     }
 
     /// Whether whoever asks may do something.
@@ -173,7 +159,7 @@ impl Exchange<'_> {
     /// all, or since a token came with it.
     pub(crate) fn publishes(&self) -> bool {
         let listener = self.listener();
-        listener.publishes || listener.reads && !matches!(self.bearer, Bearer::Nobody)
+        listener.publishes || listener.reads && !matches!(self.requester.bearer, Bearer::Nobody)
     }
 
     /// Whether the value of a topic may be sent. From now on the answer is known to be private if
@@ -205,16 +191,17 @@ impl Exchange<'_> {
 
     /// Refuses a request that is not allowed. It says the same whatever there is.
     pub(crate) fn deny(&mut self, denied: &Denied) -> Answer {
-        let Exchange { keys, token, unix_s, .. } = self;
-        let holder = || keys.holder(&String::from_utf8_lossy(token), *unix_s);
-        self.denials.note(self.reply.stats, denied.why, holder, self.now_ms);
+        let Exchange { requester: Requester { token, .. }, clock, .. } = self;
+        let AccessState { keys, denials, .. } = &mut *self.access;
+        let holder = || keys.holder(&String::from_utf8_lossy(token), clock.unix_s);
+        denials.note(self.reply.stats, denied.why, holder, clock.now_ms);
         self.answer_denied(denied)
     }
 
     /// The same once the body is there, and the token is not any more.
     pub(crate) fn deny_author(&mut self, denied: &Denied, author: &Author) -> Answer {
-        let holder = || author.holder(self.keys);
-        self.denials.note(self.reply.stats, denied.why, holder, self.now_ms);
+        let holder = || author.holder(&self.access.keys);
+        self.access.denials.note(self.reply.stats, denied.why, holder, self.clock.now_ms);
         self.answer_denied(denied)
     }
 
@@ -233,7 +220,7 @@ impl Exchange<'_> {
 
     /// Has a change made for this request. `None` if the connection is told later what came of it.
     pub(crate) fn commit(&self, op: Op<'_>, when: Precondition) -> Option<Outcome> {
-        match self.shared.committer.begin(op, when, self.unix_s, &|| self.back(0)) {
+        match self.shared.committer.begin(op, when, self.clock.unix_s, &|| self.back(0)) {
             Commit::Known(outcome) => Some(outcome),
             Commit::Later => None,
             Commit::Applied(applied, due) => {
@@ -246,12 +233,12 @@ impl Exchange<'_> {
     /// Has one of many changes made; `line` tells it from the others.
     pub(crate) fn commit_line(&self, op: Op<'_>, line: u64) -> Commit {
         let back = || self.back(line);
-        self.shared.committer.begin(op, Precondition::None, self.unix_s, &back)
+        self.shared.committer.begin(op, Precondition::None, self.clock.unix_s, &back)
     }
 
     /// Has the connection told of this line once it is kept as promised.
     pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) {
-        let mut promised = self.promised.borrow_mut();
+        let mut promised = self.inbox.promised.borrow_mut();
         promised.push(Promised { due, applied, back: self.back(line) });
         if promised.len() >= PROMISES_TOGETHER {
             self.shared.committer.when_kept(&mut promised);
@@ -259,8 +246,8 @@ impl Exchange<'_> {
     }
 
     fn back(&self, line: u64) -> ReturnAddress {
-        let ticket = Ticket { line, ..self.ticket };
-        ReturnAddress::Worker(Arc::clone(self.mailbox) as _, ticket)
+        let ticket = Ticket { line, ..self.requester.ticket };
+        ReturnAddress::Worker(Arc::clone(&self.inbox.mailbox) as _, ticket)
     }
 
     /// The request is answered when what it awaits is there.

@@ -40,6 +40,7 @@ mod report;
 mod response;
 mod route;
 mod shared;
+mod state;
 mod stats;
 mod stream;
 mod timers;

@@ -29,6 +29,8 @@ pub(crate) struct Preamble {
     secured: Vec<u8>,
     /// What these fields are.
     shares: HeadShares,
+    /// If tokens may come in cookies, pages of a listed origin may send them along.
+    credentials: &'static [u8],
 }
 
 impl Preamble {
@@ -40,6 +42,7 @@ impl Preamble {
             fields: Vec::new(),
             secured: Vec::new(),
             shares: HeadShares::default(),
+            credentials: b"",
         })
     }
 
@@ -72,6 +75,10 @@ impl Preamble {
             );
         }
         self.shares = HeadShares::of(&self.fields);
+        self.credentials = match settings.access.cookie {
+            Some(_) => b"Access-Control-Allow-Credentials: true\r\n",
+            None => b"",
+        };
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
         self.ok.extend_from_slice(&self.fields);
@@ -113,37 +120,33 @@ fn constant_fields(cors: &Cors) -> &'static [u8] {
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub(crate) struct Shape<'a> {
     /// The listener it came in by.
     pub(crate) listener: &'static Listener,
+    /// The role of its connection: with [`LAYERED`] if that speaks TLS.
+    pub(crate) role: Role,
     /// The answer to a HEAD has no body.
     pub(crate) head_only: bool,
     pub(crate) persistence: Persistence,
     /// The origin of the page that asks, if it is listed.
     pub(crate) origin: Option<&'a [u8]>,
-    /// Pages of that origin may send their users' cookies along.
-    pub(crate) takes_cookies: bool,
     /// It is meant for whoever asks and for nobody else: caches must not mix it up.
     pub(crate) is_private: bool,
     /// A browser must not run what is in it in the name of this origin.
     pub(crate) is_sandboxed: bool,
-    /// It goes by TLS.
-    pub(crate) is_secured: bool,
 }
 
 impl Shape<'_> {
     /// That of an answer to a request of which nothing matters but how it came.
-    pub(crate) fn new(role: Role, persistence: Persistence, settings: &Settings) -> Self {
+    pub(crate) fn new(role: Role, persistence: Persistence) -> Self {
         Shape {
             listener: listener(listener_of(role)),
+            role,
             head_only: false,
             persistence,
             origin: None,
-            takes_cookies: settings.access.cookie.is_some(),
             is_private: false,
             is_sandboxed: false,
-            is_secured: role & LAYERED != 0,
         }
     }
 }
@@ -357,9 +360,7 @@ impl Reply<'_> {
             out.extend_from_slice(b"Access-Control-Allow-Origin: ");
             out.extend_from_slice(origin);
             out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: Content-Range, ETag\r\n");
-            if self.shape.takes_cookies {
-                out.extend_from_slice(b"Access-Control-Allow-Credentials: true\r\n");
-            }
+            out.extend_from_slice(self.preamble.credentials);
         }
         if self.shape.is_private {
             out.extend_from_slice(b"Cache-Control: private\r\nVary: Authorization, Cookie\r\n");
@@ -367,7 +368,7 @@ impl Reply<'_> {
         if self.shape.is_sandboxed {
             out.extend_from_slice(b"Content-Security-Policy: sandbox\r\n");
         }
-        if self.shape.is_secured {
+        if self.shape.role & LAYERED != 0 {
             out.extend_from_slice(&self.preamble.secured);
         }
         heads.count_lines(&out[more..]);
@@ -414,8 +415,8 @@ mod tests {
             let request = parse(b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n", &mut slots).unwrap();
             let persistence = Persistence { keep_alive: true, http10: false };
             let ticket = Ticket::of_nobody();
+            let role = if is_secured { role | LAYERED } else { role };
             let mut x = cx.exchange(role, &request.request, persistence, ticket);
-            x.reply.shape.is_secured = is_secured;
             drop(route::answer(&mut x, &request.request));
             let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
             cx.out.clear();

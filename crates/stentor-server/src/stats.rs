@@ -3,6 +3,7 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
+use crate::listeners::{CONTROL, MONITOR, REDIRECT};
 pub use crate::metrics::{Stats, Totals};
 use crate::paths::VALUES;
 use serde::ser::Serializer;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use stentor_access::Refused;
 use stentor_config::Lookup;
 use stentor_hub::{OwnFields, Refusal};
-use stentor_io::{Counter, Histogram};
+use stentor_io::{Counter, Histogram, Role};
 use stentor_order::CommitError;
 use stentor_tls_layer::{TlsCounts, TlsFailure};
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
@@ -241,6 +242,35 @@ impl Stats {
         self.tls_key_updates.add(counts.key_updates);
         for (counter, n) in self.tls_failed.0.iter().zip(counts.failed) {
             counter.add(n);
+        }
+    }
+
+    /// The counter of open connections of a role.
+    pub(crate) fn connections(&self, role: Role) -> &Counter {
+        match role {
+            MONITOR => &self.connections_monitor,
+            REDIRECT => &self.connections_redirect,
+            CONTROL => &self.connections_control,
+            _ => &self.connections_public,
+        }
+    }
+
+    /// Keeps count of what connections do.
+    pub(crate) fn note(&self, before: Activity, after: Activity) {
+        if before == after {
+            return;
+        }
+        let counter = |activity| match activity {
+            Activity::Waiting => None,
+            Activity::Reading => Some(&self.connections_reading),
+            Activity::Writing => Some(&self.connections_writing),
+            Activity::Behind => Some(&self.readers_behind),
+        };
+        if let Some(counter) = counter(before) {
+            counter.sub(1);
+        }
+        if let Some(counter) = counter(after) {
+            counter.add(1);
         }
     }
 

@@ -87,8 +87,8 @@ impl Connection {
         let reader = &self.reader;
         let none = Extra::default();
         let extra = self.extra.as_deref().unwrap_or(&none);
-        ensure(!reader.commands || reader.feed == MANY, "It commands, and reads one feed.")?;
-        ensure(extra.joining.is_none() || reader.commands, "It joins without a command.")?;
+        ensure(!reader.commands() || reader.feed == MANY, "It commands, and reads one feed.")?;
+        ensure(extra.joining.is_none() || reader.commands(), "It joins without a command.")?;
         let keeps_none = extra.gap.is_none() && extra.uncovered.is_none();
         ensure(keeps_none || self.is_polling(), "Something is kept that is told at once.")?;
         let is_of_many = extra.subscriptions.is_empty() || reader.feed == MANY;

@@ -35,7 +35,7 @@ impl Connection {
             Source::Client(client) => (Origin::Client, Some(client)),
         };
         self.origin = origin;
-        cx.clients.set(peer, client);
+        cx.access.clients.set(peer, client);
         self.count(cx, client)
     }
 
@@ -70,19 +70,19 @@ impl Connection {
             return true;
         };
         let client = forwarded::client(head, field, |address| proxies.trusts(address));
-        if client.is_none() && !self.counted.is_some() && cx.clients.get(peer).is_none() {
+        if client.is_none() && !self.counted.is_some() && cx.access.clients.get(peer).is_none() {
             return true;
         }
-        cx.clients.set(peer, client);
+        cx.access.clients.set(peer, client);
         self.count(cx, client)
     }
 
     /// If no request is under way, a proxy's connection is its own again.
     pub(super) fn forget_client(&mut self, cx: &mut Context, peer: Peer) {
         let is_over = matches!(self.phase, Phase::Open(_)) && self.work.is_none();
-        let has_client = self.counted.is_some() || cx.clients.get(peer).is_some();
+        let has_client = self.counted.is_some() || cx.access.clients.get(peer).is_some();
         if is_over && self.origin == Origin::Proxy && has_client {
-            cx.clients.set(peer, None);
+            cx.access.clients.set(peer, None);
             self.count(cx, None);
         }
     }

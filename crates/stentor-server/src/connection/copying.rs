@@ -25,20 +25,20 @@ impl Connection {
         self.phase = Phase::Copying(CopyWait::Heartbeat);
         self.reader.has_pass = grant.is_some();
         if let Some(grant) = grant {
-            cx.passes.give(peer, &grant);
+            cx.access.passes.give(peer, &grant);
         }
-        cx.replication.enter(peer, copy);
+        cx.streams.replication.enter(peer, copy);
     }
 
     /// It is over for whatever reason.
     pub(super) fn leave_copying(&mut self, cx: &mut Context, peer: Peer) {
         if self.is_copying() {
-            let copy = cx.replication.leave(peer, cx.now_ms);
+            let copy = cx.streams.replication.leave(peer, cx.clock.now_ms);
             if let Some(copy) = copy.filter(Transfer::is_feed) {
                 tracing::info!("a follower has left, which read {}", named(copy.filters()));
             }
             if std::mem::take(&mut self.reader.has_pass) {
-                cx.passes.take(peer);
+                cx.access.passes.take(peer);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Connection {
         let is_silent = self.phase == Phase::Copying(CopyWait::Heartbeat);
         // Who hears of no leader, or of no broker, is no sign of life of one.
         if is_silent && cx.shared.stale_s().is_none() {
-            cx.replication.sign_of_life(peer, cx.out.bytes());
+            cx.streams.replication.sign_of_life(peer, cx.out.bytes());
         }
         cx.rearm();
         self.deliver_copy(cx, io, peer);
@@ -80,7 +80,7 @@ impl Connection {
         peer: Peer,
     ) -> Result<(), Gone> {
         while self.is_copying() && !self.waits() {
-            let is_feed = cx.replication.copy(peer).is_some_and(Transfer::is_feed);
+            let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
             if self.why_expelled(cx, peer).is_some() {
                 cx.stats.readers_expired.add(1);
                 self.end_copying(cx, peer, is_feed);
@@ -90,16 +90,15 @@ impl Connection {
                 self.end_copying(cx, peer, true);
                 break;
             }
-            let may_go_on = is_feed || cx.budget.has_room(Kind::Replays);
-            if !may_go_on || cx.cost >= cx.budget.share() {
+            let may_go_on = is_feed || cx.load.budget.has_room(Kind::Replays);
+            if !may_go_on || cx.load.is_over_share() {
                 self.wait_in(Kind::Replays);
                 break;
             }
             let before = cx.out.len();
-            match cx.replication.next(peer, &cx.shared.hub, &mut cx.out) {
+            match cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out) {
                 Next::Sent(cost) => {
-                    cx.cost += cost;
-                    cx.budget.spend(Kind::Replays, cost);
+                    cx.load.spend(Kind::Replays, cost);
                     if cx.out.len() > before {
                         // The next sign of life is due as long after this.
                         cx.rearm();
@@ -137,9 +136,11 @@ impl Connection {
 
     /// What its deadline is for, and when it is.
     pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
-        let sign_ms = cx.now_ms + FEED_SIGN_MS;
+        let sign_ms = cx.clock.now_ms + FEED_SIGN_MS;
         let (wait, deadline_ms) = match self.expires_ms(cx, peer) {
-            _ if self.waits() => (CopyWait::Room, cx.now_ms + cx.settings.limits.write_timeout_ms),
+            _ if self.waits() => {
+                (CopyWait::Room, cx.clock.now_ms + cx.settings.limits.write_timeout_ms)
+            }
             Some(expires_ms) if expires_ms < sign_ms => (CopyWait::Expiry, expires_ms),
             _ => (CopyWait::Heartbeat, sign_ms),
         };
@@ -149,7 +150,7 @@ impl Connection {
     /// What another process is to go on with in its place: to send what was begun, and to end. A
     /// feed ends with the last chunk, so its follower comes back; a snapshot is cut.
     pub(crate) fn ended_copy(&self, cx: &Context, peer: Peer) -> Option<Connection> {
-        let copy = cx.replication.copy(peer).filter(|_| self.is_copying())?;
+        let copy = cx.streams.replication.copy(peer).filter(|_| self.is_copying())?;
         let last = if copy.is_feed() { LAST_CHUNK } else { b"" };
         let backlog = self.work.as_ref().and_then(|work| work.backlog.as_ref());
         let backlog = Backlog::ending(backlog, last);

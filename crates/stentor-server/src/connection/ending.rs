@@ -43,7 +43,7 @@ impl Connection {
         cx.stats.timeouts.add(1);
         let is_noted = self.origin != Origin::Probe;
         match self.work.as_mut().map(|work| (work.incoming.take(), &work.input)) {
-            Some((Some(incoming), _)) => cx.answers.asked = incoming.asked,
+            Some((Some(incoming), _)) => cx.responses.answers.asked = incoming.asked,
             Some((None, input)) if is_noted => cx.note_asked(input),
             Some((None, _)) | None => {}
         }
@@ -143,9 +143,9 @@ impl Connection {
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
     fn free(&mut self, cx: &mut Context, peer: Peer) {
-        cx.connections(self.role()).sub(1);
+        cx.stats.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
-        cx.clients.set(peer, None);
+        cx.access.clients.set(peer, None);
         self.leave_stream(cx, peer);
         self.leave_copying(cx, peer);
         self.extra = None;

@@ -17,7 +17,7 @@ impl Connection {
         peer: Peer,
         persistence: Persistence,
     ) -> Exchange<'a> {
-        let shape = Shape::new(self.role, persistence, &cx.settings);
+        let shape = Shape::new(self.role, persistence);
         cx.exchange_of(shape, self.ticket(peer))
     }
 

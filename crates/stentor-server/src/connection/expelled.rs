@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::listeners::listener;
 use crate::stream::MANY;
 use crate::stream::feeds::FeedId;
-use crate::stream::format::{Ended, Transport};
+use crate::stream::format::Ended;
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, Peer};
@@ -30,7 +30,7 @@ impl Connection {
     /// Of these feeds it is told that it may not see all, if it reads them.
     pub(super) fn note_partial(&mut self, cx: &Context, filters: &[Filter]) {
         let partial = &mut self.extra().partial;
-        partial.extend(filters.iter().filter_map(|filter| cx.feeds.id(filter)));
+        partial.extend(filters.iter().filter_map(|filter| cx.streams.feeds.id(filter)));
         partial.sort_unstable();
         partial.dedup();
     }
@@ -50,7 +50,7 @@ impl Connection {
         peer: Peer,
         filters: &mut Vec<Filter>,
     ) -> Result<Sight, String> {
-        let bearer = match cx.passes.get(peer).filter(|_| self.reader.has_pass) {
+        let bearer = match cx.access.passes.get(peer).filter(|_| self.reader.has_pass) {
             Some(pass) => Bearer::Good { grant: pass.grant(), by_cookie: false },
             None => Bearer::Nobody,
         };
@@ -59,10 +59,9 @@ impl Connection {
         let mut cost = 0;
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         let sight = sight.map_err(|denied| {
-            cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
+            cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
             denied.refusal.reason.to_owned()
         })?;
         self.reader.is_partial |= !sight.part.is_empty();
@@ -80,18 +79,17 @@ impl Connection {
             Some(Bearer::Good { grant, .. }) => grant,
             Some(Bearer::Bad(refused)) => {
                 let denied = Denied::bad_token(refused);
-                cx.denials.note(&cx.stats, denied.why, || None, cx.now_ms);
+                cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
                 return Err(denied.refusal.reason.to_owned());
             }
             _ => return Ok(()),
         };
         let (covers, cost) = self.covers(cx, peer, Some(grant.scope.read()));
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         if !covers {
             return Err(COVERS_LESS.to_owned());
         }
-        cx.passes.give(peer, &grant);
+        cx.access.passes.give(peer, &grant);
         self.reader.has_pass = true;
         // Its end is another.
         cx.rearm();
@@ -104,11 +102,11 @@ impl Connection {
     fn covers(&self, cx: &Context, peer: Peer, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.is_copying() {
-            let filters = cx.replication.copy(peer).map_or(&[][..], |copy| copy.filters());
+            let filters = cx.streams.replication.copy(peer).map_or(&[][..], |copy| copy.filters());
             let covers = !access.control_token || covers_copy(allowed, filters);
             return (covers, (1 + filters.len()) * COVERAGE_COST);
         }
-        if self.reader.transport == Transport::Echo
+        if self.is_echo()
             || !access.topics.has_private()
             || listener(self.role()).reads_private && !access.control_token
         {
@@ -116,7 +114,7 @@ impl Connection {
         }
         let mut comparison = access.topics.compare(allowed);
         let covers = self.memberships(peer).iter().all(|&(feed, _)| {
-            match comparison.coverage(cx.feeds.filter(feed)) {
+            match comparison.coverage(cx.streams.feeds.filter(feed)) {
                 Coverage::Whole => true,
                 Coverage::Part => self.is_partial(feed),
                 Coverage::Nothing => false,
@@ -136,27 +134,27 @@ impl Connection {
 
     /// Why it may not go on reading, if it may not.
     pub(super) fn why_expelled(&self, cx: &mut Context, peer: Peer) -> Option<Ended> {
-        if !self.reader.has_pass && cx.judged().is_none() {
+        if !self.reader.has_pass && cx.access.judged.is_none() {
             return None;
         }
-        let pass = cx.passes.get(peer);
+        let pass = cx.access.passes.get(peer);
         if let Some(pass) = &pass
-            && pass.has_expired(cx.unix_s)
+            && pass.has_expired(cx.clock.unix_s)
         {
             return Some(Ended::Expired);
         }
-        if !cx.is_unjudged(peer) {
+        if !cx.access.is_unjudged(peer) {
             return None;
         }
-        if pass.as_ref().is_some_and(|pass| !cx.keys.has(pass.scope.key())) {
+        if pass.as_ref().is_some_and(|pass| !cx.access.keys.has(pass.scope.key())) {
             return Some(Ended::Revoked);
         }
-        if !cx.has_other_rules {
+        if !cx.access.has_other_rules {
             return None;
         }
         let allowed = pass.as_ref().map(|pass| pass.scope.read());
         let (may_go_on, cost) = self.covers(cx, peer, allowed);
-        cx.cost += cost;
+        cx.load.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }
 
@@ -188,8 +186,8 @@ impl Connection {
         if !self.reader.has_pass {
             return None;
         }
-        let left_s = cx.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.unix_s);
-        Some(cx.now_ms.saturating_add(left_s.saturating_mul(1000)))
+        let left_s = cx.access.passes.get(peer)?.expires_unix_s?.saturating_sub(cx.clock.unix_s);
+        Some(cx.clock.now_ms.saturating_add(left_s.saturating_mul(1000)))
     }
 
     /// What a request is answered that was held until it could not be.

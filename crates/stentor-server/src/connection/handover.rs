@@ -131,7 +131,7 @@ impl Connection {
     pub(crate) fn catch_up(&mut self, cx: &mut Context, peer: Peer) {
         self.wait_in(Kind::Replays);
         self.work().is_in_line = true;
-        cx.budget.wait(Kind::Replays, peer);
+        cx.load.budget.wait(Kind::Replays, peer);
     }
 }
 

@@ -85,11 +85,12 @@ impl Connection {
             return Ok(());
         }
         let mut answer = answer;
-        let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= cx.now_ms);
+        let now_ms = cx.clock.now_ms;
+        let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= now_ms);
         let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
         if is_over && is_told && answer.is_none() {
             // Nothing but that not all of it may be read.
-            cx.found.clear();
+            cx.streams.found.clear();
             answer = Some(Answer::Many(self.reader.cursor));
         }
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
@@ -108,7 +109,7 @@ impl Connection {
         let extra = self.extra.as_deref_mut();
         let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_known)) else { return };
         let Pending { asked, mut persistence, awaits } = *pending;
-        cx.answers.asked = asked;
+        cx.responses.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
         self.phase = match persistence.keep_alive {
             true => Phase::Open(RequestWait::Idle),
@@ -161,12 +162,12 @@ impl Connection {
         let (wait, deadline_ms) = match self.pending_until_ms() {
             // Who is in a line comes to it there.
             _ if self.waits() && (!cx.draining || self.line().is_some()) => {
-                (AnswerWait::Room, cx.now_ms + cx.settings.streams.stall_timeout_ms)
+                (AnswerWait::Room, cx.clock.now_ms + cx.settings.streams.stall_timeout_ms)
             }
             // Whoever commits says so, sooner or later.
-            None => (AnswerWait::Event, cx.now_ms + NEVER_MS),
+            None => (AnswerWait::Event, cx.clock.now_ms + NEVER_MS),
             // It is told so at once.
-            Some(_) if cx.draining => (AnswerWait::Farewell, cx.now_ms),
+            Some(_) if cx.draining => (AnswerWait::Farewell, cx.clock.now_ms),
             Some(until_ms) => match expires_ms.filter(|&expires_ms| expires_ms < until_ms) {
                 Some(expires_ms) => (AnswerWait::Expiry, expires_ms),
                 None => (AnswerWait::Event, until_ms),
@@ -203,21 +204,21 @@ impl Connection {
     /// Whether one of several feeds has something behind the cursor.
     pub(super) fn has_events(&self, cx: &Context) -> bool {
         match self.reader.feed {
-            MANY => self.due_to_many(&cx.feeds).next().is_some(),
-            feed => cx.feeds.latest_seq(feed) > self.reader.cursor,
+            MANY => self.due_to_many(&cx.streams.feeds).next().is_some(),
+            feed => cx.streams.feeds.latest_seq(feed) > self.reader.cursor,
         }
     }
 
     /// Whether the one topic has another value than the one that was looked at.
     fn has_new_value(&mut self, cx: &Context) -> bool {
         let Reader { feed, cursor, .. } = self.reader;
-        if cx.feeds.is_complete(feed, cursor) {
-            return cx.feeds.latest_seq(feed) > cursor;
+        if cx.streams.feeds.is_complete(feed, cursor) {
+            return cx.streams.feeds.latest_seq(feed) > cursor;
         }
         // The feed began after the value was looked at, and something may have come in between; or
         // what came is not in the log.
         self.reader.cursor = cursor.max(cx.shared.hub.seq());
-        let Filter::Topic(topic) = cx.feeds.filter(feed) else { return false };
+        let Filter::Topic(topic) = cx.streams.feeds.filter(feed) else { return false };
         let expects_value = self.expects_value() && cursor <= cx.shared.hub.seq();
         cx.shared
             .hub
@@ -239,7 +240,7 @@ impl Connection {
                 self.wait_in(Kind::Replays);
                 return None;
             };
-            if self.extra().gap.is_some() || !cx.found.is_empty() {
+            if self.extra().gap.is_some() || !cx.streams.found.is_empty() {
                 return Some(Answer::Many(upto_seq));
             }
             self.advance_replay(cx, upto_seq, 0);
@@ -252,7 +253,7 @@ impl Connection {
         let Some(pending) = extra.pending.take() else { return };
         let Pending { asked, persistence, awaits } = *pending;
         let Awaits::Change { request, expects_value, .. } = awaits else { return };
-        cx.answers.asked = asked;
+        cx.responses.answers.asked = asked;
         let keep_alive = persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..persistence };
         let mut seq = self.reader.cursor;
@@ -261,9 +262,9 @@ impl Connection {
                 extra.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
                 extra.gap.as_ref().map(Gap::object),
             ];
-            seq = write_array(&mut cx.scratch.body, first, &cx.found, *upto_seq);
-            cx.found.clear();
-            cx.budget.spend(Kind::Replays, cx.scratch.body.len());
+            seq = write_array(&mut cx.resources.scratch.body, first, &cx.streams.found, *upto_seq);
+            cx.streams.found.clear();
+            cx.load.budget.spend(Kind::Replays, cx.resources.scratch.body.len());
         }
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(cx.shared.hub.id(seq));
@@ -277,7 +278,7 @@ impl Connection {
         }
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer));
         // Whether it may be answered was looked at just now.
-        x.bearer = Bearer::Judged;
+        x.requester.bearer = Bearer::Judged;
         x.reply.shape.is_private = is_private;
         match answer {
             Answer::Expelled(why) => {
@@ -335,8 +336,8 @@ pub(crate) fn write_array(
 /// message, and after a gap there need be none.
 pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
     let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
-    x.reply.content(Status::OK, "application/json", &fields, &x.scratch.body);
-    x.scratch.body.clear();
+    x.reply.content(Status::OK, "application/json", &fields, &x.resources.scratch.body);
+    x.resources.scratch.body.clear();
 }
 
 /// Nobody else can use the answer; and where the client is now.

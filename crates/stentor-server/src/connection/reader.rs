@@ -11,6 +11,7 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::exchange::Pending;
 use crate::output::Backlog;
+use crate::state::StreamState;
 use crate::stream::batch::{Key, Sent};
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::format::{SignOfLife, Transport};
@@ -104,19 +105,19 @@ impl Connection {
         let (has_pass, is_partial) = (grant.is_some(), !part.is_empty());
         self.reader = Reader { stamp: self.reader.stamp, has_pass, is_partial, ..reader };
         if let Some(grant) = grant {
-            cx.passes.give(peer, &grant);
+            cx.access.passes.give(peer, &grant);
         }
         if let Some(json) = uncovered {
             self.tell_uncovered(cx, &json);
         }
-        cx.readers(self.reader.transport).add(1);
+        self.reader.transport.readers(&cx.stats).add(1);
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
         let subscriptions = self.join(cx, peer, &filters);
         let feeds = subscriptions.iter().map(|subscription| subscription.feed).collect();
         match &subscriptions[..] {
-            [only] if !self.reader.commands => self.reader.feed = only.feed,
+            [only] if !self.reader.commands() => self.reader.feed = only.feed,
             [] => {}
             _ => {
                 self.extra().subscriptions = subscriptions;
@@ -137,12 +138,11 @@ impl Connection {
         filters: &[Filter],
     ) -> Vec<Subscription> {
         let cost = filters.len() * JOIN_COST;
-        cx.cost += cost;
-        cx.budget.spend(Kind::Commands, cost);
+        cx.load.spend(Kind::Commands, cost);
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
-            let feed = cx.feeds.join(&cx.shared.hub, filter, Member { peer, stamp });
+            let feed = cx.streams.feeds.join(&cx.shared.hub, filter, Member { peer, stamp });
             Subscription { feed, stamp }
         };
         let mut subscriptions: Vec<Subscription> = filters.iter().map(join).collect();
@@ -156,17 +156,17 @@ impl Connection {
             return;
         }
         if self.reader.has_pass {
-            cx.passes.take(peer);
+            cx.access.passes.take(peer);
         }
-        cx.readers(self.reader.transport).sub(1);
+        self.reader.transport.readers(&cx.stats).sub(1);
         let hub = Arc::clone(&cx.shared.hub);
         if self.reader.feed != MANY {
-            cx.feeds.leave(&hub, self.reader.feed);
+            cx.streams.feeds.leave(&hub, self.reader.feed);
         }
         let Extra { subscriptions, joining, .. } = *self.extra.take().unwrap_or_default();
         let joining = joining.map(|joining| joining.subscriptions).unwrap_or_default();
         for Subscription { feed, .. } in subscriptions.into_iter().chain(joining) {
-            cx.feeds.leave(&hub, feed);
+            cx.streams.feeds.leave(&hub, feed);
         }
         self.reader = Reader { stamp: self.reader.stamp, ..Reader::default() };
     }
@@ -183,10 +183,10 @@ impl Connection {
             (StreamWait::Heartbeat, SignOfLife::Comment(bytes)) => {
                 cx.out.bytes().extend_from_slice(bytes);
             }
-            (StreamWait::Ping, _) if !self.reader.owes_pong => {
+            (StreamWait::Ping, _) if !self.reader.transport.socket().owes_pong => {
                 // The next one is due as long after this one.
                 cx.rearm();
-                self.reader.owes_pong = true;
+                self.reader.transport.set_owes_pong(true);
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
             (StreamWait::Frame, _) => {
@@ -223,7 +223,7 @@ impl Connection {
     pub(super) fn is_busy(&self) -> bool {
         let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
         matches!(self.phase, Phase::Streaming(_))
-            && self.reader.commands
+            && self.reader.commands()
             && self.extra.as_deref().is_some_and(joins)
     }
 
@@ -289,7 +289,7 @@ impl Connection {
             if self.end_if_expelled(cx, peer) {
                 break;
             }
-            if cx.cost >= cx.budget.share() {
+            if cx.load.is_over_share() {
                 self.wait_in(Kind::Replays);
                 break;
             }
@@ -315,13 +315,13 @@ impl Connection {
 
     /// Whether the log has everything behind the cursor.
     pub(super) fn log_is_complete(&self, cx: &Context) -> bool {
-        let cursor = self.reader.cursor;
+        let (feeds, cursor) = (&cx.streams.feeds, self.reader.cursor);
         if self.reader.feed != MANY {
-            return cx.feeds.is_complete(self.reader.feed, cursor);
+            return feeds.is_complete(self.reader.feed, cursor);
         }
         let Some(extra) = self.extra.as_deref() else { return true };
-        cx.feeds.has_forgotten_nothing(cursor)
-            || extra.subscriptions.iter().all(|read| cx.feeds.is_complete(read.feed, cursor))
+        feeds.has_forgotten_nothing(cursor)
+            || extra.subscriptions.iter().all(|read| feeds.is_complete(read.feed, cursor))
     }
 
     /// What it reads.
@@ -384,18 +384,18 @@ impl Connection {
         if cx.out.has_bodies() && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let Some(upto_seq) = self.find_missed(cx, peer, cx.budget.step_bytes()) else {
+        let Some(upto_seq) = self.find_missed(cx, peer, cx.load.budget.step_bytes()) else {
             self.wait_in(Kind::Replays);
             return Ok(false);
         };
         let forms = self.reader.forms();
-        if cx.found.is_empty() {
+        if cx.streams.found.is_empty() {
             self.advance_replay(cx, upto_seq, 0);
             return Ok(true);
         }
-        let Context { batches, found, out, deflater, .. } = cx;
+        let StreamState { batches, found, deflater, .. } = &mut cx.streams;
         let batch = batches.own();
-        batch.begin(out.bytes());
+        batch.begin(cx.out.bytes());
         let cost = batch.extend(deflater, found, forms);
         let stentor_io::Sent { bytes, full } = io.send(peer, &[IoSlice::new(batch.bytes())])?;
         let sent = batch.sent(bytes);
@@ -406,9 +406,9 @@ impl Connection {
             _ => upto_seq,
         };
         let prefix = batch.prefix();
-        cx.cost += cost;
+        cx.load.cost += cost;
         cx.count_stream(bytes.saturating_sub(prefix), &sent);
-        cx.budget.spend(Kind::Replays, cost + bytes);
+        cx.load.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
         if full {
             self.keep_rest(sent);
@@ -425,36 +425,35 @@ impl Connection {
         bytes_max: usize,
     ) -> Option<u64> {
         let is_partial = self.reader.is_partial;
-        cx.found.clear();
+        cx.streams.found.clear();
         let extra = self.extra.as_deref_mut()?;
         let reads_more = extra.reads_more();
         let Extra { subscriptions, replay: Some(replay), .. } = extra else { return None };
         let mut cost = 0;
         let sources = Sources {
             hub: &cx.shared.hub,
-            feeds: &cx.feeds,
-            walks: &mut cx.walks,
+            feeds: &cx.streams.feeds,
+            walks: &mut cx.streams.walks,
             cost: &mut cost,
-            may_walk: cx.budget.has_room(Kind::Replays),
+            may_walk: cx.load.budget.has_room(Kind::Replays),
         };
-        let part = replay.find(sources, bytes_max, &mut cx.found);
+        let part = replay.find(sources, bytes_max, &mut cx.streams.found);
         if reads_more {
             // What is of a feed that was read before, the reader was sent by that.
-            cost += cx.found.len() * LOGGED_COST;
+            cost += cx.streams.found.len() * LOGGED_COST;
             let was_read = |feed| {
                 let is_read = subscriptions.binary_search_by_key(&feed, |read| read.feed).is_ok();
                 is_read && replay.feeds().binary_search(&feed).is_err()
             };
-            cx.found.retain(|event| !cx.feeds.is_of_any(event.topic(), was_read));
+            cx.streams.found.retain(|event| !cx.streams.feeds.is_of_any(event.topic(), was_read));
         }
         if is_partial {
-            let sight = SightOf::new(&cx.settings.access.topics, cx.passes.get(peer));
-            cost += cx.found.len() * LOGGED_COST;
-            cx.found.retain(|event| sight.covers(event.topic()));
+            let sight = SightOf::new(&cx.settings.access.topics, cx.access.passes.get(peer));
+            cost += cx.streams.found.len() * LOGGED_COST;
+            cx.streams.found.retain(|event| sight.covers(event.topic()));
         }
         let since = cx.shared.hub.id(replay.since_seq());
-        cx.cost += cost;
-        cx.budget.spend(Kind::Replays, cost);
+        cx.load.spend(Kind::Replays, cost);
         let part = part?;
         if let Some(reason) = replay.take_gap(&part) {
             self.tell_gap(cx, &Gap { reason, since: Some(since) });
@@ -489,21 +488,22 @@ impl Connection {
         peer: Peer,
     ) -> Result<bool, Gone> {
         let Reader { cursor, feed, mode, is_partial, .. } = self.reader;
+        let feeds = &cx.streams.feeds;
         let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
         let is_seen = |event: &&Event| sight.covers(event.topic());
         let (first_seq, last_seq) = match feed {
-            MANY => (self.due_to_many(&cx.feeds).find(is_seen), cx.feeds.logged_seq()),
-            feed => (cx.feeds.due(feed, cursor).find(is_seen), cx.feeds.latest_seq(feed)),
+            MANY => (self.due_to_many(feeds).find(is_seen), feeds.logged_seq()),
+            feed => (feeds.due(feed, cursor).find(is_seen), feeds.latest_seq(feed)),
         };
         let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
-            cx.cost += cx.feeds.logged_after(cursor) * LOGGED_COST;
+            cx.load.cost += feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else {
             if is_partial {
                 // What there is is not for it: it need not be looked at again.
-                cx.cost += LOGGED_COST;
+                cx.load.cost += LOGGED_COST;
                 self.reader.cursor = cursor.max(last_seq);
             }
             return Ok(false);
@@ -513,9 +513,9 @@ impl Connection {
         }
         let forms = self.reader.forms();
         let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
-        let Context { batches, feeds, deflater, settings, passes, .. } = cx;
+        let StreamState { batches, feeds, deflater, .. } = &mut cx.streams;
         let sight = match is_partial {
-            true => SightOf::new(&settings.access.topics, passes.get(peer)),
+            true => SightOf::new(&cx.settings.access.topics, cx.access.passes.get(peer)),
             false => SightOf::ALL,
         };
         let is_seen = |event: &&Event| sight.covers(event.topic());
@@ -573,7 +573,7 @@ impl Connection {
         else {
             return false;
         };
-        let upto = self.reader.cursor.max(seq).max(cx.feeds.logged_seq());
+        let upto = self.reader.cursor.max(seq).max(cx.streams.feeds.logged_seq());
         self.reader.cursor = upto;
         let feeds = subscriptions.iter().map(|read| read.feed).collect();
         let all = &mut self.extra().subscriptions;
@@ -599,7 +599,7 @@ impl Connection {
 
     fn usual_deadline(&self, cx: &mut Context) -> (StreamWait, u64) {
         let streams = &cx.settings.streams;
-        let (now_ms, limits) = (cx.now_ms, &cx.settings.limits);
+        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let decodes = self.extra.as_deref().is_some_and(|extra| extra.decoder.is_some());
         let (sign, every_ms) = match self.reader.transport.manner().sign_of_life {
             SignOfLife::Comment(_) => (StreamWait::Heartbeat, streams.heartbeat_ms),

@@ -26,19 +26,19 @@ impl Connection {
     /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
     /// streams send means nothing.
     pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
-        let message_bytes_max = match self.reader.transport {
-            Transport::Echo => ECHO_BYTES_MAX,
-            Transport::WebSocket if self.reader.commands => COMMAND_BYTES_MAX,
-            Transport::WebSocket => IGNORED_BYTES_MAX,
-            _ => return Progress::Used(input.len()),
+        let (socket, message_bytes_max) = match self.reader.transport {
+            Transport::Echo(socket) => (socket, ECHO_BYTES_MAX),
+            Transport::WebSocket(socket) if socket.commands => (socket, COMMAND_BYTES_MAX),
+            Transport::WebSocket(socket) => (socket, IGNORED_BYTES_MAX),
+            Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
         };
-        if self.reader.commands && !cx.budget.has_room(Kind::Commands) {
+        if socket.commands && !cx.load.budget.has_room(Kind::Commands) {
             return Progress::NotNow(Kind::Commands);
         }
-        self.reader.owes_pong = false;
-        let rules = Rules { message_bytes_max, deflate: self.reader.window_bits != 0 };
+        self.reader.transport.set_owes_pong(false);
+        let rules = Rules { message_bytes_max, deflate: socket.window_bits != 0 };
         let decoder = self.extra().decoder.get_or_insert_default();
-        let result = decoder.next(&mut cx.inflater, input, &rules);
+        let result = decoder.next(&mut cx.resources.inflater, input, &rules);
         // A decoder that stays says that a frame, or a message, is on its way.
         if decoder.is_idle() {
             self.extra().decoder = None;
@@ -52,9 +52,9 @@ impl Connection {
             Ok((used, Some(received))) => {
                 let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
                 let cost = input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
-                cx.cost += cost;
-                if self.reader.commands {
-                    cx.budget.spend(Kind::Commands, cost);
+                cx.load.cost += cost;
+                if socket.commands {
+                    cx.load.budget.spend(Kind::Commands, cost);
                 }
                 self.received(cx, peer, received);
                 Progress::Used(used)
@@ -79,12 +79,14 @@ impl Connection {
                 }
                 self.finish_stream(cx, peer);
             }
-            Received::Text(text) if self.reader.commands => self.command(cx, peer, text.as_bytes()),
-            Received::Binary(data) if self.reader.commands => self.command(cx, peer, &data),
-            Received::Text(text) if self.reader.transport == Transport::Echo => {
+            Received::Text(text) if self.reader.commands() => {
+                self.command(cx, peer, text.as_bytes())
+            }
+            Received::Binary(data) if self.reader.commands() => self.command(cx, peer, &data),
+            Received::Text(text) if self.is_echo() => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
             }
-            Received::Binary(data) if self.reader.transport == Transport::Echo => {
+            Received::Binary(data) if self.is_echo() => {
                 self.echo(cx, Opcode::Binary, &data);
             }
             Received::Text(_) | Received::Binary(_) | Received::Pong => {}
@@ -103,11 +105,15 @@ impl Connection {
         self.phase = Phase::Refusing;
     }
 
+    /// Whether it is sent back what it sends.
+    pub(super) fn is_echo(&self) -> bool {
+        matches!(self.reader.transport, Transport::Echo(_))
+    }
+
     fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
-        let window_bits = self.reader.window_bits;
-        let deflated = match window_bits {
+        let deflated = match self.reader.transport.socket().window_bits {
             0 => None,
-            bits => websocket::deflate(&mut cx.deflater, data, bits),
+            bits => websocket::deflate(&mut cx.streams.deflater, data, bits),
         };
         let payload = deflated.unwrap_or(data);
         websocket::frame(cx.out.bytes(), opcode, deflated.is_some(), payload);
@@ -142,7 +148,7 @@ impl Connection {
         }
         let sight = self.may_subscribe(cx, peer, &mut subscribe)?;
         let leaving: HashSet<FeedId> =
-            unsubscribe.iter().filter_map(|filter| cx.feeds.id(filter)).collect();
+            unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
         let Extra { subscriptions, partial, .. } = self.extra();
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
@@ -151,20 +157,21 @@ impl Connection {
                 !leaving.contains(&id)
                     && subscriptions.binary_search_by_key(&id, |read| read.feed).is_ok()
             };
-            !cx.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
+            !cx.streams.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
         });
         let left = subscriptions.iter().filter(|read| !leaving.contains(&read.feed)).count();
         if left + subscribe.len() > topics_max {
             return Err(format!("At most {topics_max} topics may be subscribed to at once."));
         }
-        if !cx.feeds.has_room_for(&cx.shared.hub, subscribe.iter(), Room::of(&cx.settings)) {
+        let (feeds, room) = (&cx.streams.feeds, Room::of(&cx.settings));
+        if !feeds.has_room_for(&cx.shared.hub, subscribe.iter(), room) {
             return Err(TOO_MANY_TOPICS.to_owned());
         }
         let hub = Arc::clone(&cx.shared.hub);
         subscriptions.retain(|Subscription { feed, .. }| {
             let stays = !leaving.contains(feed);
             if !stays {
-                cx.feeds.leave(&hub, *feed);
+                cx.streams.feeds.leave(&hub, *feed);
             }
             stays
         });
@@ -178,7 +185,7 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let start = start.under(cx.pressure, &hub);
+        let start = start.under(cx.load.pressure, &hub);
         let start = self.not_ahead_of_others(&hub, start);
         let subscriptions = self.join(cx, peer, &subscribe);
         self.note_partial(cx, &sight.part);

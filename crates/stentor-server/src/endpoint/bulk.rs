@@ -114,7 +114,7 @@ impl Bulk {
 
     /// Whether this topic may be published to, now: lines come for as long as they like.
     fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), &'static str> {
-        let may = self.author.may_publish_to(topic, x.visitor(), (x.keys, x.unix_s));
+        let may = self.author.may_publish_to(topic, x.visitor(), (&*x.access.keys, x.clock.unix_s));
         may.map_err(|denied| denied.refusal.reason)
     }
 

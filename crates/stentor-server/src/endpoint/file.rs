@@ -154,7 +154,7 @@ fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
 /// Answers from memory, if the file is there in a form that will do.
 fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str) -> Memory {
     let shared = x.shared;
-    shared.file_cache.with_entry(name, x.now_ms, |entry| {
+    shared.file_cache.with_entry(name, x.clock.now_ms, |entry| {
         let Some(entry) = entry else { return Memory::Unknown };
         let encoding = match request.accept_encoding {
             Some(field) if request.range.is_none() => select(x, entry, name, field),
@@ -209,7 +209,7 @@ fn select(x: &Exchange<'_>, entry: &CachedFile, name: &str, accept: &[u8]) -> En
         && let Some(wanted) = acceptable.best(Encodings::ALL)
         && !available.contains(wanted)
         && entry.ask(wanted)
-        && !x.shared.file_cache.ask(name, wanted, x.now_ms)
+        && !x.shared.file_cache.ask(name, wanted, x.clock.now_ms)
     {
         entry.forget(wanted);
     }
@@ -235,7 +235,7 @@ struct Place<'a> {
 }
 
 fn from_disk(x: &mut Exchange<'_>, request: &Request<'_>, place: &Place<'_>) -> Outcome {
-    match x.files.find(place.mount, place.rest, x.unix_s) {
+    match x.resources.files.find(place.mount, place.rest, x.clock.unix_s) {
         Ok(Found::File(file)) => {
             x.reply.stats.file_misses.add(1);
             let result = send(x, request, place, file);
@@ -290,7 +290,7 @@ fn send(
     let is_worth = is_worth_keeping(&x.settings.files, status.bytes, kind);
     if !known && is_worth && !file.through_symlink() {
         let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
-        x.shared.file_cache.ask(name, wanted.unwrap_or(Encoding::Identity), x.now_ms);
+        x.shared.file_cache.ask(name, wanted.unwrap_or(Encoding::Identity), x.clock.now_ms);
     }
     let mut forms = siblings(x, place, &file);
     let varies = compressible(kind) || !forms.is_empty();
@@ -303,7 +303,7 @@ fn send(
     let (encoding, file) = forms.swap_remove(at);
     let outline = Outline {
         tag: Tag::of_status(&file.status(), encoding),
-        modified_at: status.modified_unix_s().min(x.unix_s),
+        modified_at: status.modified_unix_s().min(x.clock.unix_s),
         cache_control: cache_control(mount, rest),
         varies,
         content_type: kind,
@@ -321,7 +321,7 @@ fn send(
         if !is_whole(&file)? {
             return being_written(x);
         }
-        let shared = x.files.share(file);
+        let shared = x.resources.files.share(file);
         let length = outline.length;
         answer(x, request, &outline, &forms, Source::Stored { file: &shared, length })
     }
@@ -332,7 +332,7 @@ fn send(
 fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> Vec<(Encoding, File)> {
     let sibling = |encoding: Encoding| {
         let beside = format!("{}{}", place.rest, encoding.suffix());
-        match x.files.find(place.mount, &beside, x.unix_s) {
+        match x.resources.files.find(place.mount, &beside, x.clock.unix_s) {
             Ok(Found::File(found)) if file.through_symlink() || !found.through_symlink() => {
                 Some((encoding, found))
             }
@@ -437,7 +437,7 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
     let Representation { modified_at, dates_tell, .. } = *file;
     let named = |list: &[u8], comparison| condition::named(list, &file.tags, comparison);
     let validators = Validators { named, modified_at, dates_tell };
-    match condition::judge(request, &validators, x.unix_s) {
+    match condition::judge(request, &validators, x.clock.unix_s) {
         Verdict::Send => {}
         Verdict::NotModified(which) => {
             let theirs = which.map_or(file.head.tag(), |which| file.tags[which]);
@@ -485,7 +485,7 @@ fn unchanged(x: &Exchange<'_>, request: &Request<'_>, file: &Representation<'_>)
     let tag = file.head.tag();
     request
         .if_range
-        .is_none_or(|condition| if_range(condition, tag.as_ref(), file.modified_at, x.unix_s))
+        .is_none_or(|condition| if_range(condition, tag.as_ref(), file.modified_at, x.clock.unix_s))
 }
 
 fn one_part(x: &mut Exchange<'_>, file: &Representation<'_>, part: ByteRange, length: u64) {

@@ -56,7 +56,7 @@ fn check(
         .hub
         .with_value(topic, |message| message.map(|message| (message.id(), message.published_at())));
     let condition = match before {
-        Some((_, published_at)) if published_at >= x.unix_s => return Err(BUSY),
+        Some((_, published_at)) if published_at >= x.clock.unix_s => return Err(BUSY),
         Some((id, _)) => Precondition::IfMatch(id.text().as_bytes().into()),
         None => Precondition::IfNoneMatch(b"*".as_slice().into()),
     };

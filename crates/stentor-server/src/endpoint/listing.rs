@@ -17,7 +17,7 @@ use stentor_wire::target::check_file;
 pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &str) -> bool {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     // What would not be served is not shown, and takes no place from what is.
-    let (listener, settings, bearer) = (x.listener(), x.settings, &x.bearer);
+    let (listener, settings, bearer) = (x.listener(), x.settings, &x.requester.bearer);
     let visitor = Visitor { listener, settings, bearer };
     let is_shown = |listed: &Listed| {
         let name = format!("{path}{}", listed.name);
@@ -30,7 +30,7 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
                 _ => false,
             }
     };
-    let Ok(mut listing) = x.files.list(mount, directory, x.unix_s, is_shown) else {
+    let Ok(mut listing) = x.resources.files.list(mount, directory, x.clock.unix_s, is_shown) else {
         return false;
     };
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());

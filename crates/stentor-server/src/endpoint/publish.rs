@@ -157,7 +157,7 @@ fn check(
     let Some(topic) = topic else {
         return match request.content_encoding {
             None => Ok(Sink::Bulk(Box::new(Bulk::of(
-                Author::of(x.visitor(), request, &x.token),
+                Author::of(x.visitor(), request, &x.requester.token),
                 x.reply.shape.origin,
             )))),
             Some(_) => {
@@ -166,7 +166,7 @@ fn check(
         };
     };
     let mut upload = Upload::of(request, body, topic, x.settings)?;
-    upload.author = Author::of(x.visitor(), request, &x.token);
+    upload.author = Author::of(x.visitor(), request, &x.requester.token);
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
 }
@@ -238,7 +238,7 @@ impl Upload {
     pub(crate) fn finish(self, x: &mut Exchange<'_>) -> Answer {
         x.answer_to(self.origin.as_deref());
         // A body takes as long as it likes.
-        let now = (x.keys, x.unix_s);
+        let now = (&*x.access.keys, x.clock.unix_s);
         if let Err(denied) = self.author.may_publish_to(&self.topic, x.visitor(), now) {
             x.reply.stats.publishes_refused.add(1);
             return x.deny_author(&denied, &self.author);
@@ -247,7 +247,7 @@ impl Upload {
         let draft = match self.gzip {
             true => {
                 let cost_in = self.data.len() * INFLATE_COST;
-                let draft = Draft::from_gzip(x.inflater, self.data, bytes_max);
+                let draft = Draft::from_gzip(&mut x.resources.inflater, self.data, bytes_max);
                 let bytes = draft.as_ref().map_or(bytes_max, |draft| draft.data().len());
                 *x.reply.cost += cost_in.max(bytes);
                 draft
@@ -297,7 +297,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
         Ok(Applied::Put(published)) => {
             let status = if published.created { Status::CREATED } else { Status::OK };
             let (id, readers) = (published.id.text(), published.readers);
-            let Scratch { name: etag, body } = &mut *x.scratch;
+            let Scratch { name: etag, body } = &mut x.resources.scratch;
             etag.clear();
             body.clear();
             for part in ["ETag: \"", id.as_str(), "\"\r\n"] {

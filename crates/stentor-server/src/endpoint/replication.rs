@@ -30,17 +30,17 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     if x.reply.shape.persistence.http10 {
         return x.refuse(&TOO_OLD_A_CLIENT);
     }
-    if x.replication.peers().count() >= FOLLOWERS_MAX {
+    if x.streams.replication.peers().count() >= FOLLOWERS_MAX {
         return x.refuse(&TOO_MANY);
     }
     // Of a cluster a snapshot is good for other nodes, which read on in the log.
     if x.shared.stale_s().is_some() && (is_feed || x.shared.cluster.is_none()) {
         return x.refuse(&STALE);
     }
-    let (hub, waker) = (&x.shared.hub, x.mailbox.waker());
+    let (hub, waker) = (&x.shared.hub, x.inbox.mailbox.waker());
     let begun = match is_feed {
-        true => x.replication.feed(hub, waker, since, filters),
-        false => Ok(x.replication.snapshot(hub, waker, filters)),
+        true => x.streams.replication.feed(hub, waker, since, filters),
+        false => Ok(x.streams.replication.snapshot(hub, waker, filters)),
     };
     let (copy, seq) = match begun {
         Ok(begun) => begun,

@@ -75,7 +75,7 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
         modified_at: message.published_at(),
         dates_tell: x.shared.hub.dates_tell(message),
     };
-    match condition::judge(request, &validators, x.unix_s) {
+    match condition::judge(request, &validators, x.clock.unix_s) {
         Verdict::Send => {
             if encoding != Encoding::Identity {
                 x.reply.stats.answers_compressed.add(1);

@@ -153,7 +153,7 @@ fn answer<'q>(
     x.reply.answers.asked.kind = RequestKind::Values;
     let mut wanted = Wanted {
         names: Vec::with_capacity(NAMES_USUAL),
-        topics: std::mem::take(&mut x.scratch.name),
+        topics: std::mem::take(&mut x.resources.scratch.name),
         names_max: x.settings.limits.names_max,
         harmless: matches!(plan.format, Format::Lines(_)),
     };
@@ -167,16 +167,16 @@ fn answer<'q>(
         _ => None,
     };
     if let Some(denied) = denied {
-        x.scratch.name = wanted.topics;
+        x.resources.scratch.name = wanted.topics;
         x.deny(&denied);
         return;
     }
     let found = is_read.and_then(|()| look_up(x, request, plan, &wanted));
-    x.scratch.name = wanted.topics;
+    x.resources.scratch.name = wanted.topics;
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
         Ok(found) => {
-            let fields = &mut x.scratch.name;
+            let fields = &mut x.resources.scratch.name;
             fields.clear();
             fields.extend_from_slice(plan.caching);
             fields.extend_from_slice(b"ETag: \"");
@@ -187,15 +187,15 @@ fn answer<'q>(
                 Some(shares) => {
                     fields.extend_from_slice(NO_SNIFFING);
                     x.reply.content_head(Status::OK, plan.content_type, fields, shares.sum());
-                    x.reply.body(&x.scratch.body);
+                    x.reply.body(&x.resources.scratch.body);
                     if !x.reply.shape.head_only {
-                        x.routes[plan.route].count_body(shares);
+                        x.resources.routes[plan.route].count_body(shares);
                     }
                 }
             }
         }
     }
-    for buffer in [&mut x.scratch.body, &mut x.scratch.name] {
+    for buffer in [&mut x.resources.scratch.body, &mut x.resources.scratch.name] {
         buffer.clear();
         buffer.shrink_to(GATHER_BYTES);
     }
@@ -216,13 +216,13 @@ fn look_up(
     wanted: &Wanted<'_>,
 ) -> Result<Found, String> {
     let Plan { format, route, .. } = *plan;
-    x.routes[route].count(wanted.names.len());
+    x.resources.routes[route].count(wanted.names.len());
     if let Some(tags) = request.if_none_match {
-        let mut fingerprint = Fingerprint::new(x.formats[route]);
+        let mut fingerprint = Fingerprint::new(x.resources.formats[route]);
         let topics = wanted.topics();
         x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
         count(x, wanted.names.len());
-        let tag = &mut x.scratch.body;
+        let tag = &mut x.resources.scratch.body;
         write_tag(tag, x.shared, fingerprint.0);
         let unchanged = tag_matches(tags, tag);
         tag.clear();
@@ -231,8 +231,8 @@ fn look_up(
         }
     }
     // Values may have changed meanwhile: the tag is of those that are sent.
-    let mut fingerprint = Fingerprint::new(x.formats[route]);
-    let body = &mut x.scratch.body;
+    let mut fingerprint = Fingerprint::new(x.resources.formats[route]);
+    let body = &mut x.resources.scratch.body;
     let renders = !x.reply.shape.head_only;
     let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
     let around = format.before().len() + format.after().len();
@@ -415,7 +415,7 @@ mod tests {
         let mut slots = FieldSlots::new();
         let request = format!("{request}\r\n\r\n");
         let request = parse(request.as_bytes(), &mut slots).unwrap().request;
-        cx.cost = 0;
+        cx.load.cost = 0;
         let before = cx.stats.lookups.value();
         let (path, query) = target::split(request.target);
         let settings = Arc::clone(&cx.settings);
@@ -431,7 +431,7 @@ mod tests {
         }
         let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
         cx.out.clear();
-        (answer, cx.cost, cx.stats.lookups.value() - before)
+        (answer, cx.load.cost, cx.stats.lookups.value() - before)
     }
 
     fn get(target: &str) -> String {

@@ -15,11 +15,22 @@ use stentor_wire::packed;
 pub(crate) enum Transport {
     /// Server-Sent Events.
     Sse,
-    WebSocket,
+    WebSocket(SocketState),
     /// A WebSocket that sends back what it is sent.
-    Echo,
+    Echo(SocketState),
     /// One answer, as soon as there is something to say.
     LongPoll,
+}
+
+/// The state of a WebSocket beside its messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SocketState {
+    /// The window it inflates frames with, in bits (RFC 7692 section 7.1.2); 0 if it does not.
+    pub(crate) window_bits: u8,
+    /// It may subscribe and unsubscribe while connected.
+    pub(crate) commands: bool,
+    /// It was sent a ping and has not given a sign of life since.
+    pub(crate) owes_pong: bool,
 }
 
 /// What is said by a transport, and how. Each transport has one.
@@ -85,14 +96,34 @@ impl Ended {
     }
 }
 
-packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
+packed!(struct SocketState { window_bits, commands, owes_pong });
 
 impl Transport {
     pub(crate) fn manner(self) -> &'static Manner {
         match self {
             Transport::Sse => &sse::MANNER,
-            Transport::WebSocket | Transport::Echo => &websocket::MANNER,
+            Transport::WebSocket(_) | Transport::Echo(_) => &websocket::MANNER,
             Transport::LongPoll => &long_poll::MANNER,
         }
+    }
+
+    /// The state of its WebSocket. Other transports have none, which is as one without features.
+    pub(crate) fn socket(self) -> SocketState {
+        match self {
+            Transport::WebSocket(socket) | Transport::Echo(socket) => socket,
+            Transport::Sse | Transport::LongPoll => SocketState::default(),
+        }
+    }
+
+    /// A WebSocket was sent a ping, or gave a sign of life.
+    pub(crate) fn set_owes_pong(&mut self, owes_pong: bool) {
+        if let Transport::WebSocket(socket) | Transport::Echo(socket) = self {
+            socket.owes_pong = owes_pong;
+        }
+    }
+
+    /// The counter of its readers.
+    pub(crate) fn readers(self, stats: &Stats) -> &Counter {
+        (self.manner().readers)(stats)
     }
 }

@@ -14,15 +14,14 @@ pub(crate) mod walks;
 use crate::pressure::Pressure;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
-use crate::stream::format::Transport;
+use crate::stream::format::{SocketState, Transport};
 use stentor_access::Grant;
-use stentor_hub::{Filter, Hub, Id, Mode};
+use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
 /// What a connection that reads a stream is, beside its work: part of its record.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub(crate) struct Reader {
     /// Everything up to this number was sent, or passed over by conflation.
     pub(crate) cursor: u64,
@@ -34,12 +33,6 @@ pub(crate) struct Reader {
     pub(crate) mode: Mode,
     /// Messages come with the name of their topic.
     pub(crate) is_enveloped: bool,
-    /// The window it inflates frames with, in bits (RFC 7692 section 7.1.2); 0 if it does not.
-    pub(crate) window_bits: u8,
-    /// It may subscribe and unsubscribe while connected.
-    pub(crate) commands: bool,
-    /// It was sent a ping and has not given a sign of life since.
-    pub(crate) owes_pong: bool,
     /// It was let in by a token, of which the worker knows the rest.
     pub(crate) has_pass: bool,
     /// It reads a pattern of which it may not see all topics, and was told so.
@@ -95,11 +88,50 @@ const REASONS: [&str; 7] =
 /// Stands for more than one feed, or none.
 pub(crate) const MANY: FeedId = FeedId::MAX;
 
-packed!(struct Reader {
-    cursor, feed, stamp, transport, mode, is_enveloped, window_bits, commands, owes_pong,
-    has_pass, is_partial,
-});
 packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest });
+
+/// The number of the transport comes before the mode, and the state of a WebSocket after it. Other
+/// transports have the same bytes as a WebSocket without features.
+impl Packed for Reader {
+    fn pack(&self, out: &mut Packer) {
+        let Reader { cursor, feed, stamp, transport, mode, is_enveloped, has_pass, is_partial } =
+            self;
+        cursor.pack(out);
+        feed.pack(out);
+        stamp.pack(out);
+        out.put(&[match transport {
+            Transport::Sse => 0,
+            Transport::WebSocket(_) => 1,
+            Transport::Echo(_) => 2,
+            Transport::LongPoll => 3,
+        }]);
+        mode.pack(out);
+        is_enveloped.pack(out);
+        transport.socket().pack(out);
+        has_pass.pack(out);
+        is_partial.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Reader> {
+        let (cursor, feed, stamp) =
+            (u64::unpack(input)?, FeedId::unpack(input)?, u32::unpack(input)?);
+        let number = u8::unpack(input)?;
+        let (mode, is_enveloped) = (Mode::unpack(input)?, bool::unpack(input)?);
+        let socket = SocketState::unpack(input)?;
+        let transport = match number {
+            0 => Transport::Sse,
+            1 => Transport::WebSocket(socket),
+            2 => Transport::Echo(socket),
+            3 => Transport::LongPoll,
+            _ => return Err(pack::UNKNOWN),
+        };
+        if transport.socket() != socket {
+            return Err(pack::MISFIT);
+        }
+        let (has_pass, is_partial) = (bool::unpack(input)?, bool::unpack(input)?);
+        Ok(Reader { cursor, feed, stamp, transport, mode, is_enveloped, has_pass, is_partial })
+    }
+}
 
 impl Packed for Gap {
     fn pack(&self, out: &mut Packer) {
@@ -130,9 +162,6 @@ impl Reader {
             transport,
             mode: Mode::ByRule,
             is_enveloped: false,
-            window_bits: 0,
-            commands: false,
-            owes_pong: false,
             has_pass: false,
             is_partial: false,
         }
@@ -142,7 +171,13 @@ impl Reader {
     pub(crate) fn forms(&self) -> Forms {
         let (plain, deflated) = self.transport.manner().forms[usize::from(self.is_enveloped)];
         // Shared frames are deflated with the largest window: a smaller one cannot take them.
-        Forms { plain, deflated: deflated.filter(|_| self.window_bits == WINDOW_BITS) }
+        let takes_all = |_: &StreamForm| self.transport.socket().window_bits == WINDOW_BITS;
+        Forms { plain, deflated: deflated.filter(takes_all) }
+    }
+
+    /// Whether it may subscribe and unsubscribe while connected.
+    pub(crate) fn commands(&self) -> bool {
+        self.transport.socket().commands
     }
 }
 
@@ -241,6 +276,38 @@ mod tests {
 
     fn gap(reason: &'static str, since: &str) -> Start {
         Start::Gap(Gap { reason, since: Some(since.parse().unwrap()) })
+    }
+
+    /// Older releases pack a reader in these bytes.
+    #[test]
+    fn a_reader_keeps_its_bytes() {
+        let socket = SocketState { window_bits: 15, commands: true, owes_pong: false };
+        let pinged = SocketState { window_bits: 0, commands: false, owes_pong: true };
+        let of = |transport, has_pass| Reader {
+            cursor: 0x0102,
+            feed: 3,
+            stamp: 4,
+            has_pass,
+            is_enveloped: !has_pass,
+            ..Reader::new(transport)
+        };
+        let start = [2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
+        for (reader, rest) in [
+            (of(Transport::Sse, false), [0, 2, 1, 0, 0, 0, 0, 0]),
+            (of(Transport::WebSocket(socket), true), [1, 2, 0, 15, 1, 0, 1, 0]),
+            (of(Transport::Echo(pinged), false), [2, 2, 1, 0, 0, 1, 0, 0]),
+            (of(Transport::LongPoll, true), [3, 2, 0, 0, 0, 0, 1, 0]),
+        ] {
+            let mut out = Packer::new(0);
+            reader.pack(&mut out);
+            let bytes = out.into_bytes();
+            assert_eq!(bytes, [&start[..], &rest].concat(), "{reader:?}");
+            let unpacked = Reader::unpack(&mut Unpacker::new(&bytes, 0)).unwrap();
+            assert_eq!(format!("{unpacked:?}"), format!("{reader:?}"));
+        }
+        // A stream of events has no WebSocket that could be inflated.
+        let bytes = [&start[..], &[0, 2, 1, 15, 0, 0, 0, 0]].concat();
+        assert_eq!(Reader::unpack(&mut Unpacker::new(&bytes, 0)).err(), Some(pack::MISFIT));
     }
 
     #[test]

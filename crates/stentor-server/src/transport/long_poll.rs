@@ -83,7 +83,7 @@ fn held(
         websocket_protocol: None,
         ..request.clone()
     };
-    let (request, deadline_ms) = (request.to_buf(), x.now_ms + wait_ms);
+    let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + wait_ms);
     x.reply.answers.asked.kind = RequestKind::LongPoll;
     x.hold(Awaits::Change { request, deadline_ms, expects_value })
 }

@@ -51,7 +51,8 @@ impl Wanted {
         wanted.sight = sight.map_err(denied)?;
         // What is sent depends on who asks, be it only in part.
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
-        if !x.feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), Room::of(x.settings)) {
+        let (feeds, room) = (&x.streams.feeds, Room::of(x.settings));
+        if !feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), room) {
             return Err(NoStream::NoRoom(TOO_MANY_TOPICS));
         }
         Ok(wanted)

@@ -3,7 +3,7 @@
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
 use crate::paths::{ECHO, EVENTS};
-use crate::stream::format::Transport;
+use crate::stream::format::{SocketState, Transport};
 use crate::stream::{Opening, Reader, Start};
 use crate::transport::Wanted;
 use stentor_wire::http1::{Method, Request};
@@ -73,15 +73,12 @@ pub(crate) fn open(
         fields.extend_from_slice(b"\r\n");
     }
     x.reply.switch(&fields);
-    let reader = Reader {
-        commands,
-        window_bits: deflate.map_or(0, |deflate| deflate.server_window_bits),
-        ..Reader::new(if wanted.is_none() { Transport::Echo } else { Transport::WebSocket })
-    };
+    let window_bits = deflate.map_or(0, |deflate| deflate.server_window_bits);
+    let socket = SocketState { window_bits, commands, owes_pong: false };
     Answer::Stream(match wanted {
-        Some(wanted) => wanted.opening(reader),
+        Some(wanted) => wanted.opening(Reader::new(Transport::WebSocket(socket))),
         None => Box::new(Opening {
-            reader,
+            reader: Reader::new(Transport::Echo(socket)),
             filters: Vec::new(),
             start: Start::Values,
             grant: None,
@@ -93,7 +90,7 @@ pub(crate) fn open(
 
 /// What is subscribed to later may take the token that came first.
 fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denied> {
-    if let Bearer::Bad(refused) = x.bearer {
+    if let Bearer::Bad(refused) = x.requester.bearer {
         return Err(Denied::bad_token(refused));
     }
     if let Some(wanted) = wanted {

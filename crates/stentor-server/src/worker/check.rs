@@ -12,14 +12,18 @@ use crate::stream::feeds::{FeedId, Member};
 use crate::stream::format::Transport;
 use crate::timers::Timed;
 use std::collections::{HashMap, HashSet};
-use stentor_io::Peer;
+use stentor_io::{Counter, Peer};
 
 impl Worker {
     /// Panics if the connection's record is not in order.
     pub(super) fn check_connection(&mut self, peer: Peer) {
         let Some(connection) = self.connections.at(peer.index()) else { return };
         connection.check();
-        assert!(self.cx.answers.is_clear(), "left of a visit: {:?}", self.cx.answers);
+        assert!(
+            self.cx.responses.answers.is_clear(),
+            "left of a visit: {:?}",
+            self.cx.responses.answers
+        );
         let is_over = connection.is_free() || connection.has_no_deadline();
         assert!(is_over || connection.timer().is_queued(), "it has no deadline: {connection:?}");
     }
@@ -31,7 +35,7 @@ impl Worker {
         }
         let (mut open, mut usage) = (0, Usage::default());
         let mut by_role = [0; LISTENERS.len()];
-        let (mut by_activity, mut by_transport) = ([0; 4], [0; 4]);
+        let (mut by_activity, mut transports) = ([0; 4], Vec::new());
         let mut by_token = HashSet::new();
         let mut memberships: HashMap<FeedId, Vec<Member>> = HashMap::new();
         for index in self.connections.indices() {
@@ -47,35 +51,42 @@ impl Worker {
             usage.pinned += connection.usage().pinned;
             by_role[usize::from(connection.role())] += 1;
             by_activity[connection.activity() as usize] += 1;
-            if let Some(transport) = connection.transport() {
-                by_transport[transport as usize] += 1;
-            }
+            transports.extend(connection.transport());
             let peer = Peer::from_index(index as u32);
             if let Some(kind) = connection.line() {
-                assert!(self.cx.budget.stands_in(kind, peer), "nobody calls {connection:?}");
+                assert!(self.cx.load.budget.stands_in(kind, peer), "nobody calls {connection:?}");
             }
             for (feed, member) in connection.memberships(peer) {
                 memberships.entry(feed).or_default().push(member);
             }
         }
-        assert_eq!((self.open, self.cx.memory.usage), (open, usage));
+        assert_eq!((self.open, self.cx.load.memory.usage), (open, usage));
         let stats = &self.cx.stats;
         for role in LISTENERS.iter().map(|listener| listener.role) {
-            assert_eq!(self.cx.connections(role).value(), by_role[usize::from(role)], "{role}");
+            assert_eq!(
+                self.cx.stats.connections(role).value(),
+                by_role[usize::from(role)],
+                "{role}"
+            );
         }
         let counted = |activity: Activity| by_activity[activity as usize];
         assert_eq!(stats.connections_reading.value(), counted(Activity::Reading));
         assert_eq!(stats.connections_writing.value(), counted(Activity::Writing));
         assert_eq!(stats.readers_behind.value(), counted(Activity::Behind));
-        let reading = |transport: Transport| by_transport[transport as usize];
-        assert_eq!(stats.readers_sse.value(), reading(Transport::Sse));
-        assert_eq!(stats.readers_long_poll.value(), reading(Transport::LongPoll));
-        let of_websockets = reading(Transport::WebSocket) + reading(Transport::Echo);
-        assert_eq!(stats.readers_websocket.value(), of_websockets);
-        self.cx.passes.check(&|index| by_token.contains(&index));
+        let mut reading = [0; 3];
+        for transport in transports {
+            reading[match transport {
+                Transport::Sse => 0,
+                Transport::LongPoll => 1,
+                Transport::WebSocket(_) | Transport::Echo(_) => 2,
+            }] += 1;
+        }
+        let counters = [&stats.readers_sse, &stats.readers_long_poll, &stats.readers_websocket];
+        assert_eq!(counters.map(Counter::value), reading);
+        self.cx.access.passes.check(&|index| by_token.contains(&index));
         assert_eq!(stats.readers_by_token.value(), by_token.len() as u64);
-        self.cx.feeds.check(&memberships);
-        self.cx.walks.check();
+        self.cx.streams.feeds.check(&memberships);
+        self.cx.streams.walks.check();
     }
 }
 

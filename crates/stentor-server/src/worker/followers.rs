@@ -7,21 +7,21 @@ impl Worker {
     /// Takes in what has come, and has those sent it who read feeds.
     pub(super) fn bring_to_followers<B: Backend>(&mut self, io: &mut B) {
         // Their sockets have had room all along: nobody would say so.
-        for peer in std::mem::take(&mut self.cx.replication.ended) {
+        for peer in std::mem::take(&mut self.cx.streams.replication.ended) {
             let connection = self.connections.at(peer.index());
             if connection.is_some_and(|connection| connection.is_last_answer_blocked()) {
                 io.resume(peer);
             }
         }
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let bytes_max = self.cx.feed_bytes_max();
-        self.cx.replication.limit(bytes_max);
-        if !self.cx.replication.take_in(&self.cx.shared.hub, now_ms) {
+        self.cx.streams.replication.limit(bytes_max);
+        if !self.cx.streams.replication.take_in(&self.cx.shared.hub, now_ms) {
             return;
         }
-        let feeds: Vec<Peer> = self.cx.replication.feeds().collect();
+        let feeds: Vec<Peer> = self.cx.streams.replication.feeds().collect();
         for peer in feeds {
-            self.cx.begin_visit();
+            self.cx.load.begin_visit();
             self.with(peer, |connection, cx| connection.deliver_copy(cx, io, peer));
         }
     }
@@ -29,6 +29,6 @@ impl Worker {
     /// How many connections followers read.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn followers(&self) -> usize {
-        self.cx.replication.peers().count()
+        self.cx.streams.replication.peers().count()
     }
 }

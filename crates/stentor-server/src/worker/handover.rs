@@ -75,7 +75,7 @@ impl Worker {
         if self.drain != Drain::No {
             return Err(DRAINS);
         }
-        if !self.cx.orders.is_empty() || !self.cx.committed.is_empty() {
+        if !self.cx.inbox.orders.is_empty() || !self.cx.inbox.committed.is_empty() {
             return Err(HAS_ORDERS);
         }
         for index in self.connections.indices() {
@@ -139,9 +139,9 @@ impl Worker {
             };
             out.moment(u64::from(deadline_tick).max(now_ms / TICK_MS) * TICK_MS);
             ended.as_ref().unwrap_or(connection).pack(&mut out);
-            let pass = cx.passes.get(peer).filter(|_| ended.is_none());
+            let pass = cx.access.passes.get(peer).filter(|_| ended.is_none());
             pass.map(|pass| pass.grant()).pack(&mut out);
-            clients.extend(cx.clients.get(peer).map(|client| (index as u32, client)));
+            clients.extend(cx.access.clients.get(peer).map(|client| (index as u32, client)));
             if out.len() >= PART_BYTES {
                 send_connections(&mut out, section.take(), &mut clients, send)?;
             }
@@ -164,15 +164,15 @@ impl Worker {
     /// Takes a connection in that another worker had.
     fn adopt(&mut self, peer: Peer, connection: Connection, deadline_ms: u64) {
         self.open += 1;
-        self.cx.connections(connection.role()).add(1);
-        connection.transport().inspect(|&transport| self.cx.readers(transport).add(1));
-        self.cx.note(Activity::Waiting, connection.activity());
-        self.cx.memory.note(Usage::default(), connection.usage());
+        self.cx.stats.connections(connection.role()).add(1);
+        connection.transport().inspect(|&transport| transport.readers(&self.cx.stats).add(1));
+        self.cx.stats.note(Activity::Waiting, connection.activity());
+        self.cx.load.memory.note(Usage::default(), connection.usage());
         if connection.is_last_answer_blocked() {
-            self.cx.replication.ended.push(peer);
+            self.cx.streams.replication.ended.push(peer);
         }
         *self.connections.grow(peer.index()) = connection;
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);
         self.wheel.set(&mut self.connections, peer.index(), deadline_ms, now_ms);
     }
@@ -266,10 +266,10 @@ impl Unpacking {
             }
             if let Some(grant) = grant {
                 let (scope, _) = worker.cx.shared.tokens.share(grant.scope);
-                worker.cx.passes.give(peer, &Grant { scope, ..grant });
+                worker.cx.access.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);
-            connection.enter_feeds(&mut worker.cx.feeds, peer)?;
+            connection.enter_feeds(&mut worker.cx.streams.feeds, peer)?;
             worker.adopt(peer, connection, deadline_ms);
         }
         clients.map_or(Ok(()), |clients| unpack_clients(worker, clients))
@@ -285,7 +285,7 @@ impl Unpacking {
             return Err(MISFIT);
         }
         // This process may have other keys and rules.
-        worker.cx.judge_all();
+        worker.cx.access.judge_all();
         worker.catch_up();
         worker.uncounted = Some(0);
         Ok(())
@@ -301,7 +301,7 @@ fn unpack_clients(worker: &mut Worker, mut clients: Unpacker<'_>) -> Result<(), 
         if connection.is_none_or(|connection| connection.is_free()) {
             return Err(MISFIT);
         }
-        worker.cx.clients.set(Peer::from_index(index), Some(client));
+        worker.cx.access.clients.set(Peer::from_index(index), Some(client));
     }
     Ok(())
 }
@@ -319,7 +319,7 @@ fn unpack_head(
     }
     worker.cx.unpack(&mut input)?;
     input.end()?;
-    Ok(worker.cx.budget.places())
+    Ok(worker.cx.load.budget.places())
 }
 
 const MAGIC: &[u8] = b"STENTORW";

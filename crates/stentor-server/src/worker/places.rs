@@ -38,7 +38,7 @@ struct Candidate {
 impl Worker {
     /// Evicts connections if newcomers wait and there is no room for them.
     pub(super) fn evict_for_newcomers<B: Backend>(&mut self, io: &mut B) {
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         if self.evicts_at_ms.is_none_or(|at_ms| at_ms > now_ms) {
             return;
         }
@@ -83,7 +83,7 @@ impl Worker {
             }
             let peer = Peer::from_index(index as u32);
             let Some(connection) = self.connections.at(index) else { continue };
-            let named = self.cx.clients.get(peer);
+            let named = self.cx.access.clients.get(peer);
             let address = match named {
                 None if connection.is_of_client() => io.remote_address(peer),
                 named => named,

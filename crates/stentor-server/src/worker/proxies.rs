@@ -43,7 +43,7 @@ impl Worker {
     pub(super) fn refuse_stranger(&mut self, address: Option<IpAddr>) {
         self.cx.stats.proxy_headers_refused.add(1);
         if let Some(address) = address
-            && self.strangers.is_due(self.cx.now_ms)
+            && self.strangers.is_due(self.cx.clock.now_ms)
         {
             tracing::warn!(
                 "connection refused: {address} connects to an address for proxies (proxy:) and is \

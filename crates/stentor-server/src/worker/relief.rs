@@ -15,13 +15,13 @@ impl Worker {
     /// unless much has come since.
     pub(super) fn relieve<B: Backend>(&mut self, io: &mut B) {
         let bytes_max = self.cx.readers_bytes_max();
-        let usage = self.cx.memory.usage;
+        let usage = self.cx.load.memory.usage;
         let layers = io.held_bytes(None);
-        let walks = self.cx.walks.held_bytes();
-        let others = self.cx.feeds.filter_bytes() + walks + layers;
-        let others = others + self.cx.replication.held_bytes();
+        let walks = self.cx.streams.walks.held_bytes();
+        let others = self.cx.streams.feeds.filter_bytes() + walks + layers;
+        let others = others + self.cx.streams.replication.held_bytes();
         let owned = usage.owned + others;
-        let is_spared = self.cx.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
+        let is_spared = self.cx.clock.now_ms < self.spared_until_ms && owned <= self.spared_bytes;
         if owned + usage.pinned <= bytes_max || is_spared {
             return;
         }
@@ -34,14 +34,14 @@ impl Worker {
         let mut owned = owned;
         if owned + pins.bytes() > bytes_max {
             // No connection is cut for walks that are kept for readers to come.
-            self.cx.walks.shed();
-            owned = owned - walks + self.cx.walks.held_bytes();
+            self.cx.streams.walks.shed();
+            owned = owned - walks + self.cx.streams.walks.held_bytes();
         }
         let total = owned + pins.bytes();
         let holders = if total > bytes_max { self.holders(io, &pins) } else { Vec::new() };
         let cut = whom_to_cut(total, bytes_max, holders);
         if cut.is_empty() {
-            self.spared_until_ms = self.cx.now_ms + RELIEF_PAUSE_MS;
+            self.spared_until_ms = self.cx.clock.now_ms + RELIEF_PAUSE_MS;
             self.spared_bytes = bytes_max.max(owned + bytes_max / RELIEF_PART);
         }
         for Holder { index, .. } in cut {
@@ -70,7 +70,7 @@ impl Worker {
 
     /// Memory is so short from now on.
     pub(super) fn press<B: Backend>(&mut self, io: &mut B, pressure: Pressure) {
-        self.cx.pressure = pressure;
+        self.cx.load.pressure = pressure;
         io.rest(if pressure == Pressure::Critical { PUBLIC_ROLES } else { &[] });
         self.shortened = (pressure != Pressure::None).then_some(0);
         // What is held is looked at again.

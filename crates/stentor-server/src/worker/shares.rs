@@ -41,7 +41,7 @@ impl Share {
 impl Worker {
     /// Sees to those whose time is up. However many there are, others do not wait for all of them.
     pub(super) fn expire<B: Backend>(&mut self, io: &mut B) {
-        let now_ms = self.cx.now_ms;
+        let now_ms = self.cx.clock.now_ms;
         let mut share = None;
         let mut looks = LOOKS_AT_ONCE;
         loop {
@@ -50,7 +50,7 @@ impl Worker {
                 Due::Record(index) => {
                     let peer = Peer::from_index(index as u32);
                     share.get_or_insert_with(|| Share::begin(io, EXPIRIES_US, 8, VISITS_US_MAX));
-                    self.cx.cost = 0;
+                    self.cx.load.cost = 0;
                     self.with(peer, |connection, cx| connection.expire(cx, io, peer));
                 }
                 // Looking at those whose deadline has moved takes time as well.
@@ -67,14 +67,14 @@ impl Worker {
     /// whatever else has happened meanwhile: a fan-out to many holds nobody up. Sweeps take turns,
     /// so one over few readers does not wait for all of another's.
     pub(super) fn fan_out<B: Backend>(&mut self, io: &mut B) {
-        if !self.cx.feeds.is_sweeping() {
-            return self.cx.batches.forget();
+        if !self.cx.streams.feeds.is_sweeping() {
+            return self.cx.streams.batches.forget();
         }
         let mut share = Share::begin(io, VISITS_US, 1, VISITS_US_MAX);
         let mut cost = 0;
         while share.left_us > 0 && cost < TURN_COST_MAX {
-            let Some(feed) = self.cx.feeds.next_sweep() else {
-                return self.cx.batches.forget();
+            let Some(feed) = self.cx.streams.feeds.next_sweep() else {
+                return self.cx.streams.batches.forget();
             };
             cost += self.sweep(io, feed, &mut share);
         }
@@ -85,8 +85,8 @@ impl Worker {
         let mut cost = 0;
         let (mut visits, mut in_vain) = (0, 0);
         while visits < VISITS_AT_ONCE && in_vain < VISITS_IN_VAIN {
-            self.cx.cost = 0;
-            match self.cx.feeds.next_visit(feed) {
+            self.cx.load.cost = 0;
+            match self.cx.streams.feeds.next_visit(feed) {
                 Some(Visit::Reader(member)) if self.visit(io, feed, member.peer) => visits += 1,
                 Some(Visit::Reader(_)) => {
                     in_vain += 1;
@@ -99,7 +99,7 @@ impl Worker {
                 }
                 None => break,
             }
-            cost += self.cx.cost;
+            cost += self.cx.load.cost;
             if share.is_over(io) {
                 return cost;
             }
@@ -112,7 +112,7 @@ impl Worker {
     /// Brings a reader what it is due. Returns whether that was anything.
     fn visit<B: Backend>(&mut self, io: &mut B, feed: FeedId, peer: Peer) -> bool {
         let Some(connection) = self.connections.at(peer.index()) else { return false };
-        let is_due = connection.is_due(self.cx.feeds.latest_seq(feed));
+        let is_due = connection.is_due(self.cx.streams.feeds.latest_seq(feed));
         if is_due {
             self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
         }
