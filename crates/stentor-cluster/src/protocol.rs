@@ -40,10 +40,12 @@
 //! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
 mod holes;
+mod position;
 mod reading;
 mod rules;
 
 use self::holes::Want;
+use self::position::{LogPosition, Placement};
 use self::rules::Rules;
 use crate::codec::{Again, Body, Message, Of, Turn, decode};
 use crate::line::{Line, age_of, is_whole, number_after};
@@ -51,7 +53,7 @@ pub(crate) use crate::log::{Action, Appended, Looked, Subject};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
 use crate::waiting::Intake;
 use crate::writer::{Promises, Sending, What, Writer};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Event, Hub, NotAdopted};
 use stentor_io::Rng;
@@ -74,8 +76,6 @@ pub(super) struct Node {
     began: u64,
     /// Its line, as far as it was read.
     line: Line,
-    /// It is known where in the log what is here ends.
-    is_placed: bool,
     /// When it began, in milliseconds of Unix time.
     since_ms: u64,
     /// The run of the broker that the last turn or jump was written to, of those that were read;
@@ -87,16 +87,7 @@ pub(super) struct Node {
     /// The log says nothing of a life, though something was in it, since then.
     bare_ms: Option<u64>,
     connected: bool,
-    /// The message that was read last; 0 before the first.
-    read: u64,
-    /// The log has had this one, or something is lost.
-    least: u64,
-    /// The hub has every change of the messages up to this one, also where they are read again.
-    whole: u64,
-    /// Its hash, if it was read here.
-    hash: Option<u64>,
-    /// What was here when the log was last opened is of another message than it has there.
-    contradicts: bool,
+    position: LogPosition,
     /// The log brings what is behind it.
     reads: bool,
     /// A life that has begun, and is not adopted yet.
@@ -123,8 +114,6 @@ pub(super) struct Node {
     /// It is not in the order since then, and nobody has given what is.
     left_ms: Option<u64>,
     writer: Writer,
-    /// By run: the count of the last message that was read, and its sequence.
-    counts: HashMap<u64, (u64, u64)>,
     actions: VecDeque<Action>,
     fault: Option<String>,
     /// What is only here, and is to be published.
@@ -189,17 +178,12 @@ impl Node {
             began: 0,
             line: Line::default(),
             since_ms: 0,
-            is_placed: false,
             broker: 0,
             there: None,
             past: Vec::new(),
             bare_ms: None,
             connected: false,
-            read: 0,
-            least: 0,
-            whole: 0,
-            hash: None,
-            contradicts: false,
+            position: LogPosition::default(),
             reads: false,
             staging: None,
             turning: None,
@@ -214,7 +198,6 @@ impl Node {
             anew: false,
             left_ms: None,
             writer: Writer::new(),
-            counts: HashMap::new(),
             actions: VecDeque::new(),
             fault: None,
             late: VecDeque::new(),
@@ -284,13 +267,15 @@ impl Node {
 
     /// Whether this message continues what was read. If it does not, the node looks at the log.
     fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
-        if !self.reads || seq <= self.read || self.fault.is_some() {
+        if !self.reads || seq <= self.position.read || self.fault.is_some() {
             return false;
         }
         let first = self.line.seq(seq);
-        let is_compared = self.hash.is_none() && seq == self.least;
+        let is_compared = self.position.hash.is_none() && seq == self.position.known_last;
         let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
-        self.contradicts |= contradicts;
+        if contradicts && self.position.placement == Placement::Known {
+            self.position.placement = Placement::Contradicted;
+        }
         let is_next = !contradicts && self.follows(seq, bytes);
         if !is_next {
             self.stop_reading();
@@ -300,7 +285,8 @@ impl Node {
     }
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        (self.read, self.hash, self.read_at_ms) = (seq, Some(hash_of(bytes)), 0);
+        (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
+        self.read_at_ms = 0;
         self.note_position();
         self.write(now_ms);
     }
@@ -329,7 +315,7 @@ impl Node {
         match self.adopt(staged) {
             Ok(()) => {
                 // Whether it reaches as far as the log, is looked at.
-                (self.staging, self.is_placed) = (None, false);
+                (self.staging, self.position.placement) = (None, Placement::Unknown);
                 self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
@@ -387,7 +373,7 @@ impl Node {
 
     /// The message that was read last.
     pub(super) fn read(&self) -> u64 {
-        self.read
+        self.position.read
     }
 
     /// Why this node does not go on with the log, if it does not.
@@ -422,7 +408,7 @@ impl Node {
         Some(format!(
             "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
              has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
-            self.read
+            self.position.read
         ))
     }
 
@@ -440,7 +426,7 @@ impl Node {
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.read_at_ms {
             (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
-            self.actions.push_back(Action::Read { from: self.first_to_read() });
+            self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
     }
@@ -449,10 +435,8 @@ impl Node {
     fn read_life(&mut self, began: u64, now_ms: u64) {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
-        self.counts.clear();
-        (self.read, self.least, self.whole, self.hash) = (began - 1, 0, 0, None);
-        (self.contradicts, self.is_placed, self.wants) = (false, false, None);
-        self.suspects = None;
+        self.position = LogPosition::before(began);
+        (self.suspects, self.wants) = (None, None);
         (self.line, self.staging) = (Line::default(), None);
         self.read_on(now_ms);
     }
@@ -461,21 +445,10 @@ impl Node {
     fn place(&mut self, line: &Line, began: u64) -> bool {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
-        self.counts.clear();
-        // The message at the end is read again: to compare it, and because the hub may lack some
-        // of its entries, unless the position says that it has them all.
-        self.least = at.max(began);
-        (self.read, self.hash) = (at.saturating_sub(1).max(began), None);
-        self.whole = if is_whole(seq) { at } else { 0 };
-        (self.contradicts, self.is_placed) = (false, true);
-        self.line = line.upto(self.read);
+        self.position = LogPosition::behind(at, is_whole(seq), began);
+        self.line = line.upto(self.position.read);
         self.hub.follow_rolled_back(&line.upto(at).lost());
         true
-    }
-
-    /// Whether a message before this one was not read, and the hub does not have its changes.
-    fn lacks_before(&self, seq: u64) -> bool {
-        seq > self.read.max(self.whole) + 1
     }
 
     fn show(&mut self) {
@@ -490,8 +463,8 @@ impl Node {
         if self.looking.is_some() {
             self.looks_again = true;
         } else if self.connected {
-            let (token, at) = (self.writer.next_token(), self.read);
-            self.looking = Some(Asked { token, read: at, hash: self.hash, last: self.last });
+            let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
+            self.looking = Some(Asked { token, read: at, hash, last: self.last });
             self.actions.push_back(Action::Look { at, token });
         }
     }
@@ -532,7 +505,7 @@ impl Node {
                 // It went back to before.
                 () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
                 // It comes in its place.
-                () if self.reads && began > self.read && began <= looked.last => {}
+                () if self.reads && began > self.read() && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
                     self.read_life(began, now_ms);
                 }
@@ -541,25 +514,25 @@ impl Node {
             };
         }
         (self.began, self.since_ms) = (began, life.turn.since_ms);
-        if !self.is_placed && self.staging.is_none() {
+        if self.position.placement == Placement::Unknown && self.staging.is_none() {
             if !self.place(&line, began) {
                 return self.leave(&line, life.seq, now_ms);
             }
         } else if line.is_lacked_by(&self.line, asked.read) {
             return self.leave(&line, life.seq, now_ms);
         }
-        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
-        if looked.last < self.read.min(asked.read).max(self.least) || differs || self.contradicts {
-            let why = if differs || self.contradicts { DIFFERS } else { ENDS };
+        let differs = self.differs(&asked, looked);
+        if differs || looked.last < self.read().min(asked.read).max(self.position.known_last) {
+            let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
         (self.suspects, self.left_ms) = (None, None);
-        if self.lacks_before(next) && !self.reads_over() {
+        if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
         self.wants = None;
         self.skip_to(next, &line);
-        if life.seq <= self.read {
+        if life.seq <= self.read() {
             self.broker = life.turn.broker;
         }
         if !self.reads {
@@ -568,11 +541,18 @@ impl Node {
         self.go_on(looked, life, now_ms);
     }
 
+    /// Whether the log has another message than the one that this node has read or has changes of.
+    fn differs(&self, asked: &Asked, looked: &Looked) -> bool {
+        matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at)
+            || self.position.placement == Placement::Contradicted
+    }
+
     /// The log does not say which life it is in.
     fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
         let is_new = !self.has_all && self.staging.is_none();
         let here = self.hub.rolled_back();
-        if is_new || self.anew || !self.is_placed && !self.place(&Line::of_lost(&here), 0) {
+        let is_known = self.position.placement != Placement::Unknown;
+        if is_new || self.anew || !is_known && !self.place(&Line::of_lost(&here), 0) {
             // A node that knows the life says it again, but not in an empty log.
             let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
@@ -581,24 +561,24 @@ impl Node {
             return;
         }
         // One that was deleted says nothing; one that is unknown here is compared when it is read.
-        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        let differs = self.differs(&asked, looked);
         let is_whole = self.staging.is_none() || self.reads_over();
-        let has_all = looked.last >= asked.read.max(self.least) && is_whole;
-        if differs || !has_all || looked.last == 0 || self.contradicts {
+        let has_all = looked.last >= asked.read.max(self.position.known_last) && is_whole;
+        if differs || !has_all || looked.last == 0 {
             let why = if has_all { DIFFERS } else { ENDS };
             return self.suspect(0, why, now_ms);
         }
         let next = asked.next(looked);
-        let line = match self.read < self.whole {
+        let line = match self.read() < self.position.applied {
             true => Line::of_lost(&here),
             false => self.line.clone(),
         };
-        if self.lacks_before(next) && !self.reads_over() {
+        if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
         }
         self.skip_to(next, &line);
         if self.reads_over() {
-            if self.read >= looked.last {
+            if self.read() >= looked.last {
                 self.turn(0, now_ms);
             } else if !self.reads {
                 self.read_on(now_ms);
@@ -633,7 +613,7 @@ impl Node {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
-        if self.reads_over() && self.read >= looked.last {
+        if self.reads_over() && self.read() >= looked.last {
             return self.turn(life.seq, now_ms);
         }
         match &self.staging {
@@ -664,7 +644,7 @@ impl Node {
         {
             self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
         }
-        (self.anew, self.is_placed) = (true, false);
+        (self.anew, self.position.placement) = (true, Placement::Unknown);
         self.left_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
@@ -767,7 +747,7 @@ impl Node {
                 conflict: None,
             });
         }
-        if let Some(action) = writer.send(self.read, run, max) {
+        if let Some(action) = writer.send(self.position.read, run, max) {
             self.actions.push_back(action);
         }
     }

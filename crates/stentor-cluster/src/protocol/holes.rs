@@ -86,9 +86,9 @@ impl Node {
 
     /// The log has no message between the one read last and `next`, and this node needs none.
     pub(super) fn skip_to(&mut self, next: u64, line: &Line) {
-        if next > self.read + 1 {
-            (self.read, self.hash) = (next - 1, None);
-            self.line = line.upto(self.read);
+        if next > self.read() + 1 {
+            (self.position.read, self.position.hash) = (next - 1, None);
+            self.line = line.upto(self.position.read);
             self.hub_read().follow_rolled_back(&self.line.lost());
             self.note_position();
             self.pass_hole(next);

@@ -1,7 +1,7 @@
 //! What a node makes of each message of the log. Whatever happens here follows from what was read,
 //! and is the same on all nodes.
 
-use super::{Node, Staging};
+use super::{Node, Placement, Staging};
 use crate::codec::{Body, Message, Of, Turn, decode, entries};
 use crate::line::Line;
 use crate::seeds::{Late, has, has_changed, newest};
@@ -15,7 +15,7 @@ impl Node {
         if message.run == self.run && message.counter > 0 {
             self.writer.last = seq;
         }
-        if self.is_copy(seq, &message) {
+        if self.position.is_copy(seq, &message) {
             return Ok(());
         }
         match &message.body {
@@ -42,38 +42,15 @@ impl Node {
             Ok(Message { body: Body::Turn(turn), .. }) => turn.again.is_none(),
             _ => false,
         };
-        (self.is_placed || begins()) && (!self.lacks_before(seq) || self.pass_hole(seq))
-    }
-
-    /// Whether it was read before. What a run writes is counted from 1 on.
-    fn is_copy(&mut self, seq: u64, message: &Message<'_>) -> bool {
-        if message.counter == 0 {
-            return false;
-        }
-        let (count, read) = self.counts.get(&message.run).copied().unwrap_or_default();
-        self.counts.insert(message.run, (message.counter.max(count), seq.max(read)));
-        // The run that has been silent for longest has ended, or nearly so.
-        if self.counts.len() > RUNS_MAX
-            && let Some((&run, _)) = self.counts.iter().min_by_key(|(_, (_, read))| *read)
-        {
-            self.counts.remove(&run);
-        }
-        message.counter <= count
-    }
-
-    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
-    /// them from the messages just before its place. If the log has lost the first of two copies,
-    /// such a node applies the second.
-    pub(super) fn first_to_read(&self) -> u64 {
-        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
-        (self.read + 1).saturating_sub(counted).max(1)
+        let is_known = self.position.placement != Placement::Unknown;
+        (is_known || begins()) && (!self.position.lacks_before(seq) || self.pass_hole(seq))
     }
 
     /// A message before the place of this node is read for its count alone: one behind it may be a
     /// copy of it.
     pub(super) fn count_again(&mut self, seq: u64, bytes: &[u8]) {
-        if let Some(message) = decode(bytes).ok().filter(|_| seq <= self.read) {
-            self.is_copy(seq, &message);
+        if let Some(message) = decode(bytes).ok().filter(|_| seq <= self.read()) {
+            self.position.is_copy(seq, &message);
         }
     }
 
@@ -105,7 +82,7 @@ impl Node {
     /// the log may forget every message before the next one.
     pub(super) fn note_position(&self) {
         if self.epoch().is_some() {
-            self.hub_read().follow_upto(self.line.last_seq(self.read));
+            self.hub_read().follow_upto(self.line.last_seq(self.read()));
         }
     }
 
@@ -137,7 +114,7 @@ impl Node {
             self.left_ms = None;
         }
         (self.began, self.broker, self.line) = (seq, turn.broker, Line::default());
-        self.is_placed = true;
+        self.position.placement = Placement::Known;
         self.since_ms = turn.since_ms;
         let hub = self.hub.stage(epoch, self.anew);
         self.staging = Some(Staging {
@@ -307,12 +284,5 @@ pub(super) fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (entry, _) = decode_entry(bytes)?;
     if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
-
-/// A node reads the counts of so many messages before its place. Both copies are under way at the
-/// same time, and each run has one message under way: at most one of each node is between them.
-const COUNTED_AGAIN: u64 = 64;
-
-/// So many runs are remembered: most of them have ended.
-const RUNS_MAX: usize = 1_000;
 
 pub(super) const TOO_LARGE: &str = "its number is too large";
