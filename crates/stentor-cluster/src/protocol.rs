@@ -43,10 +43,12 @@ mod holes;
 mod position;
 mod reading;
 mod rules;
+mod state;
 
 use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::Rules;
+use self::state::EpochState;
 use crate::codec::{Again, Body, Message, Of, Turn, decode};
 use crate::line::{Line, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, Looked, Subject};
@@ -72,18 +74,9 @@ pub(super) struct Node {
     has_all: bool,
     /// It is from a disk, and others may have gone on since.
     is_old: bool,
-    /// Where the life that is read began in the log; 0 if that is not known.
-    began: u64,
-    /// Its line, as far as it was read.
-    line: Line,
-    /// When it began, in milliseconds of Unix time.
-    since_ms: u64,
-    /// The run of the broker that the last turn or jump was written to, of those that were read;
-    broker: u64,
-    /// and the one that there is, if it was looked at.
+    epoch: EpochState,
+    /// The run of the broker that there is, if it was looked at.
     there: Option<Broker>,
-    /// Lives that are over.
-    past: Vec<Epoch>,
     /// The log says nothing of a life, though something was in it, since then.
     bare_ms: Option<u64>,
     connected: bool,
@@ -175,12 +168,8 @@ impl Node {
             on_applied,
             has_all: false,
             is_old: false,
-            began: 0,
-            line: Line::default(),
-            since_ms: 0,
-            broker: 0,
+            epoch: EpochState::default(),
             there: None,
-            past: Vec::new(),
             bare_ms: None,
             connected: false,
             position: LogPosition::default(),
@@ -270,7 +259,7 @@ impl Node {
         if !self.reads || seq <= self.position.read || self.fault.is_some() {
             return false;
         }
-        let first = self.line.seq(seq);
+        let first = self.epoch.mapping.seq(seq);
         let is_compared = self.position.hash.is_none() && seq == self.position.known_last;
         let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
         if contradicts && self.position.placement == Placement::Known {
@@ -358,7 +347,7 @@ impl Node {
 
     /// What is written now has its SEQs behind all that a broker may have lost.
     fn may_write(&self) -> bool {
-        self.there.is_some_and(|there| there.run == self.broker)
+        self.there.is_some_and(|there| there.run == self.epoch.broker)
     }
 
     /// Another node has other rules of topics than this one.
@@ -437,7 +426,7 @@ impl Node {
         self.writer.forget(&self.intake);
         self.position = LogPosition::before(began);
         (self.suspects, self.wants) = (None, None);
-        (self.line, self.staging) = (Line::default(), None);
+        (self.epoch.mapping, self.staging) = (Line::default(), None);
         self.read_on(now_ms);
     }
 
@@ -446,7 +435,7 @@ impl Node {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
         self.position = LogPosition::behind(at, is_whole(seq), began);
-        self.line = line.upto(self.position.read);
+        self.epoch.mapping = line.upto(self.position.read);
         self.hub.follow_rolled_back(&line.upto(at).lost());
         true
     }
@@ -503,7 +492,9 @@ impl Node {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
                 // It went back to before.
-                () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
+                () if self.epoch.past.contains(&life.epoch) => {
+                    self.suspect(life.seq, IS_PAST, now_ms)
+                }
                 // It comes in its place.
                 () if self.reads && began > self.read() && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
@@ -513,12 +504,12 @@ impl Node {
                 () => self.want(life.epoch, looked.last, now_ms),
             };
         }
-        (self.began, self.since_ms) = (began, life.turn.since_ms);
+        (self.epoch.began, self.epoch.since_ms) = (began, life.turn.since_ms);
         if self.position.placement == Placement::Unknown && self.staging.is_none() {
             if !self.place(&line, began) {
                 return self.leave(&line, life.seq, now_ms);
             }
-        } else if line.is_lacked_by(&self.line, asked.read) {
+        } else if line.is_lacked_by(&self.epoch.mapping, asked.read) {
             return self.leave(&line, life.seq, now_ms);
         }
         let differs = self.differs(&asked, looked);
@@ -533,7 +524,7 @@ impl Node {
         self.wants = None;
         self.skip_to(next, &line);
         if life.seq <= self.read() {
-            self.broker = life.turn.broker;
+            self.epoch.broker = life.turn.broker;
         }
         if !self.reads {
             self.read_on(now_ms);
@@ -571,7 +562,7 @@ impl Node {
         let next = asked.next(looked);
         let line = match self.read() < self.position.applied {
             true => Line::of_lost(&here),
-            false => self.line.clone(),
+            false => self.epoch.mapping.clone(),
         };
         if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
@@ -586,18 +577,19 @@ impl Node {
             return;
         }
         let jumps = !self.may_write();
-        self.say_again(0, self.line.clone(), jumps);
+        self.say_again(0, self.epoch.mapping.clone(), jumps);
     }
 
     /// Says again which life it is, if nobody has since the message at this sequence.
     fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
         let Some(there) = self.there else { return };
-        if self.since_ms == 0 {
-            // Nobody remembers, so it is as old as makes it go on behind what is here.
+        if self.epoch.since_ms == 0 {
+            // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
             let seq = self.hub.id(self.hub.seq()).seq;
-            self.since_ms = there.unix_ms.saturating_sub(age_of(self.began, seq));
+            let age_ms = age_of(self.epoch.began, seq);
+            self.epoch.since_ms = there.unix_ms.saturating_sub(age_ms);
         }
-        let (began, since_ms) = (self.began, self.since_ms);
+        let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
         let age_ms = there.unix_ms.saturating_sub(since_ms);
         let jump = jumps.then(|| number_after(began, age_ms));
         let again = Some(Again { began, line, jump });
@@ -710,7 +702,7 @@ impl Node {
         if writer.sending.is_none() {
             writer.counter += 1;
             let counter = writer.counter;
-            let (head, jump) = ((epoch, run, counter), self.line.last());
+            let (head, jump) = ((epoch, run, counter), self.epoch.mapping.last());
             let next = match &mut writer.seeding {
                 Some(events) if staged.is_some() => {
                     let (seed, is_last) = next_seed(events, max);

@@ -88,8 +88,8 @@ impl Node {
     pub(super) fn skip_to(&mut self, next: u64, line: &Line) {
         if next > self.read() + 1 {
             (self.position.read, self.position.hash) = (next - 1, None);
-            self.line = line.upto(self.position.read);
-            self.hub_read().follow_rolled_back(&self.line.lost());
+            self.epoch.mapping = line.upto(self.position.read);
+            self.hub_read().follow_rolled_back(&self.epoch.mapping.lost());
             self.note_position();
             self.pass_hole(next);
         }
@@ -97,7 +97,7 @@ impl Node {
 
     /// Passes the hole before this message, if holes are read over. Returns whether they are.
     pub(super) fn pass_hole(&mut self, seq: u64) -> bool {
-        let first = self.line.seq(seq);
+        let first = self.epoch.mapping.seq(seq);
         let over = self.staging.as_mut().filter(|staging| staging.hole.is_some());
         over.is_some_and(|over| {
             over.hole = over.hub.life().number(first);

@@ -68,12 +68,12 @@ impl Node {
         if self.epoch() != Some(message.epoch) {
             return;
         }
-        self.broker = turn.broker;
+        self.epoch.broker = turn.broker;
         if let Some(number) = jump {
-            self.line.jump(seq, number);
+            self.epoch.mapping.jump(seq, number);
             let late = self.writer.begin_anew(&self.intake);
             self.late.extend(late);
-            self.hub_read().follow_rolled_back(&self.line.lost());
+            self.hub_read().follow_rolled_back(&self.epoch.mapping.lost());
         }
         self.show();
     }
@@ -82,7 +82,7 @@ impl Node {
     /// the log may forget every message before the next one.
     pub(super) fn note_position(&self) {
         if self.epoch().is_some() {
-            self.hub_read().follow_upto(self.line.last_seq(self.read()));
+            self.hub_read().follow_upto(self.epoch.mapping.last_seq(self.read()));
         }
     }
 
@@ -102,20 +102,20 @@ impl Node {
         if self.epoch() == Some(epoch) {
             return;
         }
-        self.past.extend(self.staging.take().map(|staging| staging.epoch));
+        self.epoch.past.extend(self.staging.take().map(|staging| staging.epoch));
         // If the log forgets this turn, it goes back to a life that is over.
         let is_past = self.has_all && self.hub.epoch() != epoch;
-        self.past.extend(is_past.then(|| self.hub.epoch()));
-        self.past.retain(|past| *past != epoch);
+        self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
+        self.epoch.past.retain(|past| *past != epoch);
         let _ = self.writer.begin_anew(&self.intake);
         if is_past {
             self.late.clear();
             // Whether this node has left the order before says nothing of this life.
             self.left_ms = None;
         }
-        (self.began, self.broker, self.line) = (seq, turn.broker, Line::default());
+        (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
+        (self.epoch.broker, self.epoch.mapping) = (turn.broker, Line::default());
         self.position.placement = Placement::Known;
-        self.since_ms = turn.since_ms;
         let hub = self.hub.stage(epoch, self.anew);
         self.staging = Some(Staging {
             hub,
@@ -153,7 +153,7 @@ impl Node {
         }
         (staging.last, staging.heard_ms) = (Some(message.counter), now_ms);
         // What was there is not judged.
-        staging.fill(self.line.seq(seq), of, |_, _, _| true)?;
+        staging.fill(self.epoch.mapping.seq(seq), of, |_, _, _| true)?;
         if is_last && !is_over {
             self.end_staging();
         }
@@ -192,7 +192,7 @@ impl Node {
         let _ = staged.apply(rules, Place::At(generation));
         let adopted = self.hub.adopt(staged)?;
         if adopted.is_new_life && before != self.hub.epoch() {
-            self.past.push(before);
+            self.epoch.past.push(before);
         }
         (self.has_all, self.anew) = (true, false);
         Ok(())
@@ -208,13 +208,13 @@ impl Node {
         let promises = self.writer.took(message, self.run, &self.intake);
         let is_whole = self.staging.is_none() || self.reads_over();
         let is_of_life = is_whole && self.epoch() == Some(message.epoch);
-        if !is_of_life || of.jump != self.line.last() {
+        if !is_of_life || of.jump != self.epoch.mapping.last() {
             promises.tell_all(&self.intake, CommitError::BrokerAway);
             return Ok(());
         }
         if let Some(staging) = &mut self.staging {
             promises.tell_all(&self.intake, CommitError::Failed);
-            return staging.fill_behind_hole(self.line.seq(seq), of, bytes);
+            return staging.fill_behind_hole(self.epoch.mapping.seq(seq), of, bytes);
         }
         let changes = match self.changes_of(seq, of, bytes) {
             Ok(changes) => changes,
@@ -238,9 +238,9 @@ impl Node {
         let life = self.hub.life();
         let number = |seq| life.number(seq).ok_or(TOO_LARGE);
         let since = of.since.map(number).transpose()?;
-        let first = number(self.line.seq(seq))?;
+        let first = number(self.epoch.mapping.seq(seq))?;
         // The last one that it may have.
-        number(self.line.last_seq(seq))?;
+        number(self.epoch.mapping.last_seq(seq))?;
         let entries = entries(bytes)?.into_iter().map(entry_of).collect::<Result<_, _>>()?;
         Ok(Changes { first, since, entries })
     }

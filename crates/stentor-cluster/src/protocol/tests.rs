@@ -671,7 +671,7 @@ fn a_jump_that_was_read_and_then_purged_is_said_again() {
         panic!("it says which life it is")
     };
     let Body::Turn(said) = decode(&payload).unwrap().body else { panic!("a turn") };
-    assert_eq!(said.again.unwrap().line, alone.node.line);
+    assert_eq!(said.again.unwrap().line, alone.node.epoch.mapping);
 }
 
 #[test]
@@ -691,6 +691,6 @@ fn a_renewal_of_another_epoch_changes_nothing() {
     let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
     let turn = Turn { before: None, has_seed: false, broker: BROKER + 1, since_ms: 1, again };
     alone.read(&turn.encode((Epoch::from_number(1), 8, 0)));
-    assert_eq!((alone.node.broker, alone.node.line.last()), (BROKER, 0));
+    assert_eq!((alone.node.epoch.broker, alone.node.epoch.mapping.last()), (BROKER, 0));
     assert!(alone.node.is_open());
 }
