@@ -325,7 +325,7 @@ const FIELDS: [(&str, &str, usize); 5] = [
     ("stentor-config", "Settings", 32),
     ("stentor-server", "Context", 42),
     ("stentor-server", "Exchange", 22),
-    ("stentor-cluster", "Node", 30),
+    ("stentor-cluster", "Node", 25),
     ("stentor-server", "Shared", 21),
 ];
 

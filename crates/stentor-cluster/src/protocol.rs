@@ -48,7 +48,7 @@ mod state;
 use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::Rules;
-use self::state::EpochState;
+use self::state::{EpochState, Look, PendingLook, Remote};
 use crate::codec::{Again, Body, Message, Of, Turn, decode};
 use crate::line::{Line, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, Looked, Subject};
@@ -75,8 +75,6 @@ pub(super) struct Node {
     /// It is from a disk, and others may have gone on since.
     is_old: bool,
     epoch: EpochState,
-    /// The run of the broker that there is, if it was looked at.
-    there: Option<Broker>,
     /// The log says nothing of a life, though something was in it, since then.
     bare_ms: Option<u64>,
     connected: bool,
@@ -89,15 +87,7 @@ pub(super) struct Node {
     turning: Option<u64>,
     /// The life that this node has begun last, and its seeds, until its turn is read.
     turned: Option<(Epoch, VecDeque<Event>)>,
-    /// What was asked for when it was last looked at the log.
-    looking: Option<Asked>,
-    /// The last sequence that the log had when this connection looked before.
-    last: u64,
-    /// No consumer is opened earlier: the one before has delivered nothing.
-    read_at_ms: u64,
-    /// It is to be looked again: what is said of it will be of before.
-    looks_again: bool,
-    look_at_ms: u64,
+    look: Look,
     /// The log lacks something that is here, it seems, since then, and why.
     suspects: Option<(u64, &'static str)>,
     /// A peer's snapshot is needed.
@@ -136,21 +126,6 @@ struct Staging {
     hole: Option<u64>,
 }
 
-/// Which run of the broker it is, and what the clock said when it was looked at.
-#[derive(Clone, Copy)]
-struct Broker {
-    run: u64,
-    unix_ms: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Asked {
-    token: u64,
-    read: u64,
-    hash: Option<u64>,
-    last: u64,
-}
-
 impl Node {
     /// A node with nothing in `hub`.
     pub(super) fn new(
@@ -169,7 +144,6 @@ impl Node {
             has_all: false,
             is_old: false,
             epoch: EpochState::default(),
-            there: None,
             bare_ms: None,
             connected: false,
             position: LogPosition::default(),
@@ -177,11 +151,7 @@ impl Node {
             staging: None,
             turning: None,
             turned: None,
-            looking: None,
-            last: 0,
-            read_at_ms: 0,
-            looks_again: false,
-            look_at_ms: 0,
+            look: Look::default(),
             suspects: None,
             wants: None,
             anew: false,
@@ -209,9 +179,8 @@ impl Node {
     /// It cannot, or not in the way it was.
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
-        (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
-        (self.there, self.looks_again) = (None, false);
-        (self.last, self.read_at_ms) = (0, 0);
+        (self.connected, self.reads, self.turning) = (false, false, None);
+        self.look = Look { at_ms: self.look.at_ms, ..Look::default() };
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -228,8 +197,8 @@ impl Node {
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
         self.intake.expire(now_ms);
-        let is_idle = self.looking.is_none() && self.fault.is_none();
-        if self.connected && now_ms >= self.look_at_ms && is_idle {
+        let is_idle = self.look.pending.is_none() && self.fault.is_none();
+        if self.connected && now_ms >= self.look.at_ms && is_idle {
             self.look(now_ms);
         }
         self.write(now_ms);
@@ -275,7 +244,7 @@ impl Node {
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
-        self.read_at_ms = 0;
+        self.look.consumer_at_ms = 0;
         self.note_position();
         self.write(now_ms);
     }
@@ -347,7 +316,7 @@ impl Node {
 
     /// What is written now has its SEQs behind all that a broker may have lost.
     fn may_write(&self) -> bool {
-        self.there.is_some_and(|there| there.run == self.epoch.broker)
+        self.look.remote.is_some_and(|remote| remote.broker == self.epoch.broker)
     }
 
     /// Another node has other rules of topics than this one.
@@ -413,8 +382,8 @@ impl Node {
 
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
-        if now_ms >= self.read_at_ms {
-            (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
+        if now_ms >= self.look.consumer_at_ms {
+            (self.reads, self.look.consumer_at_ms) = (true, now_ms + LOOK_MS);
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
@@ -447,28 +416,30 @@ impl Node {
 
     /// One look is under way at a time, so that a log which says nothing is found out.
     fn look(&mut self, now_ms: u64) {
-        self.look_at_ms = now_ms + LOOK_MS;
+        self.look.at_ms = now_ms + LOOK_MS;
         self.rules.look(&self.hub, now_ms);
-        if self.looking.is_some() {
-            self.looks_again = true;
+        if let Some(pending) = &mut self.look.pending {
+            pending.is_outdated = true;
         } else if self.connected {
             let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
-            self.looking = Some(Asked { token, read: at, hash, last: self.last });
+            let last = self.look.remote.map_or(0, |remote| remote.last);
+            let is_outdated = false;
+            self.look.pending = Some(PendingLook { token, read: at, hash, last, is_outdated });
             self.actions.push_back(Action::Look { at, token });
         }
     }
 
     /// How the log is.
     pub(super) fn handle_looked(&mut self, token: u64, looked: &Looked, now_ms: u64) {
-        let Some(asked) = self.looking.take_if(|it| it.token == token) else { return };
-        if std::mem::take(&mut self.looks_again) {
+        let Some(asked) = self.look.pending.take_if(|it| it.token == token) else { return };
+        if asked.is_outdated {
             return self.look(now_ms);
         }
         if !self.connected || self.fault.is_some() || self.turning.is_some() {
             return;
         }
-        self.there = Some(Broker { run: looked.broker, unix_ms: looked.unix_ms });
-        self.last = looked.last;
+        let Looked { broker, unix_ms, last, .. } = *looked;
+        self.look.remote = Some(Remote { broker, unix_ms, last });
         let Some((life_seq, bytes, _)) = &looked.life else {
             return self.handle_no_life(looked, asked, now_ms);
         };
@@ -485,7 +456,7 @@ impl Node {
         self.show();
     }
 
-    fn handle_life(&mut self, looked: &Looked, asked: Asked, life: &Life, now_ms: u64) {
+    fn handle_life(&mut self, looked: &Looked, asked: PendingLook, life: &Life, now_ms: u64) {
         let (began, line) = life.turn.life(life.seq);
         let next = asked.next(looked);
         if self.epoch() != Some(life.epoch) {
@@ -533,13 +504,13 @@ impl Node {
     }
 
     /// Whether the log has another message than the one that this node has read or has changes of.
-    fn differs(&self, asked: &Asked, looked: &Looked) -> bool {
+    fn differs(&self, asked: &PendingLook, looked: &Looked) -> bool {
         matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at)
             || self.position.placement == Placement::Contradicted
     }
 
     /// The log does not say which life it is in.
-    fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
+    fn handle_no_life(&mut self, looked: &Looked, asked: PendingLook, now_ms: u64) {
         let is_new = !self.has_all && self.staging.is_none();
         let here = self.hub.rolled_back();
         let is_known = self.position.placement != Placement::Unknown;
@@ -582,18 +553,18 @@ impl Node {
 
     /// Says again which life it is, if nobody has since the message at this sequence.
     fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
-        let Some(there) = self.there else { return };
+        let Some(remote) = self.look.remote else { return };
         if self.epoch.since_ms == 0 {
             // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
             let seq = self.hub.id(self.hub.seq()).seq;
             let age_ms = age_of(self.epoch.began, seq);
-            self.epoch.since_ms = there.unix_ms.saturating_sub(age_ms);
+            self.epoch.since_ms = remote.unix_ms.saturating_sub(age_ms);
         }
         let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
-        let age_ms = there.unix_ms.saturating_sub(since_ms);
+        let age_ms = remote.unix_ms.saturating_sub(since_ms);
         let jump = jumps.then(|| number_after(began, age_ms));
         let again = Some(Again { began, line, jump });
-        let turn = Turn { before: None, has_seed: false, broker: there.run, since_ms, again };
+        let turn = Turn { before: None, has_seed: false, broker: remote.broker, since_ms, again };
         let epoch = self.hub.epoch();
         let payload = turn.encode((epoch, self.run, 0)).into();
         let (to, token) = (Subject::Life, self.writer.next_token());
@@ -640,7 +611,7 @@ impl Node {
         self.left_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
-            false => self.look_at_ms = 0,
+            false => self.look.at_ms = 0,
         }
     }
 
@@ -671,8 +642,8 @@ impl Node {
         let turn = Turn {
             before: has_before.then_some((here.epoch, here.seq)),
             has_seed: (self.has_all || over.is_some()) && hub.counts().topics > 0,
-            broker: self.there.map_or(0, |there| there.run),
-            since_ms: self.there.map_or(0, |there| there.unix_ms),
+            broker: self.look.remote.map_or(0, |remote| remote.broker),
+            since_ms: self.look.remote.map_or(0, |remote| remote.unix_ms),
             again: None,
         };
         let epoch = Epoch::from_number(self.rng.next_u64() as u32);
@@ -680,7 +651,7 @@ impl Node {
         let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
         self.turning = Some(token);
-        self.look_at_ms = now_ms + TURN_PATIENCE_MS;
+        self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
             to: Subject::Life,
             after: life_seq,

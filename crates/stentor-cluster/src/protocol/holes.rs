@@ -9,7 +9,7 @@
 //!    its newer values.
 
 use super::reading::{TOO_LARGE, entry_of};
-use super::{ALONE_MS, Action, Asked, Looked, Node, Staging};
+use super::{ALONE_MS, Action, Looked, Node, PendingLook, Staging};
 use crate::codec::{Of, entries};
 use crate::line::Line;
 use crate::seeds::{has_changed, newest};
@@ -24,7 +24,7 @@ pub(super) struct Want {
     last: u64,
 }
 
-impl Asked {
+impl PendingLook {
     /// The first sequence behind the message read last that may have a message.
     pub(super) fn next(&self, looked: &Looked) -> u64 {
         // Messages may be appended between two answers. Only a last sequence that was known before

@@ -17,3 +17,38 @@ pub(super) struct EpochState {
     /// Epochs that are over.
     pub(super) past: Vec<Epoch>,
 }
+
+/// The looks at the log: what this connection knows of it, and when the node looks again.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) pending: Option<PendingLook>,
+    pub(super) remote: Option<Remote>,
+    /// When the next look begins.
+    pub(super) at_ms: u64,
+    /// No consumer is opened earlier, because the last one has delivered nothing.
+    pub(super) consumer_at_ms: u64,
+}
+
+/// A look that the log has not answered yet.
+#[derive(Clone, Copy)]
+pub(super) struct PendingLook {
+    pub(super) token: u64,
+    /// The message that was read last when the look began, and its hash.
+    pub(super) read: u64,
+    pub(super) hash: Option<u64>,
+    /// The last sequence that this connection's look before has found.
+    pub(super) last: u64,
+    /// Something has changed since the look began, so the node ignores its answer and looks again.
+    pub(super) is_outdated: bool,
+}
+
+/// The findings of this connection's last look.
+#[derive(Clone, Copy)]
+pub(super) struct Remote {
+    /// Names the run of the broker.
+    pub(super) broker: u64,
+    /// The broker's clock, in milliseconds of Unix time.
+    pub(super) unix_ms: u64,
+    /// The last sequence of the log.
+    pub(super) last: u64,
+}

@@ -97,7 +97,7 @@ fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
     node.handle_connected(10 * LOOK_MS);
     assert!(matches!(node.poll(), Some(Action::Look { .. })));
     node.handle_looked(again, &looked(1, None), 10 * LOOK_MS);
-    assert!(node.complaint().is_none() && node.looking.is_some());
+    assert!(node.complaint().is_none() && node.look.pending.is_some());
 }
 
 #[test]
