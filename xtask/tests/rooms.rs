@@ -325,19 +325,18 @@ const FIELDS: [(&str, &str, usize); 5] = [
     ("stentor-config", "Settings", 32),
     ("stentor-server", "Context", 42),
     ("stentor-server", "Exchange", 22),
-    ("stentor-cluster", "Node", 25),
+    ("stentor-cluster", "Node", 22),
     ("stentor-server", "Shared", 21),
 ];
 
 const FIELDS_MAX: usize = 20;
 
 /// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 8] = [
+const BOOLEANS: [(&str, &str); 7] = [
     ("stentor-bench", "Connection"),
     ("stentor-hub", "Restore"),
     ("stentor-log", "Reading"),
     ("stentor-server", "Context"),
-    ("stentor-cluster", "Node"),
     ("stentor-server", "Reader"),
     ("stentor-server", "Shape"),
     ("stentor-cluster", "Status"),

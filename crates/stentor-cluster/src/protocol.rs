@@ -48,7 +48,7 @@ mod state;
 use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::Rules;
-use self::state::{EpochState, Look, PendingLook, Remote};
+use self::state::{EpochState, Local, Look, PendingLook, Remote, Values};
 use crate::codec::{Again, Body, Message, Of, Turn, decode};
 use crate::line::{Line, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, Looked, Subject};
@@ -62,7 +62,6 @@ use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub(super) struct Node {
     hub: Arc<Hub>,
     intake: Arc<Intake>,
@@ -70,10 +69,7 @@ pub(super) struct Node {
     run: u64,
     rng: Rng,
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
-    /// What is here is of a life of the log, or was.
-    has_all: bool,
-    /// It is from a disk, and others may have gone on since.
-    is_old: bool,
+    local: Local,
     epoch: EpochState,
     /// The log says nothing of a life, though something was in it, since then.
     bare_ms: Option<u64>,
@@ -92,10 +88,6 @@ pub(super) struct Node {
     suspects: Option<(u64, &'static str)>,
     /// A peer's snapshot is needed.
     wants: Option<Want>,
-    /// What is here is not in the order: the same life is to take its place.
-    anew: bool,
-    /// It is not in the order since then, and nobody has given what is.
-    left_ms: Option<u64>,
     writer: Writer,
     actions: VecDeque<Action>,
     fault: Option<String>,
@@ -141,8 +133,7 @@ impl Node {
             intake,
             rng,
             on_applied,
-            has_all: false,
-            is_old: false,
+            local: Local::default(),
             epoch: EpochState::default(),
             bare_ms: None,
             connected: false,
@@ -154,8 +145,6 @@ impl Node {
             look: Look::default(),
             suspects: None,
             wants: None,
-            anew: false,
-            left_ms: None,
             writer: Writer::new(),
             actions: VecDeque::new(),
             fault: None,
@@ -266,7 +255,7 @@ impl Node {
     pub(super) fn handle_snapshot(&mut self, staged: Result<Hub, String>, now_ms: u64) {
         let Ok(staged) = staged else { return };
         let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
-        let is_same = ours == theirs && !self.anew;
+        let is_same = ours == theirs && !self.local.has_diverged;
         if is_same || self.wants.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
@@ -277,7 +266,7 @@ impl Node {
                 self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
-            Err(NotAdopted::Contradicts) => self.anew = true,
+            Err(NotAdopted::Contradicts) => self.local.has_diverged = true,
             Err(NotAdopted::Behind) => {}
         }
     }
@@ -289,23 +278,23 @@ impl Node {
     /// It is no continuation of what is here.
     pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
         self.adopt(kept)?;
-        self.is_old = true;
+        self.local.values = Values::FromDisk;
         Ok(self.hub.counts().topics)
     }
 
     /// A hub to be filled by a snapshot of this life.
     pub(super) fn stage(&self, epoch: Epoch) -> Hub {
-        self.hub.stage(epoch, self.anew)
+        self.hub.stage(epoch, self.local.has_diverged)
     }
 
     /// Everything of the log's life is here, or was once.
     pub(super) fn has_all(&self) -> bool {
-        self.has_all
+        self.local.values != Values::None
     }
 
     /// The log is read, and takes what is published.
     pub(super) fn is_open(&self) -> bool {
-        let is_one = self.has_all() && !self.anew && self.staging.is_none();
+        let is_one = self.local.is_in_order() && self.staging.is_none();
         self.connected && self.reads && is_one && self.may_write()
     }
 
@@ -410,8 +399,11 @@ impl Node {
     }
 
     fn show(&mut self) {
-        self.is_old &= !self.is_open();
-        self.intake.set_open(self.is_open());
+        let is_open = self.is_open();
+        if is_open {
+            self.local.values = Values::FromLog;
+        }
+        self.intake.set_open(is_open);
     }
 
     /// One look is under way at a time, so that a log which says nothing is found out.
@@ -488,7 +480,7 @@ impl Node {
             let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
-        (self.suspects, self.left_ms) = (None, None);
+        (self.suspects, self.local.diverged_ms) = (None, None);
         if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
@@ -511,10 +503,10 @@ impl Node {
 
     /// The log does not say which life it is in.
     fn handle_no_life(&mut self, looked: &Looked, asked: PendingLook, now_ms: u64) {
-        let is_new = !self.has_all && self.staging.is_none();
+        let is_new = !self.has_all() && self.staging.is_none();
         let here = self.hub.rolled_back();
         let is_known = self.position.placement != Placement::Unknown;
-        if is_new || self.anew || !is_known && !self.place(&Line::of_lost(&here), 0) {
+        if is_new || self.local.has_diverged || !is_known && !self.place(&Line::of_lost(&here), 0) {
             // A node that knows the life says it again, but not in an empty log.
             let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
@@ -584,7 +576,7 @@ impl Node {
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
-                if is_late || is_other && self.has_all {
+                if is_late || is_other && self.has_all() {
                     self.turn(life.seq, now_ms);
                 }
             }
@@ -601,14 +593,14 @@ impl Node {
     fn leave(&mut self, line: &Line, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let seq = self.hub.id(self.hub.seq()).seq;
-        if self.left_ms.is_none()
+        if self.local.diverged_ms.is_none()
             && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
             && let Some(first) = self.hub.life().number(*lost.start())
         {
             self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
         }
-        (self.anew, self.position.placement) = (true, Placement::Unknown);
-        self.left_ms.get_or_insert(now_ms);
+        (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
+        self.local.diverged_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
             false => self.look.at_ms = 0,
@@ -617,15 +609,16 @@ impl Node {
 
     /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
     fn is_alone(&self, now_ms: u64) -> bool {
-        self.left_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
+        self.local.diverged_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.
     fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
         self.stop_reading();
         let (since_ms, _) = *self.suspects.get_or_insert((now_ms, why));
-        // Those who have more come first.
-        let patience_ms = if self.is_old { BARE_PATIENCE_MS } else { LOOK_MS };
+        // Nodes that have more values begin the epoch first.
+        let is_old = self.local.values == Values::FromDisk;
+        let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
         if now_ms >= since_ms + patience_ms {
             self.turn(life_seq, now_ms);
         }
@@ -636,12 +629,12 @@ impl Node {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
         let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
-        let has_before = self.has_all && over.is_none_or(|over| over.epoch == here.epoch);
+        let has_before = self.has_all() && over.is_none_or(|over| over.epoch == here.epoch);
         let hub = over.map_or(&*self.hub, |over| &over.hub);
         let seeds = newest(hub, 0);
         let turn = Turn {
             before: has_before.then_some((here.epoch, here.seq)),
-            has_seed: (self.has_all || over.is_some()) && hub.counts().topics > 0,
+            has_seed: (self.has_all() || over.is_some()) && hub.counts().topics > 0,
             broker: self.look.remote.map_or(0, |remote| remote.broker),
             since_ms: self.look.remote.map_or(0, |remote| remote.unix_ms),
             again: None,

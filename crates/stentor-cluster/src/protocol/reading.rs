@@ -58,7 +58,7 @@ impl Node {
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         match &self.staging {
             Some(staging) => Some(staging.epoch),
-            None => (self.has_all && !self.anew).then(|| self.hub.epoch()),
+            None => self.local.is_in_order().then(|| self.hub.epoch()),
         }
     }
 
@@ -104,19 +104,19 @@ impl Node {
         }
         self.epoch.past.extend(self.staging.take().map(|staging| staging.epoch));
         // If the log forgets this turn, it goes back to a life that is over.
-        let is_past = self.has_all && self.hub.epoch() != epoch;
+        let is_past = self.has_all() && self.hub.epoch() != epoch;
         self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
         self.epoch.past.retain(|past| *past != epoch);
         let _ = self.writer.begin_anew(&self.intake);
         if is_past {
             self.late.clear();
             // Whether this node has left the order before says nothing of this life.
-            self.left_ms = None;
+            self.local.diverged_ms = None;
         }
         (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
         (self.epoch.broker, self.epoch.mapping) = (turn.broker, Line::default());
         self.position.placement = Placement::Known;
-        let hub = self.hub.stage(epoch, self.anew);
+        let hub = self.stage(epoch);
         self.staging = Some(Staging {
             hub,
             epoch,
@@ -163,7 +163,7 @@ impl Node {
     /// All of the life that begins is there.
     fn end_staging(&mut self) {
         let Some(Staging { hub, before, epoch, .. }) = self.staging.take() else { return };
-        let had_all = self.has_all.then(|| self.hub.id(self.hub.seq()));
+        let had_all = self.has_all().then(|| self.hub.id(self.hub.seq()));
         let mut behind = match (before, had_all) {
             // It is read again: what of this is lost is known.
             (_, Some(here)) if here.epoch == epoch => VecDeque::new(),
@@ -194,7 +194,7 @@ impl Node {
         if adopted.is_new_life && before != self.hub.epoch() {
             self.epoch.past.push(before);
         }
-        (self.has_all, self.anew) = (true, false);
+        self.local.adopt();
         Ok(())
     }
 

@@ -3,6 +3,44 @@
 use crate::line::Line;
 use stentor_hub::Epoch;
 
+/// The values in a node's hub, compared with the order in the log.
+#[derive(Default)]
+pub(super) struct Local {
+    pub(super) values: Values,
+    /// The hub's values are not those of the order, so the same epoch is to replace them.
+    pub(super) has_diverged: bool,
+    /// When the values were first found to have diverged, until the log is found to continue those
+    /// that replaced them. `None` if only a peer's snapshot contradicts them.
+    pub(super) diverged_ms: Option<u64>,
+}
+
+/// Where the values in a node's hub are from.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Values {
+    /// The hub has no epoch of the log.
+    #[default]
+    None,
+    /// Loaded from disk. Other nodes may be ahead until this one has been open.
+    FromDisk,
+    /// Read from the log, or from the snapshot of a peer.
+    FromLog,
+}
+
+impl Local {
+    /// Whether the hub's values are those of an epoch of the log.
+    pub(super) fn is_in_order(&self) -> bool {
+        self.values != Values::None && !self.has_diverged
+    }
+
+    /// The hub has adopted an epoch of the log.
+    pub(super) fn adopt(&mut self) {
+        self.has_diverged = false;
+        if self.values == Values::None {
+            self.values = Values::FromLog;
+        }
+    }
+}
+
 /// The epoch that a node reads, and those before it.
 #[derive(Default)]
 pub(super) struct EpochState {
