@@ -48,7 +48,9 @@ mod state;
 use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::Rules;
-use self::state::{EpochState, Local, Look, PendingLook, Remote, Values};
+use self::state::{
+    EpochState, Local, LogState, Look, Obstacles, PendingLook, Remote, Suspicion, Values,
+};
 use crate::codec::{Again, Body, Message, Of, Turn, decode};
 use crate::line::{Line, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, Looked, Subject};
@@ -57,7 +59,7 @@ use crate::waiting::Intake;
 use crate::writer::{Promises, Sending, What, Writer};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Applied, Epoch, Event, Hub, NotAdopted};
+use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
@@ -71,26 +73,14 @@ pub(super) struct Node {
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     local: Local,
     epoch: EpochState,
-    /// The log says nothing of a life, though something was in it, since then.
-    bare_ms: Option<u64>,
-    connected: bool,
+    log: LogState,
     position: LogPosition,
-    /// The log brings what is behind it.
-    reads: bool,
     /// A life that has begun, and is not adopted yet.
     staging: Option<Staging>,
-    /// The turn that is being written.
-    turning: Option<u64>,
-    /// The life that this node has begun last, and its seeds, until its turn is read.
-    turned: Option<(Epoch, VecDeque<Event>)>,
     look: Look,
-    /// The log lacks something that is here, it seems, since then, and why.
-    suspects: Option<(u64, &'static str)>,
-    /// A peer's snapshot is needed.
-    wants: Option<Want>,
+    obstacles: Obstacles,
     writer: Writer,
     actions: VecDeque<Action>,
-    fault: Option<String>,
     /// What is only here, and is to be published.
     late: VecDeque<Late>,
     rules: Rules,
@@ -135,19 +125,13 @@ impl Node {
             on_applied,
             local: Local::default(),
             epoch: EpochState::default(),
-            bare_ms: None,
-            connected: false,
+            log: LogState::default(),
             position: LogPosition::default(),
-            reads: false,
             staging: None,
-            turning: None,
-            turned: None,
             look: Look::default(),
-            suspects: None,
-            wants: None,
+            obstacles: Obstacles::default(),
             writer: Writer::new(),
             actions: VecDeque::new(),
-            fault: None,
             late: VecDeque::new(),
             rules: Rules::default(),
         }
@@ -161,14 +145,14 @@ impl Node {
     /// The log can be reached.
     pub(super) fn handle_connected(&mut self, now_ms: u64) {
         self.handle_lost();
-        self.connected = true;
+        self.log.set_connected(true);
         self.look(now_ms);
     }
 
     /// It cannot, or not in the way it was.
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
-        (self.connected, self.reads, self.turning) = (false, false, None);
+        self.log.set_connected(false);
         self.look = Look { at_ms: self.look.at_ms, ..Look::default() };
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
@@ -186,8 +170,8 @@ impl Node {
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
         self.intake.expire(now_ms);
-        let is_idle = self.look.pending.is_none() && self.fault.is_none();
-        if self.connected && now_ms >= self.look.at_ms && is_idle {
+        let may_look = self.log.is_connected() && !self.log.is_faulted();
+        if may_look && now_ms >= self.look.at_ms && self.look.pending.is_none() {
             self.look(now_ms);
         }
         self.write(now_ms);
@@ -199,8 +183,7 @@ impl Node {
             return self.count_again(seq, bytes);
         }
         if let Err(reason) = self.take(seq, bytes, now_ms) {
-            self.fault = Some(format!("message {seq} of the stream: {reason}"));
-            return self.stop_reading();
+            return self.stop_for_good(format!("message {seq} of the stream: {reason}"));
         }
         self.end_message(seq, bytes, now_ms);
     }
@@ -214,7 +197,7 @@ impl Node {
 
     /// Whether this message continues what was read. If it does not, the node looks at the log.
     fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
-        if !self.reads || seq <= self.position.read || self.fault.is_some() {
+        if !self.reads() || seq <= self.position.read {
             return false;
         }
         let first = self.epoch.mapping.seq(seq);
@@ -240,8 +223,8 @@ impl Node {
 
     /// What came of an append.
     pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, now_ms: u64) {
-        if self.turning == Some(token) {
-            self.turning = None;
+        if self.log == (LogState::StartingEpoch { token }) {
+            self.log = LogState::Idle;
             // Whoever has begun a life: it is seen in the log.
             self.look(now_ms);
         } else {
@@ -256,7 +239,7 @@ impl Node {
         let Ok(staged) = staged else { return };
         let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
         let is_same = ours == theirs && !self.local.has_diverged;
-        if is_same || self.wants.is_none_or(|want| want.epoch != theirs.epoch) {
+        if is_same || self.obstacles.want.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
         match self.adopt(staged) {
@@ -295,12 +278,12 @@ impl Node {
     /// The log is read, and takes what is published.
     pub(super) fn is_open(&self) -> bool {
         let is_one = self.local.is_in_order() && self.staging.is_none();
-        self.connected && self.reads && is_one && self.may_write()
+        self.reads() && is_one && self.may_write()
     }
 
     /// The log is read.
     pub(super) fn reads(&self) -> bool {
-        self.reads
+        self.log == LogState::Reading
     }
 
     /// What is written now has its SEQs behind all that a broker may have lost.
@@ -325,9 +308,9 @@ impl Node {
 
     /// Why this node does not go on with the log, if it does not.
     pub(super) fn complaint(&self) -> Option<String> {
-        if let Some(fault) = &self.fault {
+        if let LogState::Faulted { reason, .. } = &self.log {
             return Some(format!(
-                "Nothing more is read: {fault}. All nodes have to be of a version that knows it."
+                "Nothing more is read: {reason}. All nodes have to be of a version that knows it."
             ));
         }
         let max = self.intake.payload_max();
@@ -337,7 +320,7 @@ impl Node {
                  max_payload in its configuration."
             ));
         }
-        if let Some(Want { epoch, .. }) = self.wants {
+        if let Some(Want { epoch, .. }) = self.obstacles.want {
             return Some(format!(
                 "The stream does not reach back to what is here, or lacks messages behind it, in \
                  its life {epoch}: a snapshot of another node is needed, and none of cluster.peers \
@@ -351,7 +334,7 @@ impl Node {
                     .to_owned(),
             );
         }
-        let (_, why) = self.suspects?;
+        let Suspicion { why, .. } = self.obstacles.suspicion?;
         Some(format!(
             "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
              has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
@@ -361,18 +344,26 @@ impl Node {
 
     /// The log does not reach back to what is here, and a peer is asked.
     pub(super) fn wants_snapshot(&self) -> bool {
-        self.wants.is_some()
+        self.obstacles.want.is_some()
     }
 
     fn stop_reading(&mut self) {
-        self.reads = false;
+        if self.reads() {
+            self.log = LogState::Idle;
+        }
+        self.show();
+    }
+
+    /// A message cannot be read, and nothing behind it.
+    fn stop_for_good(&mut self, reason: String) {
+        self.log = LogState::Faulted { reason, is_connected: true };
         self.show();
     }
 
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.look.consumer_at_ms {
-            (self.reads, self.look.consumer_at_ms) = (true, now_ms + LOOK_MS);
+            (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
@@ -383,7 +374,7 @@ impl Node {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
         self.position = LogPosition::before(began);
-        (self.suspects, self.wants) = (None, None);
+        (self.obstacles.suspicion, self.obstacles.want) = (None, None);
         (self.epoch.mapping, self.staging) = (Line::default(), None);
         self.read_on(now_ms);
     }
@@ -412,7 +403,7 @@ impl Node {
         self.rules.look(&self.hub, now_ms);
         if let Some(pending) = &mut self.look.pending {
             pending.is_outdated = true;
-        } else if self.connected {
+        } else if self.log.is_connected() {
             let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
             let last = self.look.remote.map_or(0, |remote| remote.last);
             let is_outdated = false;
@@ -427,7 +418,7 @@ impl Node {
         if asked.is_outdated {
             return self.look(now_ms);
         }
-        if !self.connected || self.fault.is_some() || self.turning.is_some() {
+        if !matches!(self.log, LogState::Idle | LogState::Reading) {
             return;
         }
         let Looked { broker, unix_ms, last, .. } = *looked;
@@ -437,12 +428,11 @@ impl Node {
         };
         match decode(bytes) {
             Ok(Message { epoch, body: Body::Turn(turn), .. }) => {
-                self.bare_ms = None;
+                self.obstacles.no_epoch_ms = None;
                 self.handle_life(looked, asked, &Life { seq: *life_seq, epoch, turn }, now_ms);
             }
             _ => {
-                self.fault = Some(format!("message {life_seq} of the stream makes no sense"));
-                self.stop_reading();
+                self.stop_for_good(format!("message {life_seq} of the stream makes no sense"));
             }
         }
         self.show();
@@ -459,7 +449,7 @@ impl Node {
                     self.suspect(life.seq, IS_PAST, now_ms)
                 }
                 // It comes in its place.
-                () if self.reads && began > self.read() && began <= looked.last => {}
+                () if self.reads() && began > self.read() && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
                     self.read_life(began, now_ms);
                 }
@@ -480,16 +470,16 @@ impl Node {
             let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
-        (self.suspects, self.local.diverged_ms) = (None, None);
+        (self.obstacles.suspicion, self.local.diverged_ms) = (None, None);
         if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
-        self.wants = None;
+        self.obstacles.want = None;
         self.skip_to(next, &line);
         if life.seq <= self.read() {
             self.epoch.broker = life.turn.broker;
         }
-        if !self.reads {
+        if !self.reads() {
             self.read_on(now_ms);
         }
         self.go_on(looked, life, now_ms);
@@ -508,7 +498,7 @@ impl Node {
         let is_known = self.position.placement != Placement::Unknown;
         if is_new || self.local.has_diverged || !is_known && !self.place(&Line::of_lost(&here), 0) {
             // A node that knows the life says it again, but not in an empty log.
-            let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
+            let mut since_ms = || *self.obstacles.no_epoch_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
                 self.turn(0, now_ms);
             }
@@ -534,7 +524,7 @@ impl Node {
         if self.reads_over() {
             if self.read() >= looked.last {
                 self.turn(0, now_ms);
-            } else if !self.reads {
+            } else if !self.reads() {
                 self.read_on(now_ms);
             }
             return;
@@ -615,7 +605,8 @@ impl Node {
     /// The log lacks something that is here. Begins a life if that is so for a while.
     fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
         self.stop_reading();
-        let (since_ms, _) = *self.suspects.get_or_insert((now_ms, why));
+        let suspicion = Suspicion { since_ms: now_ms, why };
+        let since_ms = self.obstacles.suspicion.get_or_insert(suspicion).since_ms;
         // Nodes that have more values begin the epoch first.
         let is_old = self.local.values == Values::FromDisk;
         let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
@@ -640,10 +631,10 @@ impl Node {
             again: None,
         };
         let epoch = Epoch::from_number(self.rng.next_u64() as u32);
-        self.turned = Some((epoch, seeds));
+        self.writer.started = Some((epoch, seeds));
         let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
-        self.turning = Some(token);
+        self.log = LogState::StartingEpoch { token };
         self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
             to: Subject::Life,
@@ -655,7 +646,7 @@ impl Node {
 
     /// Has the next message appended, if there is one to be.
     fn write(&mut self, now_ms: u64) {
-        if !self.connected || !self.reads || self.fault.is_some() || !self.may_write() {
+        if !self.reads() || !self.may_write() {
             return;
         }
         let is_open = self.is_open();

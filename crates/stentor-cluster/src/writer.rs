@@ -6,7 +6,7 @@ use crate::seeds::Late;
 use crate::waiting::{Intake, PATIENCE_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::Event;
+use stentor_hub::{Epoch, Event};
 use stentor_order::{CommitError, ReturnAddress, Telling};
 
 /// What this run writes under its own subject, one message at a time.
@@ -19,6 +19,8 @@ pub(super) struct Writer {
     /// In the log, and not read yet.
     pub(super) stored: VecDeque<Stored>,
     pub(super) seeding: Option<VecDeque<Event>>,
+    /// The epoch that this run has begun last, and its seeds, until its turn is read.
+    pub(super) started: Option<(Epoch, VecDeque<Event>)>,
 }
 
 pub(super) struct Sending {
@@ -63,6 +65,7 @@ impl Writer {
             sending: None,
             stored: VecDeque::new(),
             seeding: None,
+            started: None,
         }
     }
 

@@ -39,8 +39,8 @@ impl Node {
     pub(super) fn want(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.stop_reading();
         // Only a node that has read everything appends, so there is one, and it has a snapshot.
-        if self.wants.is_none_or(|want| (want.epoch, want.last) != (epoch, last)) {
-            self.wants = Some(Want { epoch, since_ms: now_ms, last });
+        if self.obstacles.want.is_none_or(|want| (want.epoch, want.last) != (epoch, last)) {
+            self.obstacles.want = Some(Want { epoch, since_ms: now_ms, last });
         }
         self.actions.push_back(Action::Snapshot { epoch });
     }
@@ -54,7 +54,7 @@ impl Node {
         now_ms: u64,
     ) {
         self.want(epoch, last, now_ms);
-        if self.wants.is_some_and(|want| now_ms >= want.since_ms + ALONE_MS) {
+        if self.obstacles.want.is_some_and(|want| now_ms >= want.since_ms + ALONE_MS) {
             self.read_over(epoch, now_ms);
             self.skip_to(next, line);
             self.read_on(now_ms);
@@ -64,7 +64,7 @@ impl Node {
     /// From here on the log is read into a hub that readers do not see.
     fn read_over(&mut self, epoch: Epoch, now_ms: u64) {
         self.actions.clear();
-        self.wants = None;
+        self.obstacles.want = None;
         let late = self.writer.begin_anew(&self.intake);
         self.late.extend(late);
         let staging = self.staging.get_or_insert_with(|| Staging {

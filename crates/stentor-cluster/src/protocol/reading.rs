@@ -126,7 +126,7 @@ impl Node {
             last: None,
             hole: None,
         });
-        let own = self.turned.take().filter(|(turned, _)| *turned == epoch);
+        let own = self.writer.started.take().filter(|(started, _)| *started == epoch);
         if !turn.has_seed {
             return self.end_staging();
         }

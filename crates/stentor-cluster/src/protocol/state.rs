@@ -1,7 +1,64 @@
 //! The parts of a node's state.
 
+use super::holes::Want;
 use crate::line::Line;
 use stentor_hub::Epoch;
+
+/// The state of the connection to the log, and of reading it.
+#[derive(PartialEq, Eq, Default)]
+pub(super) enum LogState {
+    #[default]
+    Disconnected,
+    /// It looks at the log, and reads no message.
+    Idle,
+    /// A consumer delivers the messages behind the one read last.
+    Reading,
+    /// The turn that begins an epoch is being appended.
+    StartingEpoch { token: u64 },
+    /// A message cannot be read, so neither is any message behind it.
+    Faulted { reason: String, is_connected: bool },
+}
+
+impl LogState {
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            LogState::Disconnected => false,
+            LogState::Idle | LogState::Reading | LogState::StartingEpoch { .. } => true,
+            LogState::Faulted { is_connected, .. } => *is_connected,
+        }
+    }
+
+    pub(super) fn is_faulted(&self) -> bool {
+        matches!(self, LogState::Faulted { .. })
+    }
+
+    /// A connection begins or ends. A fault outlives it.
+    pub(super) fn set_connected(&mut self, connected: bool) {
+        match self {
+            LogState::Faulted { is_connected, .. } => *is_connected = connected,
+            other if connected => *other = LogState::Idle,
+            other => *other = LogState::Disconnected,
+        }
+    }
+}
+
+/// The findings that keep a node from reading on. A finding outlives the connection, and may stand
+/// beside others: each is taken back where it is found to be over.
+#[derive(Default)]
+pub(super) struct Obstacles {
+    /// Since when the log has contained messages and no turn.
+    pub(super) no_epoch_ms: Option<u64>,
+    pub(super) suspicion: Option<Suspicion>,
+    /// The snapshot of a peer that the node needs.
+    pub(super) want: Option<Want>,
+}
+
+/// The log seems to have lost messages that this node has read.
+#[derive(Clone, Copy)]
+pub(super) struct Suspicion {
+    pub(super) since_ms: u64,
+    pub(super) why: &'static str,
+}
 
 /// The values in a node's hub, compared with the order in the log.
 #[derive(Default)]

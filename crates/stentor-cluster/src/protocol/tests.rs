@@ -278,7 +278,7 @@ fn what_a_broker_has_lost_is_said() {
     let of_life = |looked: Looked, at| {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        assert!(alone.node.suspects.is_none() && alone.node.complaint().is_none());
+        assert!(alone.node.obstacles.suspicion.is_none() && alone.node.complaint().is_none());
         alone.node.handle_time(LOOK_MS);
         let mut actions = std::iter::from_fn(|| alone.node.poll());
         let token = actions.find_map(|action| match action {
@@ -289,7 +289,7 @@ fn what_a_broker_has_lost_is_said() {
         let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
         let looked = Looked { at, life, ..looked };
         alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
-        (alone.node.suspects.is_some(), alone.node.complaint())
+        (alone.node.obstacles.suspicion.is_some(), alone.node.complaint())
     };
     let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
     assert_eq!(of_life(looked(2, None), same), (false, None));
@@ -602,7 +602,7 @@ fn a_consumer_that_delivers_nothing_is_opened_once_a_second() {
 fn a_message_appended_between_two_answers_is_no_hole() {
     let mut alone = Alone::open();
     let actions = look_and_answer(&mut alone, 3, None, LOOK_MS);
-    assert!(actions.is_empty() && alone.node.reads, "{actions:?}");
+    assert!(actions.is_empty() && alone.node.reads(), "{actions:?}");
     // The look before has seen message 3, and this one does not find it.
     let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
     assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
