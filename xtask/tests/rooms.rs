@@ -331,14 +331,13 @@ const FIELDS: [(&str, &str, usize); 4] = [
 const FIELDS_MAX: usize = 20;
 
 /// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 7] = [
+const BOOLEANS: [(&str, &str); 6] = [
     ("stentor-bench", "Connection"),
     ("stentor-hub", "Restore"),
     ("stentor-log", "Reading"),
     ("stentor-server", "Context"),
     ("stentor-server", "Reader"),
     ("stentor-server", "Shape"),
-    ("stentor-cluster", "Status"),
 ];
 
 /// Structs with more than [`FIELDS_MAX`] fields that stay, each with its reason.
