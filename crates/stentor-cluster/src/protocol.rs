@@ -9,7 +9,7 @@
 //!   connected --> look --> read on behind what is here            (the life is ours, all is there)
 //!                  |-----> read from where its life began         (another life)
 //!                  |-----> a peer's snapshot, then read on        (the log does not reach back)
-//!                  '-----> begin a life: turn, seeds              (there is none, or it lost some)
+//!                  '-----> begin a life: epoch record, seeds      (there is none, or it lost some)
 //! ```
 //!
 //! **Once and no more.** Every run of a node writes under a subject of its own, and each message
@@ -18,11 +18,11 @@
 //! brokers can take two copies at once. Each run therefore counts its messages, and a node skips a
 //! message whose count it has read.
 //!
-//! **Lives.** A life of the order begins by a message of its own, the *turn*, which demands that
-//! nobody else has begun one meanwhile. Behind it whoever begun it writes the newest values it has,
-//! the *seeds*. Everybody reads them into a hub beside the one that is read, and adopts that at
-//! their end; meanwhile nothing is published. Who was further than what was written publishes the
-//! rest, unless somebody was quicker. A batch says of which life it is, and is left out in others.
+//! **Lives.** A life of the order begins with a message of its own, the *epoch record*, which
+//! demands that no other node has begun one meanwhile. Behind it the node writes its newest values,
+//! the *seeds*. All nodes read them into a hub beside the one that is read, and adopt that at their
+//! end; meanwhile nothing is published. A node that has newer values than these publishes the rest,
+//! unless another node already has. A batch names its life, and nodes leave it out in others.
 //!
 //! **Loss.** At every connect and every second a node looks whether the log still is the one it has
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
@@ -47,16 +47,16 @@ mod state;
 
 use self::holes::Want;
 use self::position::{LogPosition, Placement};
-use self::rules::Rules;
+use self::rules::RuleHashes;
 use self::state::{
-    EpochState, Local, LogState, Look, Obstacles, PendingLook, Remote, Suspicion, Values,
+    EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion, Values,
 };
-use crate::codec::{Again, Body, Message, Of, Turn, decode};
-use crate::line::{Line, age_of, is_whole, number_after};
-pub(crate) use crate::log::{Action, Appended, Looked, Subject};
+use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
+use crate::line::{SequenceMapping, age_of, is_whole, number_after};
+pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
-use crate::waiting::Intake;
-use crate::writer::{Promises, Sending, What, Writer};
+use crate::waiting::ClusterIntake;
+use crate::writer::{AppendContent, LogWriter, Promises, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
@@ -64,9 +64,9 @@ use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
-pub(super) struct Node {
+pub(super) struct ClusterNode {
     hub: Arc<Hub>,
-    intake: Arc<Intake>,
+    intake: Arc<ClusterIntake>,
     /// Names this run of this node.
     run: u64,
     rng: Rng,
@@ -77,20 +77,20 @@ pub(super) struct Node {
     position: LogPosition,
     /// A life that has begun, and is not adopted yet.
     staging: Option<Staging>,
-    look: Look,
+    look: LookState,
     obstacles: Obstacles,
-    writer: Writer,
+    writer: LogWriter,
     actions: VecDeque<Action>,
     /// What is only here, and is to be published.
     late: VecDeque<Late>,
-    rules: Rules,
+    rules: RuleHashes,
 }
 
 /// What the log says of the life it is in: the message that says so, at `seq`.
-struct Life {
+struct CurrentEpoch {
     seq: u64,
     epoch: Epoch,
-    turn: Turn,
+    turn: EpochRecord,
 }
 
 /// A life on its way in.
@@ -98,7 +98,7 @@ struct Staging {
     hub: Hub,
     epoch: Epoch,
     run: u64,
-    /// The life before, as its turn says.
+    /// The life before, as its epoch record says.
     before: Option<(Epoch, u64)>,
     /// When something last came of it.
     heard_ms: u64,
@@ -108,16 +108,16 @@ struct Staging {
     hole: Option<u64>,
 }
 
-impl Node {
+impl ClusterNode {
     /// A node with nothing in `hub`.
     pub(super) fn new(
         hub: Arc<Hub>,
-        intake: Arc<Intake>,
+        intake: Arc<ClusterIntake>,
         seed: u64,
         on_applied: Box<dyn FnMut(&mut Applied) + Send>,
-    ) -> Node {
+    ) -> ClusterNode {
         let mut rng = Rng::new(seed);
-        Node {
+        ClusterNode {
             run: rng.next_u64(),
             hub,
             intake,
@@ -128,12 +128,12 @@ impl Node {
             log: LogState::default(),
             position: LogPosition::default(),
             staging: None,
-            look: Look::default(),
+            look: LookState::default(),
             obstacles: Obstacles::default(),
-            writer: Writer::new(),
+            writer: LogWriter::new(),
             actions: VecDeque::new(),
             late: VecDeque::new(),
-            rules: Rules::default(),
+            rules: RuleHashes::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Node {
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
         self.log.set_connected(false);
-        self.look = Look { at_ms: self.look.at_ms, ..Look::default() };
+        self.look = LookState { at_ms: self.look.at_ms, ..LookState::default() };
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -233,8 +233,8 @@ impl Node {
         self.write(now_ms);
     }
 
-    /// Something of the life that is wanted, as a peer has it: a hub that [`Node::stage`] has made,
-    /// and that was filled since.
+    /// A peer sends a snapshot of the wanted life: a hub that [`ClusterNode::stage`] has made, and
+    /// that was filled since.
     pub(super) fn handle_snapshot(&mut self, staged: Result<Hub, String>, now_ms: u64) {
         let Ok(staged) = staged else { return };
         let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
@@ -254,8 +254,8 @@ impl Node {
         }
     }
 
-    /// Begins with what was here when it ran before: a hub that [`Node::stage`] has made, and that
-    /// was filled since. Returns how many topics that are.
+    /// The node begins with the values of its last run: a hub that [`ClusterNode::stage`] has made,
+    /// and that was filled since. Returns how many topics that are.
     ///
     /// # Errors
     /// It is no continuation of what is here.
@@ -375,12 +375,12 @@ impl Node {
         self.writer.forget(&self.intake);
         self.position = LogPosition::before(began);
         (self.obstacles.suspicion, self.obstacles.want) = (None, None);
-        (self.epoch.mapping, self.staging) = (Line::default(), None);
+        (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
         self.read_on(now_ms);
     }
 
     /// The log is to be read behind what is in the hub. Returns whether that is in it.
-    fn place(&mut self, line: &Line, began: u64) -> bool {
+    fn place(&mut self, line: &SequenceMapping, began: u64) -> bool {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
         self.position = LogPosition::behind(at, is_whole(seq), began);
@@ -427,9 +427,14 @@ impl Node {
             return self.handle_no_life(looked, asked, now_ms);
         };
         match decode(bytes) {
-            Ok(Message { epoch, body: Body::Turn(turn), .. }) => {
+            Ok(LogMessage { epoch, body: MessageBody::Epoch(turn), .. }) => {
                 self.obstacles.no_epoch_ms = None;
-                self.handle_life(looked, asked, &Life { seq: *life_seq, epoch, turn }, now_ms);
+                self.handle_life(
+                    looked,
+                    asked,
+                    &CurrentEpoch { seq: *life_seq, epoch, turn },
+                    now_ms,
+                );
             }
             _ => {
                 self.stop_for_good(format!("message {life_seq} of the stream makes no sense"));
@@ -438,7 +443,13 @@ impl Node {
         self.show();
     }
 
-    fn handle_life(&mut self, looked: &Looked, asked: PendingLook, life: &Life, now_ms: u64) {
+    fn handle_life(
+        &mut self,
+        looked: &Looked,
+        asked: PendingLook,
+        life: &CurrentEpoch,
+        now_ms: u64,
+    ) {
         let (began, line) = life.turn.life(life.seq);
         let next = asked.next(looked);
         if self.epoch() != Some(life.epoch) {
@@ -496,7 +507,10 @@ impl Node {
         let is_new = !self.has_all() && self.staging.is_none();
         let here = self.hub.rolled_back();
         let is_known = self.position.placement != Placement::Unknown;
-        if is_new || self.local.has_diverged || !is_known && !self.place(&Line::of_lost(&here), 0) {
+        if is_new
+            || self.local.has_diverged
+            || !is_known && !self.place(&SequenceMapping::of_lost(&here), 0)
+        {
             // A node that knows the life says it again, but not in an empty log.
             let mut since_ms = || *self.obstacles.no_epoch_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
@@ -514,7 +528,7 @@ impl Node {
         }
         let next = asked.next(looked);
         let line = match self.read() < self.position.applied {
-            true => Line::of_lost(&here),
+            true => SequenceMapping::of_lost(&here),
             false => self.epoch.mapping.clone(),
         };
         if self.position.lacks_before(next) && !self.reads_over() {
@@ -534,7 +548,7 @@ impl Node {
     }
 
     /// Says again which life it is, if nobody has since the message at this sequence.
-    fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
+    fn say_again(&mut self, life_seq: u64, line: SequenceMapping, jumps: bool) {
         let Some(remote) = self.look.remote else { return };
         if self.epoch.since_ms == 0 {
             // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
@@ -546,15 +560,16 @@ impl Node {
         let age_ms = remote.unix_ms.saturating_sub(since_ms);
         let jump = jumps.then(|| number_after(began, age_ms));
         let again = Some(Again { began, line, jump });
-        let turn = Turn { before: None, has_seed: false, broker: remote.broker, since_ms, again };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: remote.broker, since_ms, again };
         let epoch = self.hub.epoch();
         let payload = turn.encode((epoch, self.run, 0)).into();
-        let (to, token) = (Subject::Life, self.writer.next_token());
+        let (to, token) = (LogSubject::Life, self.writer.next_token());
         self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
     }
 
     /// Looks after the life that is.
-    fn go_on(&mut self, looked: &Looked, life: &Life, now_ms: u64) {
+    fn go_on(&mut self, looked: &Looked, life: &CurrentEpoch, now_ms: u64) {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
@@ -580,7 +595,7 @@ impl Node {
     }
 
     /// What was read last is not in the log: somebody has gone on before it.
-    fn leave(&mut self, line: &Line, life_seq: u64, now_ms: u64) {
+    fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let seq = self.hub.id(self.hub.seq()).seq;
         if self.local.diverged_ms.is_none()
@@ -615,7 +630,7 @@ impl Node {
         }
     }
 
-    /// Begins a life, if none has begun since the one whose turn is at this sequence.
+    /// Begins a life, if none has begun since the one whose epoch record is at this sequence.
     fn turn(&mut self, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
@@ -623,7 +638,7 @@ impl Node {
         let has_before = self.has_all() && over.is_none_or(|over| over.epoch == here.epoch);
         let hub = over.map_or(&*self.hub, |over| &over.hub);
         let seeds = newest(hub, 0);
-        let turn = Turn {
+        let turn = EpochRecord {
             before: has_before.then_some((here.epoch, here.seq)),
             has_seed: (self.has_all() || over.is_some()) && hub.counts().topics > 0,
             broker: self.look.remote.map_or(0, |remote| remote.broker),
@@ -637,7 +652,7 @@ impl Node {
         self.log = LogState::StartingEpoch { token };
         self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
-            to: Subject::Life,
+            to: LogSubject::Life,
             after: life_seq,
             payload,
             token,
@@ -664,20 +679,20 @@ impl Node {
                     if is_last {
                         writer.seeding = None;
                     }
-                    Some((seed.into_seed(head, is_last), What::Seed))
+                    Some((seed.into_seed(head, is_last), AppendContent::Seed))
                 }
                 _ if !is_open => None,
                 _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
                     let (batch, since, entries) = late;
                     let of = Of { rules, jump, since: Some(since) };
-                    (batch.into_batch(head, of), What::Late(entries))
+                    (batch.into_batch(head, of), AppendContent::Late(entries))
                 }),
                 _ => self.intake.take(now_ms).map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
                     let of = Of { rules, jump, since: None };
                     let payload = batch.entries.into_batch(head, of);
-                    (payload, What::Batch(promises))
+                    (payload, AppendContent::Batch(promises))
                 }),
             };
             let Some((payload, what)) = next else {
@@ -713,7 +728,7 @@ const IS_PAST: &str = "has gone back to before what was read";
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;
 
-/// How long a turn may take before it is looked what came of it.
+/// A node that appends an epoch record looks at the log again after this time.
 const TURN_PATIENCE_MS: u64 = 5_000;
 
 /// How long it is waited for somebody who knows which life the log is in.

@@ -1,9 +1,9 @@
 //! How it is with a node of a cluster, and its threads.
 
 use crate::nats::{self, Broker, Fetch};
-use crate::protocol::Node;
+use crate::protocol::ClusterNode;
 use crate::saving::{Saving, read_saved};
-use crate::waiting::Intake;
+use crate::waiting::ClusterIntake;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,19 +23,19 @@ use ureq::Agent;
 pub struct ClusterState {
     pub(crate) settings: Settings,
     /// What waits for the broker.
-    pub intake: Arc<Intake>,
+    pub intake: Arc<ClusterIntake>,
     pub(crate) ends: AtomicBool,
     /// All of the order was here once, or there is nothing better to be had. Each request asks.
     pub(crate) has_all: AtomicBool,
     pub(crate) reconnects: Counter,
     pub(crate) snapshots: Counter,
     /// Pages ask for it, and workers once a second.
-    pub(crate) status: Mutex<Status>,
+    pub(crate) status: Mutex<NodeStatus>,
 }
 
 /// What the node's thread knows. Times are on the clock of [`monotonic_us`].
 #[derive(Default)]
-pub(crate) struct Status {
+pub(crate) struct NodeStatus {
     pub(crate) is_connected: bool,
     /// The log is read, and takes what is published. The node is asked for this after a connection
     /// ends, so it may be true for a moment longer.
@@ -93,7 +93,7 @@ struct Problems {
     has_foreign: bool,
 }
 
-impl Status {
+impl NodeStatus {
     /// Why nothing is published here, if nothing is.
     fn why(&self) -> Option<String> {
         if self.is_open {
@@ -190,12 +190,12 @@ impl ClusterState {
     pub fn new(settings: &Settings) -> ClusterState {
         ClusterState {
             settings: settings.clone(),
-            intake: Arc::new(Intake::new()),
+            intake: Arc::new(ClusterIntake::new()),
             ends: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
-            status: Mutex::new(Status { freshness: Freshness::now(), ..Status::default() }),
+            status: Mutex::new(NodeStatus { freshness: Freshness::now(), ..NodeStatus::default() }),
         }
     }
 
@@ -286,7 +286,7 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn note(&self, node: &Node) {
+    pub(crate) fn note(&self, node: &ClusterNode) {
         let mut status = self.status();
         let is_open = node.is_open();
         let was_open = mem::replace(&mut status.is_open, is_open);
@@ -318,7 +318,7 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn note_what_is_here(&self, status: &mut Status) {
+    pub(crate) fn note_what_is_here(&self, status: &mut NodeStatus) {
         let Freshness { read_us, goal, goal_us, .. } = status.freshness;
         if status.is_open && status.log.read >= goal {
             (status.freshness.here_us, status.freshness.old_us) = (goal_us, 0);
@@ -376,7 +376,7 @@ impl ClusterState {
         self.status().saved_us = Some(monotonic_us());
     }
 
-    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+    pub(crate) fn status(&self) -> MutexGuard<'_, NodeStatus> {
         stentor_io::lock(&self.status)
     }
 }
@@ -417,7 +417,7 @@ impl ClusterThread {
         state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(applier.hub()), Arc::clone(&state.intake));
-        let mut node = Node::new(hub, intake, seed, applier.on_applied());
+        let mut node = ClusterNode::new(hub, intake, seed, applier.on_applied());
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
@@ -440,7 +440,7 @@ impl Drop for ClusterThread {
 }
 
 /// Has a node begin with what it kept when it ran before.
-fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
+fn begin_with(node: &mut ClusterNode, disk: &HostDisk, state: &ClusterState) {
     let begun_us = monotonic_us();
     let kept = read_saved(disk, |epoch| node.stage(epoch));
     let begun = kept.and_then(|kept| match kept {
@@ -521,7 +521,7 @@ const INPUTS_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Growing, Of, Turn};
+    use crate::codec::{EpochRecord, Growing, Of};
     use crate::log::{Action, Looked};
     use stentor_hub::Limits;
 
@@ -529,9 +529,10 @@ mod tests {
     fn what_is_past_is_not_told_as_the_present() {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
-        let turn = Turn { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
         let turn = turn.encode((life, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -581,8 +582,8 @@ mod tests {
     fn what_is_old_is_told_as_such_and_only_where_nothing_newer_is_to_be_had() {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-        let pass = |us: u64, node: &Node| {
+        let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let pass = |us: u64, node: &ClusterNode| {
             state.status().freshness.read_us -= us;
             state.status().freshness.here_us -= us;
             state.note(node);
@@ -607,7 +608,7 @@ mod tests {
     fn of_a_thread_that_panics_readers_and_publishers_hear() {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         state.status().is_open = true;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));

@@ -5,13 +5,13 @@
 //!    node has read the deleted messages. It copies its values into a second hub and applies the
 //!    rest of the log to that. Readers do not see this hub, because values may be missing in it.
 //! 3. At the end of the log the node begins a life with these values as seeds, and readers receive
-//!    a gap. The turn names the position before the hole, so a node that has read further publishes
-//!    its newer values.
+//!    a gap. The epoch record names the position before the hole, so a node that has read further
+//!    publishes its newer values.
 
 use super::reading::{TOO_LARGE, entry_of};
-use super::{ALONE_MS, Action, Looked, Node, PendingLook, Staging};
+use super::{ALONE_MS, Action, ClusterNode, Looked, PendingLook, Staging};
 use crate::codec::{Of, entries};
-use crate::line::Line;
+use crate::line::SequenceMapping;
 use crate::seeds::{has_changed, newest};
 use stentor_hub::{Entry, Epoch, Hub, Place, decode_entry, encode_event};
 
@@ -34,7 +34,7 @@ impl PendingLook {
     }
 }
 
-impl Node {
+impl ClusterNode {
     /// Asks peers for a snapshot of this life.
     pub(super) fn want(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.stop_reading();
@@ -49,7 +49,7 @@ impl Node {
     pub(super) fn miss(
         &mut self,
         epoch: Epoch,
-        line: &Line,
+        line: &SequenceMapping,
         (next, last): (u64, u64),
         now_ms: u64,
     ) {
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// The log has no message between the one read last and `next`, and this node needs none.
-    pub(super) fn skip_to(&mut self, next: u64, line: &Line) {
+    pub(super) fn skip_to(&mut self, next: u64, line: &SequenceMapping) {
         if next > self.read() + 1 {
             (self.position.read, self.position.hash) = (next - 1, None);
             self.epoch.mapping = line.upto(self.position.read);

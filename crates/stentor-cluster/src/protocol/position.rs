@@ -1,6 +1,6 @@
 //! The position of a node in the log: how far it has read, and how its hub relates to that.
 
-use crate::codec::Message;
+use crate::codec::LogMessage;
 use std::collections::HashMap;
 
 /// The position of a node in the log.
@@ -55,7 +55,7 @@ impl LogPosition {
     }
 
     /// Whether a message was read before. Each run counts its messages from 1 on.
-    pub(super) fn is_copy(&mut self, seq: u64, message: &Message<'_>) -> bool {
+    pub(super) fn is_copy(&mut self, seq: u64, message: &LogMessage<'_>) -> bool {
         if message.counter == 0 {
             return false;
         }

@@ -1,15 +1,15 @@
 //! What a node makes of each message of the log. Whatever happens here follows from what was read,
 //! and is the same on all nodes.
 
-use super::{Node, Placement, Staging};
-use crate::codec::{Body, Message, Of, Turn, decode, entries};
-use crate::line::Line;
+use super::{ClusterNode, Placement, Staging};
+use crate::codec::{EpochRecord, LogMessage, MessageBody, Of, decode, entries};
+use crate::line::SequenceMapping;
 use crate::seeds::{Late, has, has_changed, newest};
 use std::collections::VecDeque;
 use stentor_hub::{Applied, Entry, Epoch, Event, Hub, Id, NotAdopted, Op, Place, decode_entry};
 use stentor_order::{CommitError, ReturnAddress, Telling};
 
-impl Node {
+impl ClusterNode {
     pub(super) fn take(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> Result<(), &'static str> {
         let message = decode(bytes)?;
         if message.run == self.run && message.counter > 0 {
@@ -19,12 +19,14 @@ impl Node {
             return Ok(());
         }
         match &message.body {
-            Body::Turn(turn) if turn.again.is_some() => self.take_again(seq, &message, turn),
-            Body::Turn(turn) => self.take_turn(seq, &message, turn.clone(), now_ms),
-            Body::Seed { is_last, entries: of } => {
+            MessageBody::Epoch(turn) if turn.again.is_some() => {
+                self.take_again(seq, &message, turn)
+            }
+            MessageBody::Epoch(turn) => self.take_turn(seq, &message, turn.clone(), now_ms),
+            MessageBody::Seed { is_last, entries: of } => {
                 self.take_seed(seq, &message, *is_last, of, now_ms)?;
             }
-            Body::Batch { of, entries } => {
+            MessageBody::Batch { of, entries } => {
                 if message.run != self.run {
                     self.rules.note(message.run, of.rules, now_ms);
                 }
@@ -34,12 +36,12 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a message follows the one read last. Where a life is to begin, the turn does that
-    /// begins it: if another message is there, the log has lost the turn, and this node is still in
-    /// its own life.
+    /// Whether a message follows the one read last. Where a life is to begin, the epoch record does
+    /// that begins it: if another message is there, the log has lost that record, and this node is
+    /// still in its own life.
     pub(super) fn follows(&mut self, seq: u64, bytes: &[u8]) -> bool {
         let begins = || match decode(bytes) {
-            Ok(Message { body: Body::Turn(turn), .. }) => turn.again.is_none(),
+            Ok(LogMessage { body: MessageBody::Epoch(turn), .. }) => turn.again.is_none(),
             _ => false,
         };
         let is_known = self.position.placement != Placement::Unknown;
@@ -63,7 +65,7 @@ impl Node {
     }
 
     /// It is said again which life it is, and SEQs may jump.
-    fn take_again(&mut self, seq: u64, message: &Message<'_>, turn: &Turn) {
+    fn take_again(&mut self, seq: u64, message: &LogMessage<'_>, turn: &EpochRecord) {
         let jump = turn.again.as_ref().and_then(|again| again.jump);
         if self.epoch() != Some(message.epoch) {
             return;
@@ -97,13 +99,13 @@ impl Node {
     }
 
     /// A life begins.
-    fn take_turn(&mut self, seq: u64, message: &Message<'_>, turn: Turn, now_ms: u64) {
+    fn take_turn(&mut self, seq: u64, message: &LogMessage<'_>, turn: EpochRecord, now_ms: u64) {
         let epoch = message.epoch;
         if self.epoch() == Some(epoch) {
             return;
         }
         self.epoch.past.extend(self.staging.take().map(|staging| staging.epoch));
-        // If the log forgets this turn, it goes back to a life that is over.
+        // If the log forgets this epoch record, it goes back to a life that is over.
         let is_past = self.has_all() && self.hub.epoch() != epoch;
         self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
         self.epoch.past.retain(|past| *past != epoch);
@@ -114,7 +116,7 @@ impl Node {
             self.local.diverged_ms = None;
         }
         (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
-        (self.epoch.broker, self.epoch.mapping) = (turn.broker, Line::default());
+        (self.epoch.broker, self.epoch.mapping) = (turn.broker, SequenceMapping::default());
         self.position.placement = Placement::Known;
         let hub = self.stage(epoch);
         self.staging = Some(Staging {
@@ -139,7 +141,7 @@ impl Node {
     fn take_seed(
         &mut self,
         seq: u64,
-        message: &Message<'_>,
+        message: &LogMessage<'_>,
         is_last: bool,
         of: &[u8],
         now_ms: u64,
@@ -201,7 +203,7 @@ impl Node {
     fn take_batch(
         &mut self,
         seq: u64,
-        message: &Message<'_>,
+        message: &LogMessage<'_>,
         of: Of,
         bytes: &[u8],
     ) -> Result<(), &'static str> {
@@ -234,7 +236,7 @@ impl Node {
         seq: u64,
         of: Of,
         bytes: &'b [u8],
-    ) -> Result<Changes<'b>, &'static str> {
+    ) -> Result<BatchChanges<'b>, &'static str> {
         let life = self.hub.life();
         let number = |seq| life.number(seq).ok_or(TOO_LARGE);
         let since = of.since.map(number).transpose()?;
@@ -242,12 +244,12 @@ impl Node {
         // The last one that it may have.
         number(self.epoch.mapping.last_seq(seq))?;
         let entries = entries(bytes)?.into_iter().map(entry_of).collect::<Result<_, _>>()?;
-        Ok(Changes { first, since, entries })
+        Ok(BatchChanges { first, since, entries })
     }
 
     /// Applies a batch, and tells those who wait what came of each change.
-    fn apply_all(&mut self, changes: Changes<'_>, backs: Vec<ReturnAddress>) {
-        let Changes { first, since, entries } = changes;
+    fn apply_all(&mut self, changes: BatchChanges<'_>, backs: Vec<ReturnAddress>) {
+        let BatchChanges { first, since, entries } = changes;
         let mut telling = Telling::default();
         let mut backs = backs.into_iter();
         for (number, entry) in (first..).zip(entries) {
@@ -271,7 +273,7 @@ impl Node {
 }
 
 /// What a batch changes.
-struct Changes<'b> {
+struct BatchChanges<'b> {
     /// The number of the first.
     first: u64,
     /// They give way to what came behind this number.

@@ -1,7 +1,7 @@
 //! The parts of a node's state.
 
 use super::holes::Want;
-use crate::line::Line;
+use crate::line::SequenceMapping;
 use stentor_hub::Epoch;
 
 /// The state of the connection to the log, and of reading it.
@@ -13,7 +13,7 @@ pub(super) enum LogState {
     Idle,
     /// A consumer delivers the messages behind the one read last.
     Reading,
-    /// The turn that begins an epoch is being appended.
+    /// The record that begins an epoch is being appended.
     StartingEpoch { token: u64 },
     /// A message cannot be read, so neither is any message behind it.
     Faulted { reason: String, is_connected: bool },
@@ -46,7 +46,7 @@ impl LogState {
 /// beside others: each is taken back where it is found to be over.
 #[derive(Default)]
 pub(super) struct Obstacles {
-    /// Since when the log has contained messages and no turn.
+    /// Since when the log has contained messages and no epoch record.
     pub(super) no_epoch_ms: Option<u64>,
     pub(super) suspicion: Option<Suspicion>,
     /// The snapshot of a peer that the node needs.
@@ -105,17 +105,17 @@ pub(super) struct EpochState {
     pub(super) began: u64,
     /// When it began, in milliseconds of Unix time; 0 if that is unknown.
     pub(super) since_ms: u64,
-    /// The run of the broker to which the last turn or jump was written, of those that were read.
+    /// The run of the broker to which the last epoch record that was read was written.
     pub(super) broker: u64,
     /// Its SEQs in the log, as far as it was read.
-    pub(super) mapping: Line,
+    pub(super) mapping: SequenceMapping,
     /// Epochs that are over.
     pub(super) past: Vec<Epoch>,
 }
 
 /// The looks at the log: what this connection knows of it, and when the node looks again.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct LookState {
     pub(super) pending: Option<PendingLook>,
     pub(super) remote: Option<Remote>,
     /// When the next look begins.
