@@ -3,13 +3,13 @@
 //! | part | form |
 //! |---|---|
 //! | version | a byte, 1 |
-//! | kind | a byte: batch, turn, seed |
+//! | kind | a byte: batch, epoch record, seed |
 //! | attempt | a byte: how often it was sent before, modulo 256, so that retries differ |
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
 //! | batch | a hash of the node's rules; the last jump of SEQs; [`Of::since`]; then entries |
-//! | turn | flags, a byte; EPOCH before; SEQ there; numbers of [`Turn`] and [`Again`]; jumps |
+//! | epoch record | a byte of flags; EPOCH before; SEQ there; numbers of it and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
 //! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
@@ -19,24 +19,24 @@
 //! write the same bytes for the same message; the library `postcard` takes several spellings of a
 //! number.
 
-use crate::line::{ENTRIES_MAX, Jump, Line};
+use crate::line::{ENTRIES_MAX, Jump, SequenceMapping};
 use stentor_hub::Epoch;
 
 /// A message of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Message<'a> {
+pub(super) struct LogMessage<'a> {
     pub(super) epoch: Epoch,
     pub(super) run: u64,
     pub(super) counter: u64,
-    pub(super) body: Body<'a>,
+    pub(super) body: MessageBody<'a>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Body<'a> {
+pub(super) enum MessageBody<'a> {
     /// Changes that were admitted at one node.
     Batch { of: Of, entries: &'a [u8] },
     /// A life begins here.
-    Turn(Turn),
+    Epoch(EpochRecord),
     /// What there is at the beginning of a life.
     Seed { is_last: bool, entries: &'a [u8] },
 }
@@ -53,7 +53,7 @@ pub(super) struct Of {
 
 /// A life begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Turn {
+pub(super) struct EpochRecord {
     /// The life before, as far as whoever begins this one had it: its EPOCH and SEQ.
     pub(super) before: Option<(Epoch, u64)>,
     /// What there was follows as seeds.
@@ -71,7 +71,7 @@ pub(super) struct Turn {
 pub(super) struct Again {
     /// Where it began.
     pub(super) began: u64,
-    pub(super) line: Line,
+    pub(super) line: SequenceMapping,
     /// SEQs jump here, to this number.
     pub(super) jump: Option<u64>,
 }
@@ -133,11 +133,11 @@ impl Growing {
     }
 }
 
-impl Turn {
+impl EpochRecord {
     pub(super) fn encode(&self, of: (Epoch, u64, u64)) -> Vec<u8> {
         let mut bytes = head(TURN, of);
         let (before, seq) = self.before.unwrap_or((Epoch::from_number(0), 0));
-        let not_again = Again { began: 0, line: Line::default(), jump: None };
+        let not_again = Again { began: 0, line: SequenceMapping::default(), jump: None };
         let Again { began, line, jump } = self.again.as_ref().unwrap_or(&not_again);
         let flags = [
             self.before.is_some(),
@@ -157,8 +157,10 @@ impl Turn {
     }
 
     /// Where the life began, and its line as far as the message here, at `at`.
-    pub(super) fn life(&self, at: u64) -> (u64, Line) {
-        let Some(Again { began, line, jump }) = &self.again else { return (at, Line::default()) };
+    pub(super) fn life(&self, at: u64) -> (u64, SequenceMapping) {
+        let Some(Again { began, line, jump }) = &self.again else {
+            return (at, SequenceMapping::default());
+        };
         let mut line = line.clone();
         jump.iter().for_each(|number| line.jump(at, *number));
         (*began, line)
@@ -184,7 +186,7 @@ pub(super) fn again(bytes: &[u8], attempt: u32) -> Vec<u8> {
 ///
 /// # Errors
 /// One sentence, if it is none that this version writes.
-pub(super) fn decode(bytes: &[u8]) -> Result<Message<'_>, &'static str> {
+pub(super) fn decode(bytes: &[u8]) -> Result<LogMessage<'_>, &'static str> {
     let mut rest = bytes;
     let [version, kind, _] = take(&mut rest)?;
     if version != VERSION {
@@ -198,25 +200,25 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message<'_>, &'static str> {
             let numbers = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
             let [rules, jump, since] = numbers.map(u64::from_le_bytes);
             let since = (since != u64::MAX).then_some(since);
-            Body::Batch { of: Of { rules, jump, since }, entries: rest }
+            MessageBody::Batch { of: Of { rules, jump, since }, entries: rest }
         }
         SEED => match take(&mut rest)? {
-            [last @ (0 | 1)] => Body::Seed { is_last: last == 1, entries: rest },
+            [last @ (0 | 1)] => MessageBody::Seed { is_last: last == 1, entries: rest },
             _ => return Err(MALFORMED),
         },
-        TURN => Body::Turn(decode_turn(rest)?),
+        TURN => MessageBody::Epoch(decode_turn(rest)?),
         _ => return Err(MALFORMED),
     };
-    Ok(Message { epoch, run, counter, body })
+    Ok(LogMessage { epoch, run, counter, body })
 }
 
-fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
+fn decode_turn(mut rest: &[u8]) -> Result<EpochRecord, &'static str> {
     let rest = &mut rest;
     let [flags] = take(rest)?;
     let before = Epoch::from_number(u32::from_le_bytes(take(rest)?));
     let numbers = [take(rest)?, take(rest)?, take(rest)?, take(rest)?, take(rest)?];
     let [seq, broker, since_ms, began, jump] = numbers.map(u64::from_le_bytes);
-    let mut line = Line { is_cut: flags & 16 != 0, jumps: Vec::new() };
+    let mut line = SequenceMapping { is_cut: flags & 16 != 0, jumps: Vec::new() };
     while !rest.is_empty() {
         let [at, number] = [take(rest)?, take(rest)?].map(u64::from_le_bytes);
         let jump = Jump { at, number };
@@ -232,7 +234,7 @@ fn decode_turn(mut rest: &[u8]) -> Result<Turn, &'static str> {
         return Err(MALFORMED);
     }
     let again = Again { began, line, jump: (flags & 8 != 0).then_some(jump) };
-    Ok(Turn {
+    Ok(EpochRecord {
         before: (flags & 1 != 0).then_some((before, seq)),
         has_seed: flags & 2 != 0,
         broker,
@@ -294,7 +296,9 @@ mod tests {
         let batch = growing.into_batch((epoch, 1, 2), of);
         let message = decode(&batch).unwrap();
         assert_eq!((message.epoch, message.run, message.counter), (epoch, 1, 2));
-        let Body::Batch { of: read, entries: all } = message.body else { panic!("{message:?}") };
+        let MessageBody::Batch { of: read, entries: all } = message.body else {
+            panic!("{message:?}")
+        };
         assert_eq!((read, entries(all).unwrap()), (of, vec![&b"one"[..], b""]));
         let once_more = again(&batch, 1);
         assert!(once_more != batch && decode(&once_more) == decode(&batch));
@@ -302,28 +306,34 @@ mod tests {
             let mut growing = Growing::new();
             growing.push(|out| out.push(1));
             let seed = growing.into_seed((epoch, 1, 2), is_last);
-            let Body::Seed { is_last: last, entries: of } = decode(&seed).unwrap().body else {
+            let MessageBody::Seed { is_last: last, entries: of } = decode(&seed).unwrap().body
+            else {
                 panic!("it is a seed")
             };
             assert_eq!((last, entries(of).unwrap()), (is_last, vec![&[1][..]]));
         }
         let jumps = [(5, 500), (7, 700)].map(|(at, number)| Jump { at, number });
-        let line = Line { is_cut: true, jumps: jumps.to_vec() };
+        let line = SequenceMapping { is_cut: true, jumps: jumps.to_vec() };
         let again = Again { began: 1, line, jump: Some(900) };
-        let no_jump = Again { began: 1, line: Line::default(), jump: None };
+        let no_jump = Again { began: 1, line: SequenceMapping::default(), jump: None };
         for before in [None, Some((Epoch::from_number(8), 9))] {
             for (has_seed, again) in [(false, None), (true, Some(&again)), (true, Some(&no_jump))] {
                 let again = again.cloned();
-                let turn = Turn { before, has_seed, broker: 6, since_ms: 5, again };
+                let turn = EpochRecord { before, has_seed, broker: 6, since_ms: 5, again };
                 let bytes = turn.encode((epoch, 1, 2));
-                assert_eq!(decode(&bytes).unwrap().body, Body::Turn(turn.clone()));
+                assert_eq!(decode(&bytes).unwrap().body, MessageBody::Epoch(turn.clone()));
                 let whole = (0..=bytes.len()).filter(|end| decode(&bytes[..*end]).is_ok()).count();
                 // What lacks jumps cannot be told from what has none.
                 assert_eq!(whole, 1 + turn.again.map_or(0, |again| again.line.jumps.len()));
             }
         }
-        let turn =
-            Turn { before: None, has_seed: false, broker: 6, since_ms: 5, again: Some(again) };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: 6,
+            since_ms: 5,
+            again: Some(again),
+        };
         let (began, line) = turn.life(9);
         assert_eq!((began, line.is_cut, line.jumps.len()), (1, true, 3));
         assert_eq!(line.jumps[2], Jump { at: 9, number: 900 });

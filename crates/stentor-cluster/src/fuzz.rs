@@ -1,9 +1,9 @@
 //! What comes of a log or a broker, whatever it is: for the fuzz targets `log` and `broker`.
 
-use crate::codec::{Body, Growing, Message, Of, Turn, decode};
+use crate::codec::{EpochRecord, Growing, LogMessage, MessageBody, Of, decode};
 use crate::nats;
-use crate::protocol::{Action, Looked, Node};
-use crate::waiting::Intake;
+use crate::protocol::{Action, ClusterNode, Looked};
+use crate::waiting::ClusterIntake;
 use std::sync::Arc;
 use stentor_hub::{Epoch, Hub, Limits};
 
@@ -11,7 +11,7 @@ use stentor_hub::{Epoch, Hub, Limits};
 /// it does not know it stops at, with a sentence; else it has read all there is.
 pub fn check_log(mut data: &[u8]) {
     let epoch = Epoch::from_number(7);
-    let turn = Turn { before: None, has_seed: false, broker: 1, since_ms: 1, again: None };
+    let turn = EpochRecord { before: None, has_seed: false, broker: 1, since_ms: 1, again: None };
     let mut messages = vec![turn.encode((epoch, 9, 0))];
     while let Some(([kind, length], rest)) = data.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(usize::from(*length)));
@@ -28,14 +28,15 @@ pub fn check_log(mut data: &[u8]) {
     }
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
-    let intake = Arc::new(Intake::new());
-    let mut node = Node::new(Arc::clone(&hub), intake, 1, Box::new(|_| {}));
+    let intake = Arc::new(ClusterIntake::new());
+    let mut node = ClusterNode::new(Arc::clone(&hub), intake, 1, Box::new(|_| {}));
     node.handle_connected(1);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
     let last = messages.len() as u64;
     // One that says what life it is again may be the last of its kind.
-    let says_life =
-        |message: &Vec<u8>| matches!(decode(message), Ok(Message { body: Body::Turn(_), .. }));
+    let says_life = |message: &Vec<u8>| {
+        matches!(decode(message), Ok(LogMessage { body: MessageBody::Epoch(_), .. }))
+    };
     let at = messages.iter().rposition(says_life).unwrap_or(0);
     let life = Some((at as u64 + 1, messages[at].clone(), false));
     let looked = Looked { broker: 1, unix_ms: 1, first: 1, last, life, at: None, next: None };

@@ -1,10 +1,9 @@
 //! A server that is one of several: a broker keeps the order, and every node serves all of it.
 //!
-//! Workers put what is published into the [`Intake`] and forget it. One thread has it appended to
-//! the broker's log, reads the log, applies to the hub what comes, and has publishers told. What a
-//! node makes of the log is in `protocol.rs`, which knows no socket; how the log is reached is in
-//! `nats.rs`. A reader notices nothing of it: the hub is the same, and its numbers are given by
-//! somebody else.
+//! Workers put what is published into the [`ClusterIntake`] and forget it. One thread has it
+//! appended to the broker's log, reads the log, applies to the hub what comes, and has publishers
+//! told. `protocol.rs` decides what a node makes of the log, and knows no socket; `nats.rs` reaches
+//! the log. Readers notice nothing of it: the hub is the same, and the log gives its numbers.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -25,4 +24,4 @@ mod waiting;
 mod writer;
 
 pub use state::{ClusterReport, ClusterState, ClusterThread, check};
-pub use waiting::Intake;
+pub use waiting::ClusterIntake;

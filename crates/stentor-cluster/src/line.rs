@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 
 /// The jumps of a life.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Line {
+pub(super) struct SequenceMapping {
     /// There were more before those that are remembered.
     pub(super) is_cut: bool,
     /// They grow.
@@ -42,7 +42,7 @@ impl Jump {
     }
 }
 
-impl Line {
+impl SequenceMapping {
     /// The SEQ of the first entry of a message.
     pub(super) fn seq(&self, at: u64) -> u64 {
         let before = self.jumps.iter().rfind(|jump| jump.at <= at);
@@ -85,13 +85,13 @@ impl Line {
     }
 
     /// As it was when this message was the last.
-    pub(super) fn upto(&self, at: u64) -> Line {
+    pub(super) fn upto(&self, at: u64) -> SequenceMapping {
         let jumps = self.jumps.iter().filter(|jump| jump.at <= at);
-        Line { is_cut: self.is_cut, jumps: jumps.copied().collect() }
+        SequenceMapping { is_cut: self.is_cut, jumps: jumps.copied().collect() }
     }
 
     /// Whether `other` lacks a jump up to this message.
-    pub(super) fn is_lacked_by(&self, other: &Line, upto: u64) -> bool {
+    pub(super) fn is_lacked_by(&self, other: &SequenceMapping, upto: u64) -> bool {
         let mut upto = self.jumps.iter().filter(|jump| jump.at <= upto);
         upto.any(|jump| !other.jumps.contains(jump))
     }
@@ -113,8 +113,8 @@ impl Line {
     }
 
     /// The line that has lost these, if that is all.
-    pub(super) fn of_lost(lost: &[RangeInclusive<u64>]) -> Line {
-        let mut line = Line::default();
+    pub(super) fn of_lost(lost: &[RangeInclusive<u64>]) -> SequenceMapping {
+        let mut line = SequenceMapping::default();
         for range in lost {
             let begin = range.start() >> PLACE_BITS;
             let at = line.jumps.last().map_or(begin, |last| last.at + (begin - last.number));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_has_seqs_that_nothing_else_has() {
-        let mut line = Line::default();
+        let mut line = SequenceMapping::default();
         assert_eq!(line.seq(7), 7 << 10);
         let before = line.clone();
         line.jump(10, 1_000);
@@ -184,7 +184,7 @@ mod tests {
             }
         }
         assert_eq!(line.lost(), [10 << 10..=(1_000 << 10) - 1, 1_002 << 10..=(5_000 << 10) - 1]);
-        assert_eq!(Line::of_lost(&line.lost()), line);
+        assert_eq!(SequenceMapping::of_lost(&line.lost()), line);
         assert!(!line.is_lacked_by(&before, 9) && line.is_lacked_by(&before, 10));
         assert!(!line.is_lacked_by(&line.upto(11), 11) && line.is_lacked_by(&line.upto(11), 12));
         assert_eq!((line.last(), before.last()), (12, 0));
@@ -192,8 +192,9 @@ mod tests {
 
     #[test]
     fn jumps_go_forward() {
-        let mut line = Line::default();
-        let may_jump = |line: &Line, at, number| line.is_continued_by(Jump { at, number });
+        let mut line = SequenceMapping::default();
+        let may_jump =
+            |line: &SequenceMapping, at, number| line.is_continued_by(Jump { at, number });
         assert!(may_jump(&line, 10, 11));
         assert!(!may_jump(&line, 10, 10) && !may_jump(&line, 0, 0));
         line.jump(10, 100);
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn numbers_only_grow_whatever_the_clock_says() {
-        let mut line = Line::default();
+        let mut line = SequenceMapping::default();
         line.jump(10, number_after(1, 1_000));
         let last = line.seq(99);
         line.jump(100, number_after(1, 0));
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn jumps_that_are_forgotten_count() {
-        let mut line = Line::default();
+        let mut line = SequenceMapping::default();
         let many = JUMPS_MAX as u64 + 3;
         (1..=many).for_each(|n| line.jump(n * 10, n * 1_000));
         assert_eq!((line.is_cut, line.jumps.len()), (true, JUMPS_MAX));

@@ -7,21 +7,21 @@ use stentor_hub::Epoch;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     /// To know how the log is, the message at this sequence, and which one is next behind it:
-    /// `Node::handle_looked`.
+    /// `ClusterNode::handle_looked`.
     Look { at: u64, token: u64 },
-    /// To be brought all from this sequence on: `Node::handle_message`. What was brought so far
-    /// is not wanted any more.
+    /// To receive every message from this sequence on: `ClusterNode::handle_message`. This ends the
+    /// delivery that an earlier `Read` began.
     Read { from: u64 },
     /// To append a message, if the last one of its subject has this sequence:
-    /// `Node::handle_appended`.
-    Append { to: Subject, after: u64, payload: Arc<[u8]>, token: u64 },
-    /// A snapshot of a peer: `Node::handle_snapshot`.
+    /// `ClusterNode::handle_appended`.
+    Append { to: LogSubject, after: u64, payload: Arc<[u8]>, token: u64 },
+    /// A snapshot of a peer: `ClusterNode::handle_snapshot`.
     Snapshot { epoch: Epoch },
 }
 
 /// Where a message is appended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Subject {
+pub(super) enum LogSubject {
     /// Where lives begin, for all nodes.
     Life,
     /// Of this run alone.
@@ -39,7 +39,7 @@ pub(super) struct Looked {
     pub(super) first: u64,
     /// The last message there was.
     pub(super) last: u64,
-    /// The last message of [`Subject::Life`], and whether it would soon not be kept any more.
+    /// The last message of [`LogSubject::Life`], and whether it would soon not be kept any more.
     pub(super) life: Option<(u64, Vec<u8>, bool)>,
     /// The message that was asked for, if it is kept.
     pub(super) at: Option<u64>,

@@ -18,7 +18,7 @@ use self::link::Link;
 pub(super) use self::link::check;
 use self::wire::Message;
 pub(super) use self::wire::Said;
-use crate::protocol::{Action, Appended, Looked, Node, hash_of};
+use crate::protocol::{Action, Appended, ClusterNode, Looked, hash_of};
 use crate::state::{ClusterState, Input};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) type Fetch = Box<dyn FnMut(Hub) -> Result<Hub, String> + Send>;
 /// The thread's own state.
 pub(super) struct Broker {
     state: Arc<ClusterState>,
-    node: Node,
+    node: ClusterNode,
     stream: Stream,
     fetch: Fetch,
     inputs: Receiver<Input>,
@@ -86,7 +86,7 @@ struct Look {
 impl Broker {
     pub(super) fn new(
         state: Arc<ClusterState>,
-        node: Node,
+        node: ClusterNode,
         fetch: Fetch,
         (sender, inputs): (SyncSender<Input>, Receiver<Input>),
     ) -> Broker {

@@ -9,7 +9,7 @@
 //!   connected --> look --> read on behind what is here            (the life is ours, all is there)
 //!                  |-----> read from where its life began         (another life)
 //!                  |-----> a peer's snapshot, then read on        (the log does not reach back)
-//!                  '-----> begin a life: turn, seeds              (there is none, or it lost some)
+//!                  '-----> begin a life: epoch record, seeds      (there is none, or it lost some)
 //! ```
 //!
 //! **Once and no more.** Every run of a node writes under a subject of its own, and each message
@@ -18,11 +18,11 @@
 //! brokers can take two copies at once. Each run therefore counts its messages, and a node skips a
 //! message whose count it has read.
 //!
-//! **Lives.** A life of the order begins by a message of its own, the *turn*, which demands that
-//! nobody else has begun one meanwhile. Behind it whoever begun it writes the newest values it has,
-//! the *seeds*. Everybody reads them into a hub beside the one that is read, and adopts that at
-//! their end; meanwhile nothing is published. Who was further than what was written publishes the
-//! rest, unless somebody was quicker. A batch says of which life it is, and is left out in others.
+//! **Lives.** A life of the order begins with a message of its own, the *epoch record*, which
+//! demands that no other node has begun one meanwhile. Behind it the node writes its newest values,
+//! the *seeds*. All nodes read them into a hub beside the one that is read, and adopt that at their
+//! end; meanwhile nothing is published. A node that has newer values than these publishes the rest,
+//! unless another node already has. A batch names its life, and nodes leave it out in others.
 //!
 //! **Loss.** At every connect and every second a node looks whether the log still is the one it has
 //! read: whether the life is the same, the last sequence not below the one it has read, and the
@@ -40,103 +40,57 @@
 //! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
 mod holes;
+mod position;
 mod reading;
 mod rules;
+mod state;
 
 use self::holes::Want;
-use self::rules::Rules;
-use crate::codec::{Again, Body, Message, Of, Turn, decode};
-use crate::line::{Line, age_of, is_whole, number_after};
-pub(crate) use crate::log::{Action, Appended, Looked, Subject};
+use self::position::{LogPosition, Placement};
+use self::rules::RuleHashes;
+use self::state::{
+    EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion, Values,
+};
+use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
+use crate::line::{SequenceMapping, age_of, is_whole, number_after};
+pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
-use crate::waiting::Intake;
-use crate::writer::{Promises, Sending, What, Writer};
-use std::collections::{HashMap, VecDeque};
+use crate::waiting::ClusterIntake;
+use crate::writer::{AppendContent, LogWriter, Promises, Sending};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Applied, Epoch, Event, Hub, NotAdopted};
+use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
 use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
-pub(super) struct Node {
+pub(super) struct ClusterNode {
     hub: Arc<Hub>,
-    intake: Arc<Intake>,
+    intake: Arc<ClusterIntake>,
     /// Names this run of this node.
     run: u64,
     rng: Rng,
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
-    /// What is here is of a life of the log, or was.
-    has_all: bool,
-    /// It is from a disk, and others may have gone on since.
-    is_old: bool,
-    /// Where the life that is read began in the log; 0 if that is not known.
-    began: u64,
-    /// Its line, as far as it was read.
-    line: Line,
-    /// It is known where in the log what is here ends.
-    is_placed: bool,
-    /// When it began, in milliseconds of Unix time.
-    since_ms: u64,
-    /// The run of the broker that the last turn or jump was written to, of those that were read;
-    broker: u64,
-    /// and the one that there is, if it was looked at.
-    there: Option<Broker>,
-    /// Lives that are over.
-    past: Vec<Epoch>,
-    /// The log says nothing of a life, though something was in it, since then.
-    bare_ms: Option<u64>,
-    connected: bool,
-    /// The message that was read last; 0 before the first.
-    read: u64,
-    /// The log has had this one, or something is lost.
-    least: u64,
-    /// The hub has every change of the messages up to this one, also where they are read again.
-    whole: u64,
-    /// Its hash, if it was read here.
-    hash: Option<u64>,
-    /// What was here when the log was last opened is of another message than it has there.
-    contradicts: bool,
-    /// The log brings what is behind it.
-    reads: bool,
+    local: Local,
+    epoch: EpochState,
+    log: LogState,
+    position: LogPosition,
     /// A life that has begun, and is not adopted yet.
     staging: Option<Staging>,
-    /// The turn that is being written.
-    turning: Option<u64>,
-    /// The life that this node has begun last, and its seeds, until its turn is read.
-    turned: Option<(Epoch, VecDeque<Event>)>,
-    /// What was asked for when it was last looked at the log.
-    looking: Option<Asked>,
-    /// The last sequence that the log had when this connection looked before.
-    last: u64,
-    /// No consumer is opened earlier: the one before has delivered nothing.
-    read_at_ms: u64,
-    /// It is to be looked again: what is said of it will be of before.
-    looks_again: bool,
-    look_at_ms: u64,
-    /// The log lacks something that is here, it seems, since then, and why.
-    suspects: Option<(u64, &'static str)>,
-    /// A peer's snapshot is needed.
-    wants: Option<Want>,
-    /// What is here is not in the order: the same life is to take its place.
-    anew: bool,
-    /// It is not in the order since then, and nobody has given what is.
-    left_ms: Option<u64>,
-    writer: Writer,
-    /// By run: the count of the last message that was read, and its sequence.
-    counts: HashMap<u64, (u64, u64)>,
+    look: LookState,
+    obstacles: Obstacles,
+    writer: LogWriter,
     actions: VecDeque<Action>,
-    fault: Option<String>,
     /// What is only here, and is to be published.
     late: VecDeque<Late>,
-    rules: Rules,
+    rules: RuleHashes,
 }
 
 /// What the log says of the life it is in: the message that says so, at `seq`.
-struct Life {
+struct CurrentEpoch {
     seq: u64,
     epoch: Epoch,
-    turn: Turn,
+    turn: EpochRecord,
 }
 
 /// A life on its way in.
@@ -144,7 +98,7 @@ struct Staging {
     hub: Hub,
     epoch: Epoch,
     run: u64,
-    /// The life before, as its turn says.
+    /// The life before, as its epoch record says.
     before: Option<(Epoch, u64)>,
     /// When something last came of it.
     heard_ms: u64,
@@ -154,71 +108,32 @@ struct Staging {
     hole: Option<u64>,
 }
 
-/// Which run of the broker it is, and what the clock said when it was looked at.
-#[derive(Clone, Copy)]
-struct Broker {
-    run: u64,
-    unix_ms: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Asked {
-    token: u64,
-    read: u64,
-    hash: Option<u64>,
-    last: u64,
-}
-
-impl Node {
+impl ClusterNode {
     /// A node with nothing in `hub`.
     pub(super) fn new(
         hub: Arc<Hub>,
-        intake: Arc<Intake>,
+        intake: Arc<ClusterIntake>,
         seed: u64,
         on_applied: Box<dyn FnMut(&mut Applied) + Send>,
-    ) -> Node {
+    ) -> ClusterNode {
         let mut rng = Rng::new(seed);
-        Node {
+        ClusterNode {
             run: rng.next_u64(),
             hub,
             intake,
             rng,
             on_applied,
-            has_all: false,
-            is_old: false,
-            began: 0,
-            line: Line::default(),
-            since_ms: 0,
-            is_placed: false,
-            broker: 0,
-            there: None,
-            past: Vec::new(),
-            bare_ms: None,
-            connected: false,
-            read: 0,
-            least: 0,
-            whole: 0,
-            hash: None,
-            contradicts: false,
-            reads: false,
+            local: Local::default(),
+            epoch: EpochState::default(),
+            log: LogState::default(),
+            position: LogPosition::default(),
             staging: None,
-            turning: None,
-            turned: None,
-            looking: None,
-            last: 0,
-            read_at_ms: 0,
-            looks_again: false,
-            look_at_ms: 0,
-            suspects: None,
-            wants: None,
-            anew: false,
-            left_ms: None,
-            writer: Writer::new(),
-            counts: HashMap::new(),
+            look: LookState::default(),
+            obstacles: Obstacles::default(),
+            writer: LogWriter::new(),
             actions: VecDeque::new(),
-            fault: None,
             late: VecDeque::new(),
-            rules: Rules::default(),
+            rules: RuleHashes::default(),
         }
     }
 
@@ -230,16 +145,15 @@ impl Node {
     /// The log can be reached.
     pub(super) fn handle_connected(&mut self, now_ms: u64) {
         self.handle_lost();
-        self.connected = true;
+        self.log.set_connected(true);
         self.look(now_ms);
     }
 
     /// It cannot, or not in the way it was.
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
-        (self.connected, self.reads, self.looking, self.turning) = (false, false, None, None);
-        (self.there, self.looks_again) = (None, false);
-        (self.last, self.read_at_ms) = (0, 0);
+        self.log.set_connected(false);
+        self.look = LookState { at_ms: self.look.at_ms, ..LookState::default() };
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -256,8 +170,8 @@ impl Node {
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
         self.intake.expire(now_ms);
-        let is_idle = self.looking.is_none() && self.fault.is_none();
-        if self.connected && now_ms >= self.look_at_ms && is_idle {
+        let may_look = self.log.is_connected() && !self.log.is_faulted();
+        if may_look && now_ms >= self.look.at_ms && self.look.pending.is_none() {
             self.look(now_ms);
         }
         self.write(now_ms);
@@ -269,8 +183,7 @@ impl Node {
             return self.count_again(seq, bytes);
         }
         if let Err(reason) = self.take(seq, bytes, now_ms) {
-            self.fault = Some(format!("message {seq} of the stream: {reason}"));
-            return self.stop_reading();
+            return self.stop_for_good(format!("message {seq} of the stream: {reason}"));
         }
         self.end_message(seq, bytes, now_ms);
     }
@@ -284,13 +197,15 @@ impl Node {
 
     /// Whether this message continues what was read. If it does not, the node looks at the log.
     fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
-        if !self.reads || seq <= self.read || self.fault.is_some() {
+        if !self.reads() || seq <= self.position.read {
             return false;
         }
-        let first = self.line.seq(seq);
-        let is_compared = self.hash.is_none() && seq == self.least;
+        let first = self.epoch.mapping.seq(seq);
+        let is_compared = self.position.hash.is_none() && seq == self.position.known_last;
         let contradicts = is_compared && !is_continued(&self.hub, first, bytes);
-        self.contradicts |= contradicts;
+        if contradicts && self.position.placement == Placement::Known {
+            self.position.placement = Placement::Contradicted;
+        }
         let is_next = !contradicts && self.follows(seq, bytes);
         if !is_next {
             self.stop_reading();
@@ -300,15 +215,16 @@ impl Node {
     }
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        (self.read, self.hash, self.read_at_ms) = (seq, Some(hash_of(bytes)), 0);
+        (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
+        self.look.consumer_at_ms = 0;
         self.note_position();
         self.write(now_ms);
     }
 
     /// What came of an append.
     pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, now_ms: u64) {
-        if self.turning == Some(token) {
-            self.turning = None;
+        if self.log == (LogState::StartingEpoch { token }) {
+            self.log = LogState::Idle;
             // Whoever has begun a life: it is seen in the log.
             self.look(now_ms);
         } else {
@@ -317,62 +233,62 @@ impl Node {
         self.write(now_ms);
     }
 
-    /// Something of the life that is wanted, as a peer has it: a hub that [`Node::stage`] has made,
-    /// and that was filled since.
+    /// A peer sends a snapshot of the wanted life: a hub that [`ClusterNode::stage`] has made, and
+    /// that was filled since.
     pub(super) fn handle_snapshot(&mut self, staged: Result<Hub, String>, now_ms: u64) {
         let Ok(staged) = staged else { return };
         let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
-        let is_same = ours == theirs && !self.anew;
-        if is_same || self.wants.is_none_or(|want| want.epoch != theirs.epoch) {
+        let is_same = ours == theirs && !self.local.has_diverged;
+        if is_same || self.obstacles.want.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
         match self.adopt(staged) {
             Ok(()) => {
                 // Whether it reaches as far as the log, is looked at.
-                (self.staging, self.is_placed) = (None, false);
+                (self.staging, self.position.placement) = (None, Placement::Unknown);
                 self.writer.forget(&self.intake);
                 self.look(now_ms);
             }
-            Err(NotAdopted::Contradicts) => self.anew = true,
+            Err(NotAdopted::Contradicts) => self.local.has_diverged = true,
             Err(NotAdopted::Behind) => {}
         }
     }
 
-    /// Begins with what was here when it ran before: a hub that [`Node::stage`] has made, and that
-    /// was filled since. Returns how many topics that are.
+    /// The node begins with the values of its last run: a hub that [`ClusterNode::stage`] has made,
+    /// and that was filled since. Returns how many topics that are.
     ///
     /// # Errors
     /// It is no continuation of what is here.
     pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
         self.adopt(kept)?;
-        self.is_old = true;
+        self.local.values = Values::FromDisk;
         Ok(self.hub.counts().topics)
     }
 
     /// A hub to be filled by a snapshot of this life.
     pub(super) fn stage(&self, epoch: Epoch) -> Hub {
-        self.hub.stage(epoch, self.anew)
+        self.hub.stage(epoch, self.local.has_diverged)
     }
 
     /// Everything of the log's life is here, or was once.
     pub(super) fn has_all(&self) -> bool {
-        self.has_all
+        self.local.values != Values::None
     }
 
     /// The log is read, and takes what is published.
     pub(super) fn is_open(&self) -> bool {
-        let is_one = self.has_all() && !self.anew && self.staging.is_none();
-        self.connected && self.reads && is_one && self.may_write()
+        let is_one = self.local.is_in_order() && self.staging.is_none();
+        self.reads() && is_one && self.may_write()
     }
 
     /// The log is read.
     pub(super) fn reads(&self) -> bool {
-        self.reads
+        self.log == LogState::Reading
     }
 
     /// What is written now has its SEQs behind all that a broker may have lost.
     fn may_write(&self) -> bool {
-        self.there.is_some_and(|there| there.run == self.broker)
+        self.look.remote.is_some_and(|remote| remote.broker == self.epoch.broker)
     }
 
     /// Another node has other rules of topics than this one.
@@ -387,14 +303,14 @@ impl Node {
 
     /// The message that was read last.
     pub(super) fn read(&self) -> u64 {
-        self.read
+        self.position.read
     }
 
     /// Why this node does not go on with the log, if it does not.
     pub(super) fn complaint(&self) -> Option<String> {
-        if let Some(fault) = &self.fault {
+        if let LogState::Faulted { reason, .. } = &self.log {
             return Some(format!(
-                "Nothing more is read: {fault}. All nodes have to be of a version that knows it."
+                "Nothing more is read: {reason}. All nodes have to be of a version that knows it."
             ));
         }
         let max = self.intake.payload_max();
@@ -404,7 +320,7 @@ impl Node {
                  max_payload in its configuration."
             ));
         }
-        if let Some(Want { epoch, .. }) = self.wants {
+        if let Some(Want { epoch, .. }) = self.obstacles.want {
             return Some(format!(
                 "The stream does not reach back to what is here, or lacks messages behind it, in \
                  its life {epoch}: a snapshot of another node is needed, and none of cluster.peers \
@@ -418,29 +334,37 @@ impl Node {
                     .to_owned(),
             );
         }
-        let (_, why) = self.suspects?;
+        let Suspicion { why, .. } = self.obstacles.suspicion?;
         Some(format!(
             "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
              has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
-            self.read
+            self.position.read
         ))
     }
 
     /// The log does not reach back to what is here, and a peer is asked.
     pub(super) fn wants_snapshot(&self) -> bool {
-        self.wants.is_some()
+        self.obstacles.want.is_some()
     }
 
     fn stop_reading(&mut self) {
-        self.reads = false;
+        if self.reads() {
+            self.log = LogState::Idle;
+        }
+        self.show();
+    }
+
+    /// A message cannot be read, and nothing behind it.
+    fn stop_for_good(&mut self, reason: String) {
+        self.log = LogState::Faulted { reason, is_connected: true };
         self.show();
     }
 
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
-        if now_ms >= self.read_at_ms {
-            (self.reads, self.read_at_ms) = (true, now_ms + LOOK_MS);
-            self.actions.push_back(Action::Read { from: self.first_to_read() });
+        if now_ms >= self.look.consumer_at_ms {
+            (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
+            self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
     }
@@ -449,90 +373,94 @@ impl Node {
     fn read_life(&mut self, began: u64, now_ms: u64) {
         // What is skipped may have anything in it.
         self.writer.forget(&self.intake);
-        self.counts.clear();
-        (self.read, self.least, self.whole, self.hash) = (began - 1, 0, 0, None);
-        (self.contradicts, self.is_placed, self.wants) = (false, false, None);
-        self.suspects = None;
-        (self.line, self.staging) = (Line::default(), None);
+        self.position = LogPosition::before(began);
+        (self.obstacles.suspicion, self.obstacles.want) = (None, None);
+        (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
         self.read_on(now_ms);
     }
 
     /// The log is to be read behind what is in the hub. Returns whether that is in it.
-    fn place(&mut self, line: &Line, began: u64) -> bool {
+    fn place(&mut self, line: &SequenceMapping, began: u64) -> bool {
         let seq = self.hub.id(self.hub.seq()).seq;
         let Some(at) = line.message_of(seq) else { return false };
-        self.counts.clear();
-        // The message at the end is read again: to compare it, and because the hub may lack some
-        // of its entries, unless the position says that it has them all.
-        self.least = at.max(began);
-        (self.read, self.hash) = (at.saturating_sub(1).max(began), None);
-        self.whole = if is_whole(seq) { at } else { 0 };
-        (self.contradicts, self.is_placed) = (false, true);
-        self.line = line.upto(self.read);
+        self.position = LogPosition::behind(at, is_whole(seq), began);
+        self.epoch.mapping = line.upto(self.position.read);
         self.hub.follow_rolled_back(&line.upto(at).lost());
         true
     }
 
-    /// Whether a message before this one was not read, and the hub does not have its changes.
-    fn lacks_before(&self, seq: u64) -> bool {
-        seq > self.read.max(self.whole) + 1
-    }
-
     fn show(&mut self) {
-        self.is_old &= !self.is_open();
-        self.intake.set_open(self.is_open());
+        let is_open = self.is_open();
+        if is_open {
+            self.local.values = Values::FromLog;
+        }
+        self.intake.set_open(is_open);
     }
 
     /// One look is under way at a time, so that a log which says nothing is found out.
     fn look(&mut self, now_ms: u64) {
-        self.look_at_ms = now_ms + LOOK_MS;
+        self.look.at_ms = now_ms + LOOK_MS;
         self.rules.look(&self.hub, now_ms);
-        if self.looking.is_some() {
-            self.looks_again = true;
-        } else if self.connected {
-            let (token, at) = (self.writer.next_token(), self.read);
-            self.looking = Some(Asked { token, read: at, hash: self.hash, last: self.last });
+        if let Some(pending) = &mut self.look.pending {
+            pending.is_outdated = true;
+        } else if self.log.is_connected() {
+            let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
+            let last = self.look.remote.map_or(0, |remote| remote.last);
+            let is_outdated = false;
+            self.look.pending = Some(PendingLook { token, read: at, hash, last, is_outdated });
             self.actions.push_back(Action::Look { at, token });
         }
     }
 
     /// How the log is.
     pub(super) fn handle_looked(&mut self, token: u64, looked: &Looked, now_ms: u64) {
-        let Some(asked) = self.looking.take_if(|it| it.token == token) else { return };
-        if std::mem::take(&mut self.looks_again) {
+        let Some(asked) = self.look.pending.take_if(|it| it.token == token) else { return };
+        if asked.is_outdated {
             return self.look(now_ms);
         }
-        if !self.connected || self.fault.is_some() || self.turning.is_some() {
+        if !matches!(self.log, LogState::Idle | LogState::Reading) {
             return;
         }
-        self.there = Some(Broker { run: looked.broker, unix_ms: looked.unix_ms });
-        self.last = looked.last;
+        let Looked { broker, unix_ms, last, .. } = *looked;
+        self.look.remote = Some(Remote { broker, unix_ms, last });
         let Some((life_seq, bytes, _)) = &looked.life else {
             return self.handle_no_life(looked, asked, now_ms);
         };
         match decode(bytes) {
-            Ok(Message { epoch, body: Body::Turn(turn), .. }) => {
-                self.bare_ms = None;
-                self.handle_life(looked, asked, &Life { seq: *life_seq, epoch, turn }, now_ms);
+            Ok(LogMessage { epoch, body: MessageBody::Epoch(turn), .. }) => {
+                self.obstacles.no_epoch_ms = None;
+                self.handle_life(
+                    looked,
+                    asked,
+                    &CurrentEpoch { seq: *life_seq, epoch, turn },
+                    now_ms,
+                );
             }
             _ => {
-                self.fault = Some(format!("message {life_seq} of the stream makes no sense"));
-                self.stop_reading();
+                self.stop_for_good(format!("message {life_seq} of the stream makes no sense"));
             }
         }
         self.show();
     }
 
-    fn handle_life(&mut self, looked: &Looked, asked: Asked, life: &Life, now_ms: u64) {
+    fn handle_life(
+        &mut self,
+        looked: &Looked,
+        asked: PendingLook,
+        life: &CurrentEpoch,
+        now_ms: u64,
+    ) {
         let (began, line) = life.turn.life(life.seq);
         let next = asked.next(looked);
         if self.epoch() != Some(life.epoch) {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
                 // It went back to before.
-                () if self.past.contains(&life.epoch) => self.suspect(life.seq, IS_PAST, now_ms),
+                () if self.epoch.past.contains(&life.epoch) => {
+                    self.suspect(life.seq, IS_PAST, now_ms)
+                }
                 // It comes in its place.
-                () if self.reads && began > self.read && began <= looked.last => {}
+                () if self.reads() && began > self.read() && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
                     self.read_life(began, now_ms);
                 }
@@ -540,100 +468,112 @@ impl Node {
                 () => self.want(life.epoch, looked.last, now_ms),
             };
         }
-        (self.began, self.since_ms) = (began, life.turn.since_ms);
-        if !self.is_placed && self.staging.is_none() {
+        (self.epoch.began, self.epoch.since_ms) = (began, life.turn.since_ms);
+        if self.position.placement == Placement::Unknown && self.staging.is_none() {
             if !self.place(&line, began) {
                 return self.leave(&line, life.seq, now_ms);
             }
-        } else if line.is_lacked_by(&self.line, asked.read) {
+        } else if line.is_lacked_by(&self.epoch.mapping, asked.read) {
             return self.leave(&line, life.seq, now_ms);
         }
-        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
-        if looked.last < self.read.min(asked.read).max(self.least) || differs || self.contradicts {
-            let why = if differs || self.contradicts { DIFFERS } else { ENDS };
+        let differs = self.differs(&asked, looked);
+        if differs || looked.last < self.read().min(asked.read).max(self.position.known_last) {
+            let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
-        (self.suspects, self.left_ms) = (None, None);
-        if self.lacks_before(next) && !self.reads_over() {
+        (self.obstacles.suspicion, self.local.diverged_ms) = (None, None);
+        if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
-        self.wants = None;
+        self.obstacles.want = None;
         self.skip_to(next, &line);
-        if life.seq <= self.read {
-            self.broker = life.turn.broker;
+        if life.seq <= self.read() {
+            self.epoch.broker = life.turn.broker;
         }
-        if !self.reads {
+        if !self.reads() {
             self.read_on(now_ms);
         }
         self.go_on(looked, life, now_ms);
     }
 
+    /// Whether the log has another message than the one that this node has read or has changes of.
+    fn differs(&self, asked: &PendingLook, looked: &Looked) -> bool {
+        matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at)
+            || self.position.placement == Placement::Contradicted
+    }
+
     /// The log does not say which life it is in.
-    fn handle_no_life(&mut self, looked: &Looked, asked: Asked, now_ms: u64) {
-        let is_new = !self.has_all && self.staging.is_none();
+    fn handle_no_life(&mut self, looked: &Looked, asked: PendingLook, now_ms: u64) {
+        let is_new = !self.has_all() && self.staging.is_none();
         let here = self.hub.rolled_back();
-        if is_new || self.anew || !self.is_placed && !self.place(&Line::of_lost(&here), 0) {
+        let is_known = self.position.placement != Placement::Unknown;
+        if is_new
+            || self.local.has_diverged
+            || !is_known && !self.place(&SequenceMapping::of_lost(&here), 0)
+        {
             // A node that knows the life says it again, but not in an empty log.
-            let mut since_ms = || *self.bare_ms.get_or_insert(now_ms);
+            let mut since_ms = || *self.obstacles.no_epoch_ms.get_or_insert(now_ms);
             if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
                 self.turn(0, now_ms);
             }
             return;
         }
         // One that was deleted says nothing; one that is unknown here is compared when it is read.
-        let differs = matches!((asked.hash, looked.at), (Some(ours), Some(at)) if ours != at);
+        let differs = self.differs(&asked, looked);
         let is_whole = self.staging.is_none() || self.reads_over();
-        let has_all = looked.last >= asked.read.max(self.least) && is_whole;
-        if differs || !has_all || looked.last == 0 || self.contradicts {
+        let has_all = looked.last >= asked.read.max(self.position.known_last) && is_whole;
+        if differs || !has_all || looked.last == 0 {
             let why = if has_all { DIFFERS } else { ENDS };
             return self.suspect(0, why, now_ms);
         }
         let next = asked.next(looked);
-        let line = match self.read < self.whole {
-            true => Line::of_lost(&here),
-            false => self.line.clone(),
+        let line = match self.read() < self.position.applied {
+            true => SequenceMapping::of_lost(&here),
+            false => self.epoch.mapping.clone(),
         };
-        if self.lacks_before(next) && !self.reads_over() {
+        if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
         }
         self.skip_to(next, &line);
         if self.reads_over() {
-            if self.read >= looked.last {
+            if self.read() >= looked.last {
                 self.turn(0, now_ms);
-            } else if !self.reads {
+            } else if !self.reads() {
                 self.read_on(now_ms);
             }
             return;
         }
         let jumps = !self.may_write();
-        self.say_again(0, self.line.clone(), jumps);
+        self.say_again(0, self.epoch.mapping.clone(), jumps);
     }
 
     /// Says again which life it is, if nobody has since the message at this sequence.
-    fn say_again(&mut self, life_seq: u64, line: Line, jumps: bool) {
-        let Some(there) = self.there else { return };
-        if self.since_ms == 0 {
-            // Nobody remembers, so it is as old as makes it go on behind what is here.
+    fn say_again(&mut self, life_seq: u64, line: SequenceMapping, jumps: bool) {
+        let Some(remote) = self.look.remote else { return };
+        if self.epoch.since_ms == 0 {
+            // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
             let seq = self.hub.id(self.hub.seq()).seq;
-            self.since_ms = there.unix_ms.saturating_sub(age_of(self.began, seq));
+            let age_ms = age_of(self.epoch.began, seq);
+            self.epoch.since_ms = remote.unix_ms.saturating_sub(age_ms);
         }
-        let (began, since_ms) = (self.began, self.since_ms);
-        let age_ms = there.unix_ms.saturating_sub(since_ms);
+        let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
+        let age_ms = remote.unix_ms.saturating_sub(since_ms);
         let jump = jumps.then(|| number_after(began, age_ms));
         let again = Some(Again { began, line, jump });
-        let turn = Turn { before: None, has_seed: false, broker: there.run, since_ms, again };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: remote.broker, since_ms, again };
         let epoch = self.hub.epoch();
         let payload = turn.encode((epoch, self.run, 0)).into();
-        let (to, token) = (Subject::Life, self.writer.next_token());
+        let (to, token) = (LogSubject::Life, self.writer.next_token());
         self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
     }
 
     /// Looks after the life that is.
-    fn go_on(&mut self, looked: &Looked, life: &Life, now_ms: u64) {
+    fn go_on(&mut self, looked: &Looked, life: &CurrentEpoch, now_ms: u64) {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
-        if self.reads_over() && self.read >= looked.last {
+        if self.reads_over() && self.read() >= looked.last {
             return self.turn(life.seq, now_ms);
         }
         match &self.staging {
@@ -641,7 +581,7 @@ impl Node {
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
-                if is_late || is_other && self.has_all {
+                if is_late || is_other && self.has_all() {
                     self.turn(life.seq, now_ms);
                 }
             }
@@ -655,62 +595,64 @@ impl Node {
     }
 
     /// What was read last is not in the log: somebody has gone on before it.
-    fn leave(&mut self, line: &Line, life_seq: u64, now_ms: u64) {
+    fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let seq = self.hub.id(self.hub.seq()).seq;
-        if self.left_ms.is_none()
+        if self.local.diverged_ms.is_none()
             && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
             && let Some(first) = self.hub.life().number(*lost.start())
         {
             self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
         }
-        (self.anew, self.is_placed) = (true, false);
-        self.left_ms.get_or_insert(now_ms);
+        (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
+        self.local.diverged_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
-            false => self.look_at_ms = 0,
+            false => self.look.at_ms = 0,
         }
     }
 
     /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
     fn is_alone(&self, now_ms: u64) -> bool {
-        self.left_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
+        self.local.diverged_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.
     fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
         self.stop_reading();
-        let (since_ms, _) = *self.suspects.get_or_insert((now_ms, why));
-        // Those who have more come first.
-        let patience_ms = if self.is_old { BARE_PATIENCE_MS } else { LOOK_MS };
+        let suspicion = Suspicion { since_ms: now_ms, why };
+        let since_ms = self.obstacles.suspicion.get_or_insert(suspicion).since_ms;
+        // Nodes that have more values begin the epoch first.
+        let is_old = self.local.values == Values::FromDisk;
+        let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
         if now_ms >= since_ms + patience_ms {
             self.turn(life_seq, now_ms);
         }
     }
 
-    /// Begins a life, if none has begun since the one whose turn is at this sequence.
+    /// Begins a life, if none has begun since the one whose epoch record is at this sequence.
     fn turn(&mut self, life_seq: u64, now_ms: u64) {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
         let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
-        let has_before = self.has_all && over.is_none_or(|over| over.epoch == here.epoch);
+        let has_before = self.has_all() && over.is_none_or(|over| over.epoch == here.epoch);
         let hub = over.map_or(&*self.hub, |over| &over.hub);
         let seeds = newest(hub, 0);
-        let turn = Turn {
+        let turn = EpochRecord {
             before: has_before.then_some((here.epoch, here.seq)),
-            has_seed: (self.has_all || over.is_some()) && hub.counts().topics > 0,
-            broker: self.there.map_or(0, |there| there.run),
-            since_ms: self.there.map_or(0, |there| there.unix_ms),
+            has_seed: (self.has_all() || over.is_some()) && hub.counts().topics > 0,
+            broker: self.look.remote.map_or(0, |remote| remote.broker),
+            since_ms: self.look.remote.map_or(0, |remote| remote.unix_ms),
             again: None,
         };
         let epoch = Epoch::from_number(self.rng.next_u64() as u32);
-        self.turned = Some((epoch, seeds));
+        self.writer.started = Some((epoch, seeds));
         let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
-        self.turning = Some(token);
-        self.look_at_ms = now_ms + TURN_PATIENCE_MS;
+        self.log = LogState::StartingEpoch { token };
+        self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
-            to: Subject::Life,
+            to: LogSubject::Life,
             after: life_seq,
             payload,
             token,
@@ -719,7 +661,7 @@ impl Node {
 
     /// Has the next message appended, if there is one to be.
     fn write(&mut self, now_ms: u64) {
-        if !self.connected || !self.reads || self.fault.is_some() || !self.may_write() {
+        if !self.reads() || !self.may_write() {
             return;
         }
         let is_open = self.is_open();
@@ -730,27 +672,27 @@ impl Node {
         if writer.sending.is_none() {
             writer.counter += 1;
             let counter = writer.counter;
-            let (head, jump) = ((epoch, run, counter), self.line.last());
+            let (head, jump) = ((epoch, run, counter), self.epoch.mapping.last());
             let next = match &mut writer.seeding {
                 Some(events) if staged.is_some() => {
                     let (seed, is_last) = next_seed(events, max);
                     if is_last {
                         writer.seeding = None;
                     }
-                    Some((seed.into_seed(head, is_last), What::Seed))
+                    Some((seed.into_seed(head, is_last), AppendContent::Seed))
                 }
                 _ if !is_open => None,
                 _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
                     let (batch, since, entries) = late;
                     let of = Of { rules, jump, since: Some(since) };
-                    (batch.into_batch(head, of), What::Late(entries))
+                    (batch.into_batch(head, of), AppendContent::Late(entries))
                 }),
                 _ => self.intake.take(now_ms).map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
                     let of = Of { rules, jump, since: None };
                     let payload = batch.entries.into_batch(head, of);
-                    (payload, What::Batch(promises))
+                    (payload, AppendContent::Batch(promises))
                 }),
             };
             let Some((payload, what)) = next else {
@@ -767,7 +709,7 @@ impl Node {
                 conflict: None,
             });
         }
-        if let Some(action) = writer.send(self.read, run, max) {
+        if let Some(action) = writer.send(self.position.read, run, max) {
             self.actions.push_back(action);
         }
     }
@@ -786,7 +728,7 @@ const IS_PAST: &str = "has gone back to before what was read";
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;
 
-/// How long a turn may take before it is looked what came of it.
+/// A node that appends an epoch record looks at the log again after this time.
 const TURN_PATIENCE_MS: u64 = 5_000;
 
 /// How long it is waited for somebody who knows which life the log is in.

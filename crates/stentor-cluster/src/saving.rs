@@ -88,10 +88,11 @@ impl<D: Disk> Saver<D> {
     /// Nothing is kept of a hub to which something is to come yet: what is on the disk is better.
     fn save_what_is_new(&mut self, tapping: &Tapping) {
         let here = self.hub.id(self.hub.seq());
-        if !self.state.has_all() || self.state.status().is_old() {
+        if !self.state.has_all() || self.state.status().freshness.is_old() {
             return;
         }
-        let as_of_unix_s = unix_s().saturating_sub(self.state.status().age_us() / 1_000_000);
+        let as_of_unix_s =
+            unix_s().saturating_sub(self.state.status().freshness.age_us() / 1_000_000);
         let outcome = match self.saved == Some(here) {
             true => Ok(()),
             false => self.save(tapping),
@@ -293,7 +294,7 @@ mod tests {
         state.note_begun(0);
         saver.save_what_is_new(&tapping);
         assert!(read(&disk).unwrap().is_none(), "it is from the disk");
-        state.status().old_us = 0;
+        state.status().freshness.old_us = 0;
         saver.save_what_is_new(&tapping);
         let image = disk.image();
         assert_eq!(messages(&read(&disk).unwrap().unwrap()), messages(&hub));
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(disk.image(), image);
         assert!(age_s() < 60);
         publish(&hub, 1);
-        state.status().here_us = monotonic_us() - 100_000_000;
+        state.status().freshness.here_us = monotonic_us() - 100_000_000;
         saver.save_what_is_new(&tapping);
         assert!((100..160).contains(&age_s()));
         publish(&hub, 2);

@@ -1,7 +1,7 @@
 //! What a hub has, as the beginning of a life; and what of it a life lacks that has begun
 //! elsewhere.
 
-use crate::codec::{Body, Growing, decode, entries};
+use crate::codec::{Growing, MessageBody, decode, entries};
 use crate::line::ENTRIES_MAX;
 use std::collections::VecDeque;
 use stentor_hub::{Entry, Event, Hub, Message, Place, decode_entry, encode_entry, encode_event};
@@ -10,7 +10,9 @@ use stentor_hub::{Entry, Event, Hub, Message, Place, decode_entry, encode_entry,
 /// of its first entry.
 pub(super) fn is_continued(hub: &Hub, first: u64, bytes: &[u8]) -> bool {
     let of = match decode(bytes).map(|message| message.body) {
-        Ok(Body::Batch { entries: of, .. } | Body::Seed { entries: of, .. }) => entries(of),
+        Ok(MessageBody::Batch { entries: of, .. } | MessageBody::Seed { entries: of, .. }) => {
+            entries(of)
+        }
         _ => Ok(Vec::new()),
     };
     let Ok(of) = of else { return false };

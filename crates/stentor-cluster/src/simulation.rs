@@ -24,9 +24,9 @@ mod peers;
 
 use self::broker::{Answer, Asked, Log, Stored};
 use self::peers::Fetch;
-use crate::codec::{Body, Turn, decode};
-use crate::protocol::{Action, Appended, Looked, Node, Subject, hash_of};
-use crate::waiting::Intake;
+use crate::codec::{EpochRecord, MessageBody, decode};
+use crate::protocol::{Action, Appended, ClusterNode, LogSubject, Looked, hash_of};
+use crate::waiting::ClusterIntake;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -40,9 +40,9 @@ use stentor_test::seeds;
 use stentor_wire::target::TopicName;
 
 struct Member {
-    node: Node,
+    node: ClusterNode,
     hub: Arc<Hub>,
-    intake: Arc<Intake>,
+    intake: Arc<ClusterIntake>,
     heard: Arc<Recorder>,
     /// Counts connections; `None`: it is cut off until then.
     connection: u32,
@@ -171,8 +171,8 @@ fn member(hub: Hub, disk: Option<&Hub>, seed: u64) -> Member {
     let heard = Arc::new(Recorder::default());
     let id = hub.add_subscriber(Arc::clone(&heard) as Arc<dyn Subscriber>);
     hub.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
-    let intake = Arc::new(Intake::new());
-    let mut node = Node::new(Arc::clone(&hub), Arc::clone(&intake), seed, Box::new(|_| {}));
+    let intake = Arc::new(ClusterIntake::new());
+    let mut node = ClusterNode::new(Arc::clone(&hub), Arc::clone(&intake), seed, Box::new(|_| {}));
     if let Some(disk) = disk {
         node.begin_with(copy(disk, node.stage(disk.epoch()))).unwrap();
     }
@@ -287,7 +287,7 @@ impl World {
         }
         if self.rng.below(300) == 0 {
             // The life is said again before that is forgotten, unless nobody is there for so long.
-            let life = self.log.last_of(Subject::Life).saturating_sub(self.log.before);
+            let life = self.log.last_of(LogSubject::Life).saturating_sub(self.log.before);
             let most = match self.faults {
                 Faults::None | Faults::Network | Faults::Holes => life.max(1) as usize,
                 _ => self.log.messages.len() + 1,
@@ -340,7 +340,7 @@ impl World {
         for seq in last.saturating_sub(count) + 1..=last {
             let begins = |(_, bytes): &Stored| {
                 let message = decode(bytes).unwrap();
-                matches!(message.body, Body::Turn(Turn { again: None, .. }))
+                matches!(message.body, MessageBody::Epoch(EpochRecord { again: None, .. }))
             };
             let is_spared = |it: &Stored| begins(it) || self.may_come_again(seq, it);
             if !self.log.message(seq).is_some_and(is_spared) {
@@ -351,7 +351,7 @@ impl World {
 
     /// Whether a copy of this message may come that the log would take if it were deleted.
     fn may_come_again(&self, seq: u64, (subject, _): &Stored) -> bool {
-        let Some(Subject::Own(run)) = *subject else { return false };
+        let Some(LogSubject::Own(run)) = *subject else { return false };
         let is_copy = |(.., asked): &(u64, (u32, u64), Asked)| match asked {
             Asked::Append { to, after, .. } => Some(*to) == *subject && *after < seq,
             Asked::Look { .. } => false,

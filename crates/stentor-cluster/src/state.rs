@@ -1,9 +1,9 @@
 //! How it is with a node of a cluster, and its threads.
 
 use crate::nats::{self, Broker, Fetch};
-use crate::protocol::Node;
+use crate::protocol::ClusterNode;
 use crate::saving::{Saving, read_saved};
-use crate::waiting::Intake;
+use crate::waiting::ClusterIntake;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,69 +23,89 @@ use ureq::Agent;
 pub struct ClusterState {
     pub(crate) settings: Settings,
     /// What waits for the broker.
-    pub intake: Arc<Intake>,
+    pub intake: Arc<ClusterIntake>,
     pub(crate) ends: AtomicBool,
     /// All of the order was here once, or there is nothing better to be had. Each request asks.
     pub(crate) has_all: AtomicBool,
     pub(crate) reconnects: Counter,
     pub(crate) snapshots: Counter,
     /// Pages ask for it, and workers once a second.
-    pub(crate) status: Mutex<Status>,
+    pub(crate) status: Mutex<NodeStatus>,
 }
 
 /// What the node's thread knows. Times are on the clock of [`monotonic_us`].
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
-pub(crate) struct Status {
+pub(crate) struct NodeStatus {
     pub(crate) is_connected: bool,
-    /// The log is read, and takes what is published.
+    /// The log is read, and takes what is published. The node is asked for this after a connection
+    /// ends, so it may be true for a moment longer.
     pub(crate) is_open: bool,
-    /// When the log was last read; at first, when it began.
-    pub(crate) read_us: u64,
+    pub(crate) freshness: Freshness,
+    log: LogCounters,
+    rules_differ: bool,
+    /// When the node last saved its values to the disk.
+    saved_us: Option<u64>,
+    problems: Problems,
+}
+
+/// How current the values of a node are.
+#[derive(Default)]
+pub(crate) struct Freshness {
+    /// When the log was last read; at first, when the node began.
+    read_us: u64,
     /// When local state was last known to be current: the log's end, as seen at this time, has been
     /// applied since.
     pub(crate) here_us: u64,
     /// The message that the log ended with when it was looked at, and when that was.
-    pub(crate) goal: u64,
-    pub(crate) goal_us: u64,
-    /// How old what it began with was then, until all that came since is here.
+    goal: u64,
+    goal_us: u64,
+    /// The age of the values on the disk when the node began with them. It is 0 if there were none,
+    /// and once everything that the log had since is applied.
     pub(crate) old_us: u64,
-    /// The message of the log that was read last, and the last one there is.
-    pub(crate) read: u64,
-    pub(crate) last: u64,
-    /// Messages that the log had behind the last one that came.
-    pub(crate) behind: u64,
-    pub(crate) round_trip_us: u64,
-    pub(crate) replicas: u32,
-    pub(crate) rules_differ: bool,
-    /// When what is here was last kept on the disk.
-    pub(crate) saved_us: Option<u64>,
-    /// Why there is no connection,
-    pub(crate) failure: Option<String>,
-    /// and what was last said of each broker.
-    pub(crate) failures: BTreeMap<String, String>,
-    /// Why the log is not read.
-    pub(crate) complaint: Option<String>,
-    /// What the broker, or a peer, refused last.
-    pub(crate) refusal: Option<String>,
-    /// What an acknowledgement of the broker is not worth.
-    pub(crate) warning: Option<&'static str>,
-    /// A message of the stream was skipped, because no node wrote it.
-    pub(crate) has_foreign: bool,
 }
 
-impl Status {
+/// The log as the node last saw it.
+#[derive(Default)]
+struct LogCounters {
+    /// The message that was read last, and the last one of the log.
+    read: u64,
+    last: u64,
+    /// Messages that the log had behind the last one that came.
+    behind: u64,
+    round_trip_us: u64,
+    replicas: u32,
+}
+
+/// The reasons why a node does not work as it should.
+#[derive(Default)]
+struct Problems {
+    /// Why there is no connection,
+    failure: Option<String>,
+    /// and the last failure of each broker.
+    failures: BTreeMap<String, String>,
+    /// Why the log is not read.
+    complaint: Option<String>,
+    /// The last refusal of the broker, or of a peer.
+    refusal: Option<String>,
+    /// In which case an acknowledgement of the broker is worth less than it seems.
+    warning: Option<&'static str>,
+    /// A message of the stream was skipped, because no node wrote it.
+    has_foreign: bool,
+}
+
+impl NodeStatus {
     /// Why nothing is published here, if nothing is.
     fn why(&self) -> Option<String> {
         if self.is_open {
             return None;
         }
         // A broker that lets nodes in, and is of no use, says why at the end of each connection.
-        let Some(complaint) = self.complaint.as_ref().filter(|_| self.is_connected) else {
-            return [&self.failure, &self.refusal].into_iter().flatten().next().cloned();
+        let Problems { failure, complaint, refusal, .. } = &self.problems;
+        let Some(complaint) = complaint.as_ref().filter(|_| self.is_connected) else {
+            return [failure, refusal].into_iter().flatten().next().cloned();
         };
         let complaint = complaint.trim_end_matches('.');
-        Some(match &self.refusal {
+        Some(match refusal {
             Some(refusal) => format!("{complaint} ({refusal})"),
             None => complaint.to_owned(),
         })
@@ -94,6 +114,12 @@ impl Status {
     /// The same behind a colon.
     fn because(&self) -> String {
         self.why().map_or_else(String::new, |why| format!(": {why}"))
+    }
+}
+
+impl Freshness {
+    fn now() -> Freshness {
+        Freshness { read_us: monotonic_us(), here_us: monotonic_us(), ..Freshness::default() }
     }
 
     /// How old what is here may be.
@@ -164,16 +190,12 @@ impl ClusterState {
     pub fn new(settings: &Settings) -> ClusterState {
         ClusterState {
             settings: settings.clone(),
-            intake: Arc::new(Intake::new()),
+            intake: Arc::new(ClusterIntake::new()),
             ends: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
-            status: Mutex::new(Status {
-                read_us: monotonic_us(),
-                here_us: monotonic_us(),
-                ..Status::default()
-            }),
+            status: Mutex::new(NodeStatus { freshness: Freshness::now(), ..NodeStatus::default() }),
         }
     }
 
@@ -184,7 +206,7 @@ impl ClusterState {
 
     /// For how many seconds what is here may be outdated; `None`: it is as the log says.
     pub fn stale_s(&self) -> Option<u64> {
-        let age_us = self.status().age_us();
+        let age_us = self.status().freshness.age_us();
         (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
     }
 
@@ -195,7 +217,7 @@ impl ClusterState {
         if !self.has_all() {
             return Some(format!("Nothing was had of the cluster yet{because}."));
         }
-        let age_us = status.age_us();
+        let age_us = status.freshness.age_us();
         let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
         let age_s = age_us / 1_000_000;
         is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
@@ -204,17 +226,18 @@ impl ClusterState {
     /// The state as the pages show it.
     pub fn report(&self, hub: &Hub) -> ClusterReport {
         let status = self.status();
+        let LogCounters { read, last, behind, round_trip_us, replicas } = status.log;
         ClusterReport {
             connected: status.is_connected,
             open: status.is_open,
             failure: status.why(),
             position: hub.id(hub.seq()).to_string(),
-            message: status.read,
-            behind: status.last.saturating_sub(status.read).max(status.behind),
-            round_trip_us: status.round_trip_us,
+            message: read,
+            behind: last.saturating_sub(read).max(behind),
+            round_trip_us,
             waiting_bytes: self.intake.bytes() as u64,
-            replicas: status.replicas,
-            warning: status.warning,
+            replicas,
+            warning: status.problems.warning,
             rules_differ: status.rules_differ,
             reconnects: self.reconnects.value(),
             snapshots: self.snapshots.value(),
@@ -235,23 +258,25 @@ impl ClusterState {
         self.reconnects.add(1);
         let why = format!("{url}: {reason}");
         let mut status = self.status();
-        if status.failures.insert(url.to_owned(), reason.to_owned()).as_deref() != Some(reason) {
+        if status.problems.failures.insert(url.to_owned(), reason.to_owned()).as_deref()
+            != Some(reason)
+        {
             tracing::warn!("the broker {why}");
         }
-        status.failure = Some(why);
+        status.problems.failure = Some(why);
     }
 
     pub(crate) fn note_refusal(&self, reason: &str) {
         let mut status = self.status();
-        if status.refusal.as_deref() != Some(reason) {
+        if status.problems.refusal.as_deref() != Some(reason) {
             tracing::warn!("refused: {reason}");
-            status.refusal = Some(reason.to_owned());
+            status.problems.refusal = Some(reason.to_owned());
         }
     }
 
     /// Warns of the first message that no node wrote: its publisher may send a thousand more.
     pub(crate) fn note_foreign(&self, seq: u64, subject: &str) {
-        if !mem::replace(&mut self.status().has_foreign, true) {
+        if !mem::replace(&mut self.status().problems.has_foreign, true) {
             tracing::warn!(
                 "message {seq} of the stream is skipped: no node writes under {subject}; let \
                  other clients publish nothing under {}.> (see \"Who may talk to it\" in the \
@@ -261,17 +286,17 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn note(&self, node: &Node) {
+    pub(crate) fn note(&self, node: &ClusterNode) {
         let mut status = self.status();
         let is_open = node.is_open();
         let was_open = mem::replace(&mut status.is_open, is_open);
         if node.reads() {
-            status.read_us = monotonic_us();
+            status.freshness.read_us = monotonic_us();
         }
         if is_open && !was_open {
             // Not before: a broker may take every connection, and be of no use.
-            (status.failure, status.refusal, status.complaint) = (None, None, None);
-            status.failures.clear();
+            let Problems { warning, has_foreign, .. } = status.problems;
+            status.problems = Problems { warning, has_foreign, ..Problems::default() };
             let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
             let epoch = epoch.unwrap_or_default();
             tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
@@ -279,13 +304,13 @@ impl ClusterState {
             let complaint = node.complaint();
             // Whoever begins often waits for a peer; and if none gives anything, that is said.
             let is_news = was_open || !node.wants_snapshot();
-            let is_other = is_news && status.complaint != complaint;
+            let is_other = is_news && status.problems.complaint != complaint;
             if let Some(new) = complaint.as_ref().filter(|_| is_other) {
                 tracing::error!("{new}");
             }
-            status.complaint = complaint;
+            status.problems.complaint = complaint;
         }
-        status.read = node.read();
+        status.log.read = node.read();
         self.note_what_is_here(&mut status);
         let differ = node.rules_differ();
         if !mem::replace(&mut status.rules_differ, differ) && differ {
@@ -293,15 +318,17 @@ impl ClusterState {
         }
     }
 
-    pub(crate) fn note_what_is_here(&self, status: &mut Status) {
-        if status.is_open && status.read >= status.goal {
-            (status.here_us, status.old_us) = (status.goal_us, 0);
+    pub(crate) fn note_what_is_here(&self, status: &mut NodeStatus) {
+        let Freshness { read_us, goal, goal_us, .. } = status.freshness;
+        if status.is_open && status.log.read >= goal {
+            (status.freshness.here_us, status.freshness.old_us) = (goal_us, 0);
             self.has_all.store(true, Ordering::Release);
-        } else if status.is_old() && since(status.read_us) >= ALONE_US {
+        } else if status.freshness.is_old() && since(read_us) >= ALONE_US {
             // While the log can be read, the snapshot of the disk is not served: catching up
             // replaces it soon. Without the log it is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {
-                let (age_s, because) = (status.age_us() / 1_000_000, status.because());
+                let age_s = status.freshness.age_us() / 1_000_000;
+                let because = status.because();
                 tracing::warn!("what is served may be {age_s} s old{because}");
             }
         }
@@ -309,36 +336,36 @@ impl ClusterState {
 
     /// It began with what was kept so long ago.
     pub(crate) fn note_begun(&self, old_s: u64) {
-        let mut status = self.status();
-        status.old_us = (old_s * 1_000_000).max(1);
-        (status.read_us, status.here_us) = (monotonic_us(), monotonic_us());
+        let freshness = &mut self.status().freshness;
+        freshness.old_us = (old_s * 1_000_000).max(1);
+        (freshness.read_us, freshness.here_us) = (monotonic_us(), monotonic_us());
     }
 
     /// What the stream is, and what it is not worth.
     pub(crate) fn note_stream(&self, replicas: u32, warning: Option<&'static str>) {
         let mut status = self.status();
-        if let Some(warning) = warning.filter(|_| status.warning != warning) {
+        if let Some(warning) = warning.filter(|_| status.problems.warning != warning) {
             tracing::warn!("{warning}");
         }
-        (status.replicas, status.warning) = (replicas, warning);
+        (status.log.replicas, status.problems.warning) = (replicas, warning);
     }
 
     /// The log ended with this message at that time, or a moment later.
     pub(crate) fn note_last(&self, last: u64, looked_us: u64) {
         let mut status = self.status();
-        status.last = last;
+        status.log.last = last;
         // Whoever does not keep up has one all the same, until that is read.
-        if status.read >= status.goal || last < status.goal {
-            (status.goal, status.goal_us) = (last, looked_us);
+        if status.log.read >= status.freshness.goal || last < status.freshness.goal {
+            (status.freshness.goal, status.freshness.goal_us) = (last, looked_us);
         }
     }
 
     pub(crate) fn note_behind(&self, behind: u64) {
-        self.status().behind = behind;
+        self.status().log.behind = behind;
     }
 
     pub(crate) fn note_round_trip(&self, us: u64) {
-        self.status().round_trip_us = us;
+        self.status().log.round_trip_us = us;
     }
 
     pub(crate) fn note_snapshot(&self) {
@@ -349,7 +376,7 @@ impl ClusterState {
         self.status().saved_us = Some(monotonic_us());
     }
 
-    pub(crate) fn status(&self) -> MutexGuard<'_, Status> {
+    pub(crate) fn status(&self) -> MutexGuard<'_, NodeStatus> {
         stentor_io::lock(&self.status)
     }
 }
@@ -390,7 +417,7 @@ impl ClusterThread {
         state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(applier.hub()), Arc::clone(&state.intake));
-        let mut node = Node::new(hub, intake, seed, applier.on_applied());
+        let mut node = ClusterNode::new(hub, intake, seed, applier.on_applied());
         let fetch = fetch(&state.settings).map_err(io::Error::other)?;
         let of_thread = (Arc::clone(state), disk.clone());
         let begin = move || {
@@ -413,7 +440,7 @@ impl Drop for ClusterThread {
 }
 
 /// Has a node begin with what it kept when it ran before.
-fn begin_with(node: &mut Node, disk: &HostDisk, state: &ClusterState) {
+fn begin_with(node: &mut ClusterNode, disk: &HostDisk, state: &ClusterState) {
     let begun_us = monotonic_us();
     let kept = read_saved(disk, |epoch| node.stage(epoch));
     let begun = kept.and_then(|kept| match kept {
@@ -494,7 +521,7 @@ const INPUTS_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Growing, Of, Turn};
+    use crate::codec::{EpochRecord, Growing, Of};
     use crate::log::{Action, Looked};
     use stentor_hub::Limits;
 
@@ -502,9 +529,10 @@ mod tests {
     fn what_is_past_is_not_told_as_the_present() {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
-        let turn = Turn { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
         let turn = turn.encode((life, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -517,7 +545,7 @@ mod tests {
         node.handle_message(1, &turn, 0);
         // Not even that of the disk, for as long as the log is read.
         state.note_begun(50);
-        state.status().read_us -= ALONE_US;
+        state.status().freshness.read_us -= ALONE_US;
         for seq in [2, 3] {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
@@ -533,7 +561,7 @@ mod tests {
         state.note(&node);
         assert!(state.has_all() && state.stale_s().is_none());
         // It is as old as what was read of it, and not older because there is always more.
-        state.status().here_us = now_us - 3_000_000;
+        state.status().freshness.here_us = now_us - 3_000_000;
         state.note(&node);
         assert_eq!(state.stale_s(), Some(3));
         state.note_last(12, now_us);
@@ -542,22 +570,22 @@ mod tests {
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }
         state.note(&node);
-        assert!((2_000_000..3_000_000).contains(&state.status().age_us()));
+        assert!((2_000_000..3_000_000).contains(&state.status().freshness.age_us()));
         // If the log ends before that now, that is all there is.
         state.note_last(12, now_us);
         state.note_last(9, now_us);
         state.note(&node);
-        assert!(state.status().age_us() < 2_000_000);
+        assert!(state.status().freshness.age_us() < 2_000_000);
     }
 
     #[test]
     fn what_is_old_is_told_as_such_and_only_where_nothing_newer_is_to_be_had() {
         let state = ClusterState::new(&Settings::default());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let mut node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-        let pass = |us: u64, node: &Node| {
-            state.status().read_us -= us;
-            state.status().here_us -= us;
+        let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let pass = |us: u64, node: &ClusterNode| {
+            state.status().freshness.read_us -= us;
+            state.status().freshness.here_us -= us;
             state.note(node);
         };
         // Whoever has nothing serves nothing, however long it takes.
@@ -567,9 +595,9 @@ mod tests {
         node.begin_with(kept).unwrap();
         state.note_begun(50);
         pass(0, &node);
-        assert!(state.status().is_old() && !state.has_all());
+        assert!(state.status().freshness.is_old() && !state.has_all());
         pass(ALONE_US, &node);
-        assert!(state.status().is_old() && state.has_all());
+        assert!(state.status().freshness.is_old() && state.has_all());
         assert!((55..60).contains(&state.stale_s().unwrap()));
         assert_eq!(state.complaint(), None);
         pass(10_000_000, &node);
@@ -580,7 +608,7 @@ mod tests {
     fn of_a_thread_that_panics_readers_and_publishers_hear() {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let node = Node::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+        let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         state.status().is_open = true;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));
@@ -603,7 +631,7 @@ mod tests {
         assert_eq!(why(), "nats://a:1: it is away");
         // It is there again, and something else is wrong.
         state.connected(true);
-        state.status().complaint = Some("A snapshot is needed.".to_owned());
+        state.status().problems.complaint = Some("A snapshot is needed.".to_owned());
         assert_eq!(why(), "A snapshot is needed");
         state.note_refusal("http://b: 401");
         assert_eq!(why(), "A snapshot is needed (http://b: 401)");
@@ -612,7 +640,7 @@ mod tests {
         assert_eq!(why(), "nats://a:1: it is away");
         // One that lets a node in and is of no use is not better than before.
         state.connected(true);
-        state.status().complaint = None;
+        state.status().problems.complaint = None;
         assert_eq!(why(), "nats://a:1: it is away");
         state.status().is_open = true;
         assert_eq!(state.status().why(), None);

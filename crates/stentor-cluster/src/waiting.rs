@@ -15,8 +15,8 @@ use stentor_hub::{Entry, Place, encode_entry};
 use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer, Telling};
 
 /// What waits for the thread that talks to the broker.
-pub struct Intake {
-    waiting: Mutex<Waiting>,
+pub struct ClusterIntake {
+    waiting: Mutex<IntakeQueue>,
     /// The broker can be reached, and takes what is published.
     is_open: AtomicBool,
     /// The thread sleeps.
@@ -28,8 +28,8 @@ pub struct Intake {
 }
 
 #[derive(Default)]
-struct Waiting {
-    batches: VecDeque<Batch>,
+struct IntakeQueue {
+    batches: VecDeque<ChangeBatch>,
     /// What they keep in memory, roughly, and what those keep that are under way.
     bytes: usize,
     /// Before that no batch is due, unless it is full.
@@ -41,7 +41,7 @@ struct Waiting {
 }
 
 /// Changes that have their places in the log together.
-pub(super) struct Batch {
+pub(super) struct ChangeBatch {
     pub(super) entries: Growing,
     pub(super) backs: Vec<ReturnAddress>,
     bytes: usize,
@@ -49,9 +49,9 @@ pub(super) struct Batch {
     since_ms: Option<u64>,
 }
 
-impl Intake {
-    pub(crate) fn new() -> Intake {
-        Intake {
+impl ClusterIntake {
+    pub(crate) fn new() -> ClusterIntake {
+        ClusterIntake {
             waiting: Mutex::default(),
             is_open: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
@@ -91,13 +91,13 @@ impl Intake {
             return Err(CommitError::BrokerBehind);
         }
         if waiting.batches.back().is_none_or(|batch| batch.entries.count() == ENTRIES_MAX) {
-            waiting.batches.push_back(Batch::new());
+            waiting.batches.push_back(ChangeBatch::new());
         }
         let last = waiting.batches.back_mut().expect("there is one");
         let length = last.entries.push(|out| encode_entry(entry, Place::Next, out));
         if last.entries.bytes() > bytes_max {
             last.entries.pop(length);
-            let mut alone = Batch::new();
+            let mut alone = ChangeBatch::new();
             alone.entries.push(|out| encode_entry(entry, Place::Next, out));
             if alone.entries.bytes() > bytes_max {
                 if last.backs.is_empty() {
@@ -119,7 +119,7 @@ impl Intake {
     }
 
     /// Takes out what is to be appended next, if that is due.
-    pub(super) fn take(&self, now_ms: u64) -> Option<Batch> {
+    pub(super) fn take(&self, now_ms: u64) -> Option<ChangeBatch> {
         let mut waiting = self.waiting();
         if now_ms < waiting.due_ms && waiting.batches.len() < 2 {
             return None;
@@ -139,7 +139,7 @@ impl Intake {
         }
         waiting.expires_ms = now_ms + EXPIRE_MS;
         let is_old =
-            |batch: &mut Batch| batch.since_ms.is_some_and(|ms| now_ms >= ms + PATIENCE_MS);
+            |batch: &mut ChangeBatch| batch.since_ms.is_some_and(|ms| now_ms >= ms + PATIENCE_MS);
         while let Some(batch) = waiting.batches.pop_front_if(is_old) {
             waiting.bytes -= batch.bytes;
             batch.backs.into_iter().for_each(|it| telling.add(it, Err(CommitError::BrokerBehind)));
@@ -182,24 +182,24 @@ impl Intake {
         self.waiting().bytes
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, IntakeQueue> {
         stentor_io::lock(&self.waiting)
     }
 }
 
-impl Batch {
-    fn new() -> Batch {
-        Batch { entries: Growing::new(), backs: Vec::new(), bytes: 0, since_ms: None }
+impl ChangeBatch {
+    fn new() -> ChangeBatch {
+        ChangeBatch { entries: Growing::new(), backs: Vec::new(), bytes: 0, since_ms: None }
     }
 
-    /// What it keeps in memory, for [`Intake::give_back`].
+    /// The memory that the batch uses, for [`ClusterIntake::give_back`].
     pub(super) fn kept_bytes(&self) -> usize {
         self.bytes
     }
 }
 
 /// The broker makes the order.
-impl Sequencer for Intake {
+impl Sequencer for ClusterIntake {
     fn commit(&self, to: &Applier, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
         // Rules are each node's own.
         if entry.topic().is_none() {

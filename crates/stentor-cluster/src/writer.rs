@@ -1,30 +1,32 @@
 //! What a run of a node writes under its own subject: one message at a time, each once or never.
 
-use crate::codec::{Message, again};
-use crate::log::{Action, Appended, Subject};
+use crate::codec::{LogMessage, again};
+use crate::log::{Action, Appended, LogSubject};
 use crate::seeds::Late;
-use crate::waiting::{Intake, PATIENCE_MS};
+use crate::waiting::{ClusterIntake, PATIENCE_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::Event;
+use stentor_hub::{Epoch, Event};
 use stentor_order::{CommitError, ReturnAddress, Telling};
 
 /// What this run writes under its own subject, one message at a time.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     pub(super) counter: u64,
     /// The last sequence there.
     pub(super) last: u64,
     pub(super) token: u64,
     pub(super) sending: Option<Sending>,
     /// In the log, and not read yet.
-    pub(super) stored: VecDeque<Stored>,
+    pub(super) stored: VecDeque<UnreadAppend>,
     pub(super) seeding: Option<VecDeque<Event>>,
+    /// The epoch that this run has begun last, and its seeds, until its epoch record is read.
+    pub(super) started: Option<(Epoch, VecDeque<Event>)>,
 }
 
 pub(super) struct Sending {
     pub(super) payload: Arc<[u8]>,
     pub(super) counter: u64,
-    pub(super) what: What,
+    pub(super) what: AppendContent,
     pub(super) since_ms: u64,
     /// It is on its way.
     pub(super) token: Option<u64>,
@@ -34,13 +36,13 @@ pub(super) struct Sending {
     pub(super) conflict: Option<u64>,
 }
 
-pub(super) struct Stored {
+pub(super) struct UnreadAppend {
     counter: u64,
-    what: What,
+    what: AppendContent,
     since_ms: u64,
 }
 
-pub(super) enum What {
+pub(super) enum AppendContent {
     Batch(Promises),
     Seed,
     /// What was late, to be put back if it does not come.
@@ -54,15 +56,16 @@ pub(super) struct Promises {
     pub(super) bytes: usize,
 }
 
-impl Writer {
-    pub(super) fn new() -> Writer {
-        Writer {
+impl LogWriter {
+    pub(super) fn new() -> LogWriter {
+        LogWriter {
             counter: 0,
             last: 0,
             token: 0,
             sending: None,
             stored: VecDeque::new(),
             seeding: None,
+            started: None,
         }
     }
 
@@ -101,10 +104,15 @@ impl Writer {
         }
         sending.sent += 1;
         let payload = Arc::clone(&sending.payload);
-        Some(Action::Append { to: Subject::Own(run), after: self.last, payload, token })
+        Some(Action::Append { to: LogSubject::Own(run), after: self.last, payload, token })
     }
 
-    pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, intake: &Intake) {
+    pub(super) fn handle_appended(
+        &mut self,
+        token: u64,
+        appended: Appended,
+        intake: &ClusterIntake,
+    ) {
         let Some(sending) = self.sending.as_mut().filter(|it| it.token == Some(token)) else {
             return;
         };
@@ -113,15 +121,15 @@ impl Writer {
                 self.last = seq;
                 let Sending { counter, what, since_ms, .. } =
                     self.sending.take().expect("it was there");
-                self.stored.push_back(Stored { counter, what, since_ms });
+                self.stored.push_back(UnreadAppend { counter, what, since_ms });
             }
             Appended::Conflict(seq) => (sending.token, sending.conflict) = (None, Some(seq)),
             Appended::Unknown => sending.token = None,
             Appended::Refused(_) => match &mut sending.what {
                 // Copies may still come out of a connection that was given up: these are sent
                 // until they are known to be there, or too old.
-                What::Seed | What::Late(_) => sending.token = None,
-                What::Batch(_) => {
+                AppendContent::Seed | AppendContent::Late(_) => sending.token = None,
+                AppendContent::Batch(_) => {
                     let sending = self.sending.take().expect("it was there");
                     let error = match sending.sent {
                         1 => CommitError::BrokerAway,
@@ -134,7 +142,12 @@ impl Writer {
     }
 
     /// A message was read. Returns whom to tell what came of it.
-    pub(super) fn took(&mut self, message: &Message<'_>, run: u64, intake: &Intake) -> Promises {
+    pub(super) fn took(
+        &mut self,
+        message: &LogMessage<'_>,
+        run: u64,
+        intake: &ClusterIntake,
+    ) -> Promises {
         if message.run != run {
             return Promises::default();
         }
@@ -150,10 +163,11 @@ impl Writer {
     }
 
     /// Tells those who have waited for too long that it is not known.
-    pub(super) fn expire(&mut self, intake: &Intake, now_ms: u64) {
+    pub(super) fn expire(&mut self, intake: &ClusterIntake, now_ms: u64) {
         let is_old = |since_ms: u64| now_ms >= since_ms + PATIENCE_MS;
-        let sending =
-            self.sending.take_if(|it| matches!(it.what, What::Batch(_)) && is_old(it.since_ms));
+        let sending = self
+            .sending
+            .take_if(|it| matches!(it.what, AppendContent::Batch(_)) && is_old(it.since_ms));
         sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
         while let Some(stored) = self.stored.pop_front_if(|it| is_old(it.since_ms)) {
             stored.what.promises().tell_all(intake, CommitError::Failed);
@@ -161,8 +175,8 @@ impl Writer {
     }
 
     /// The log is not read where what is under way may be.
-    pub(super) fn forget(&mut self, intake: &Intake) {
-        let is_batch = |it: &mut Sending| matches!(it.what, What::Batch(_));
+    pub(super) fn forget(&mut self, intake: &ClusterIntake) {
+        let is_batch = |it: &mut Sending| matches!(it.what, AppendContent::Batch(_));
         let sending = self.sending.take_if(is_batch).map(|sending| sending.what.promises());
         let stored = self.stored.drain(..).map(|stored| stored.what.promises());
         for promises in sending.into_iter().chain(stored) {
@@ -170,15 +184,15 @@ impl Writer {
         }
     }
 
-    /// What is under way is of before a turn or a jump: it was not read, and never will be.
+    /// The messages under way are from before an epoch record, so the node will never read them.
     /// Returns what was late.
-    pub(super) fn begin_anew(&mut self, intake: &Intake) -> VecDeque<Late> {
+    pub(super) fn begin_anew(&mut self, intake: &ClusterIntake) -> VecDeque<Late> {
         let stored = self.stored.drain(..).map(|stored| (stored.what, 1));
         let sending = self.sending.take().map(|sending| (sending.what, sending.sent));
         let mut late = VecDeque::new();
         for (what, sent) in stored.chain(sending) {
             match what {
-                What::Late(entries) => late.extend(entries),
+                AppendContent::Late(entries) => late.extend(entries),
                 // Who has read it in a log that has lost it since may publish it again.
                 what if sent > 0 => what.promises().tell_all(intake, CommitError::Failed),
                 what => what.promises().tell_all(intake, CommitError::BrokerAway),
@@ -192,17 +206,17 @@ impl Writer {
     }
 }
 
-impl What {
+impl AppendContent {
     pub(super) fn promises(self) -> Promises {
         match self {
-            What::Batch(promises) => promises,
-            What::Seed | What::Late(_) => Promises::default(),
+            AppendContent::Batch(promises) => promises,
+            AppendContent::Seed | AppendContent::Late(_) => Promises::default(),
         }
     }
 }
 
 impl Promises {
-    pub(super) fn tell_all(self, intake: &Intake, error: CommitError) {
+    pub(super) fn tell_all(self, intake: &ClusterIntake, error: CommitError) {
         let mut telling = Telling::default();
         self.backs.into_iter().for_each(|back| telling.add(back, Err(error)));
         drop(telling);

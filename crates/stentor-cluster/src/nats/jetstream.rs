@@ -1,7 +1,7 @@
 //! What is asked of JetStream, and what it answers: JSON, and the subjects it goes by.
 
 use super::wire::Message;
-use crate::protocol::{Appended, Subject};
+use crate::protocol::{Appended, LogSubject};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -124,10 +124,10 @@ struct Stored {
 }
 
 impl Stream {
-    pub(super) fn subject(&self, of: Subject) -> String {
+    pub(super) fn subject(&self, of: LogSubject) -> String {
         match of {
-            Subject::Life => format!("{}{LIFE}", self.name),
-            Subject::Own(run) => format!("{}{NODE}{run:016x}", self.name),
+            LogSubject::Life => format!("{}{LIFE}", self.name),
+            LogSubject::Own(run) => format!("{}{NODE}{run:016x}", self.name),
         }
     }
 
@@ -170,7 +170,7 @@ impl Stream {
     }
 
     pub(super) fn last_life(&self) -> (String, String) {
-        let subject = self.subject(Subject::Life);
+        let subject = self.subject(LogSubject::Life);
         let request = json!({ "last_by_subj": subject });
         (format!("$JS.API.STREAM.MSG.GET.{}", self.name), request.to_string())
     }

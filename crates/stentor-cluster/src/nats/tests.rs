@@ -1,7 +1,7 @@
 //! A node and a broker that is a few lines here: what it says, and when, is up to the test.
 
 use super::*;
-use crate::waiting::Intake;
+use crate::waiting::ClusterIntake;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::HashMap;
@@ -182,8 +182,8 @@ impl Member {
         let state = Arc::new(ClusterState::new(&settings));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         hub.begin_following();
-        let intake: Arc<Intake> = Arc::clone(&state.intake);
-        let node = Node::new(Arc::clone(&hub), intake, 7, Box::new(|_| {}));
+        let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
+        let node = ClusterNode::new(Arc::clone(&hub), intake, 7, Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
         let (sender, inputs) = mpsc::sync_channel(64);
         let broker = Broker::new(Arc::clone(&state), node, fetch, (sender.clone(), inputs));

@@ -5,13 +5,13 @@
 //!    node has read the deleted messages. It copies its values into a second hub and applies the
 //!    rest of the log to that. Readers do not see this hub, because values may be missing in it.
 //! 3. At the end of the log the node begins a life with these values as seeds, and readers receive
-//!    a gap. The turn names the position before the hole, so a node that has read further publishes
-//!    its newer values.
+//!    a gap. The epoch record names the position before the hole, so a node that has read further
+//!    publishes its newer values.
 
 use super::reading::{TOO_LARGE, entry_of};
-use super::{ALONE_MS, Action, Asked, Looked, Node, Staging};
+use super::{ALONE_MS, Action, ClusterNode, Looked, PendingLook, Staging};
 use crate::codec::{Of, entries};
-use crate::line::Line;
+use crate::line::SequenceMapping;
 use crate::seeds::{has_changed, newest};
 use stentor_hub::{Entry, Epoch, Hub, Place, decode_entry, encode_event};
 
@@ -24,7 +24,7 @@ pub(super) struct Want {
     last: u64,
 }
 
-impl Asked {
+impl PendingLook {
     /// The first sequence behind the message read last that may have a message.
     pub(super) fn next(&self, looked: &Looked) -> u64 {
         // Messages may be appended between two answers. Only a last sequence that was known before
@@ -34,13 +34,13 @@ impl Asked {
     }
 }
 
-impl Node {
+impl ClusterNode {
     /// Asks peers for a snapshot of this life.
     pub(super) fn want(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.stop_reading();
         // Only a node that has read everything appends, so there is one, and it has a snapshot.
-        if self.wants.is_none_or(|want| (want.epoch, want.last) != (epoch, last)) {
-            self.wants = Some(Want { epoch, since_ms: now_ms, last });
+        if self.obstacles.want.is_none_or(|want| (want.epoch, want.last) != (epoch, last)) {
+            self.obstacles.want = Some(Want { epoch, since_ms: now_ms, last });
         }
         self.actions.push_back(Action::Snapshot { epoch });
     }
@@ -49,12 +49,12 @@ impl Node {
     pub(super) fn miss(
         &mut self,
         epoch: Epoch,
-        line: &Line,
+        line: &SequenceMapping,
         (next, last): (u64, u64),
         now_ms: u64,
     ) {
         self.want(epoch, last, now_ms);
-        if self.wants.is_some_and(|want| now_ms >= want.since_ms + ALONE_MS) {
+        if self.obstacles.want.is_some_and(|want| now_ms >= want.since_ms + ALONE_MS) {
             self.read_over(epoch, now_ms);
             self.skip_to(next, line);
             self.read_on(now_ms);
@@ -64,7 +64,7 @@ impl Node {
     /// From here on the log is read into a hub that readers do not see.
     fn read_over(&mut self, epoch: Epoch, now_ms: u64) {
         self.actions.clear();
-        self.wants = None;
+        self.obstacles.want = None;
         let late = self.writer.begin_anew(&self.intake);
         self.late.extend(late);
         let staging = self.staging.get_or_insert_with(|| Staging {
@@ -85,11 +85,11 @@ impl Node {
     }
 
     /// The log has no message between the one read last and `next`, and this node needs none.
-    pub(super) fn skip_to(&mut self, next: u64, line: &Line) {
-        if next > self.read + 1 {
-            (self.read, self.hash) = (next - 1, None);
-            self.line = line.upto(self.read);
-            self.hub_read().follow_rolled_back(&self.line.lost());
+    pub(super) fn skip_to(&mut self, next: u64, line: &SequenceMapping) {
+        if next > self.read() + 1 {
+            (self.position.read, self.position.hash) = (next - 1, None);
+            self.epoch.mapping = line.upto(self.position.read);
+            self.hub_read().follow_rolled_back(&self.epoch.mapping.lost());
             self.note_position();
             self.pass_hole(next);
         }
@@ -97,7 +97,7 @@ impl Node {
 
     /// Passes the hole before this message, if holes are read over. Returns whether they are.
     pub(super) fn pass_hole(&mut self, seq: u64) -> bool {
-        let first = self.line.seq(seq);
+        let first = self.epoch.mapping.seq(seq);
         let over = self.staging.as_mut().filter(|staging| staging.hole.is_some());
         over.is_some_and(|over| {
             over.hole = over.hub.life().number(first);

@@ -1,30 +1,32 @@
 //! What a node makes of each message of the log. Whatever happens here follows from what was read,
 //! and is the same on all nodes.
 
-use super::{Node, Staging};
-use crate::codec::{Body, Message, Of, Turn, decode, entries};
-use crate::line::Line;
+use super::{ClusterNode, Placement, Staging};
+use crate::codec::{EpochRecord, LogMessage, MessageBody, Of, decode, entries};
+use crate::line::SequenceMapping;
 use crate::seeds::{Late, has, has_changed, newest};
 use std::collections::VecDeque;
 use stentor_hub::{Applied, Entry, Epoch, Event, Hub, Id, NotAdopted, Op, Place, decode_entry};
 use stentor_order::{CommitError, ReturnAddress, Telling};
 
-impl Node {
+impl ClusterNode {
     pub(super) fn take(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> Result<(), &'static str> {
         let message = decode(bytes)?;
         if message.run == self.run && message.counter > 0 {
             self.writer.last = seq;
         }
-        if self.is_copy(seq, &message) {
+        if self.position.is_copy(seq, &message) {
             return Ok(());
         }
         match &message.body {
-            Body::Turn(turn) if turn.again.is_some() => self.take_again(seq, &message, turn),
-            Body::Turn(turn) => self.take_turn(seq, &message, turn.clone(), now_ms),
-            Body::Seed { is_last, entries: of } => {
+            MessageBody::Epoch(turn) if turn.again.is_some() => {
+                self.take_again(seq, &message, turn)
+            }
+            MessageBody::Epoch(turn) => self.take_turn(seq, &message, turn.clone(), now_ms),
+            MessageBody::Seed { is_last, entries: of } => {
                 self.take_seed(seq, &message, *is_last, of, now_ms)?;
             }
-            Body::Batch { of, entries } => {
+            MessageBody::Batch { of, entries } => {
                 if message.run != self.run {
                     self.rules.note(message.run, of.rules, now_ms);
                 }
@@ -34,46 +36,23 @@ impl Node {
         Ok(())
     }
 
-    /// Whether a message follows the one read last. Where a life is to begin, the turn does that
-    /// begins it: if another message is there, the log has lost the turn, and this node is still in
-    /// its own life.
+    /// Whether a message follows the one read last. Where a life is to begin, the epoch record does
+    /// that begins it: if another message is there, the log has lost that record, and this node is
+    /// still in its own life.
     pub(super) fn follows(&mut self, seq: u64, bytes: &[u8]) -> bool {
         let begins = || match decode(bytes) {
-            Ok(Message { body: Body::Turn(turn), .. }) => turn.again.is_none(),
+            Ok(LogMessage { body: MessageBody::Epoch(turn), .. }) => turn.again.is_none(),
             _ => false,
         };
-        (self.is_placed || begins()) && (!self.lacks_before(seq) || self.pass_hole(seq))
-    }
-
-    /// Whether it was read before. What a run writes is counted from 1 on.
-    fn is_copy(&mut self, seq: u64, message: &Message<'_>) -> bool {
-        if message.counter == 0 {
-            return false;
-        }
-        let (count, read) = self.counts.get(&message.run).copied().unwrap_or_default();
-        self.counts.insert(message.run, (message.counter.max(count), seq.max(read)));
-        // The run that has been silent for longest has ended, or nearly so.
-        if self.counts.len() > RUNS_MAX
-            && let Some((&run, _)) = self.counts.iter().min_by_key(|(_, (_, read))| *read)
-        {
-            self.counts.remove(&run);
-        }
-        message.counter <= count
-    }
-
-    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
-    /// them from the messages just before its place. If the log has lost the first of two copies,
-    /// such a node applies the second.
-    pub(super) fn first_to_read(&self) -> u64 {
-        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
-        (self.read + 1).saturating_sub(counted).max(1)
+        let is_known = self.position.placement != Placement::Unknown;
+        (is_known || begins()) && (!self.position.lacks_before(seq) || self.pass_hole(seq))
     }
 
     /// A message before the place of this node is read for its count alone: one behind it may be a
     /// copy of it.
     pub(super) fn count_again(&mut self, seq: u64, bytes: &[u8]) {
-        if let Some(message) = decode(bytes).ok().filter(|_| seq <= self.read) {
-            self.is_copy(seq, &message);
+        if let Some(message) = decode(bytes).ok().filter(|_| seq <= self.read()) {
+            self.position.is_copy(seq, &message);
         }
     }
 
@@ -81,22 +60,22 @@ impl Node {
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         match &self.staging {
             Some(staging) => Some(staging.epoch),
-            None => (self.has_all && !self.anew).then(|| self.hub.epoch()),
+            None => self.local.is_in_order().then(|| self.hub.epoch()),
         }
     }
 
     /// It is said again which life it is, and SEQs may jump.
-    fn take_again(&mut self, seq: u64, message: &Message<'_>, turn: &Turn) {
+    fn take_again(&mut self, seq: u64, message: &LogMessage<'_>, turn: &EpochRecord) {
         let jump = turn.again.as_ref().and_then(|again| again.jump);
         if self.epoch() != Some(message.epoch) {
             return;
         }
-        self.broker = turn.broker;
+        self.epoch.broker = turn.broker;
         if let Some(number) = jump {
-            self.line.jump(seq, number);
+            self.epoch.mapping.jump(seq, number);
             let late = self.writer.begin_anew(&self.intake);
             self.late.extend(late);
-            self.hub_read().follow_rolled_back(&self.line.lost());
+            self.hub_read().follow_rolled_back(&self.epoch.mapping.lost());
         }
         self.show();
     }
@@ -105,7 +84,7 @@ impl Node {
     /// the log may forget every message before the next one.
     pub(super) fn note_position(&self) {
         if self.epoch().is_some() {
-            self.hub_read().follow_upto(self.line.last_seq(self.read));
+            self.hub_read().follow_upto(self.epoch.mapping.last_seq(self.read()));
         }
     }
 
@@ -120,26 +99,26 @@ impl Node {
     }
 
     /// A life begins.
-    fn take_turn(&mut self, seq: u64, message: &Message<'_>, turn: Turn, now_ms: u64) {
+    fn take_turn(&mut self, seq: u64, message: &LogMessage<'_>, turn: EpochRecord, now_ms: u64) {
         let epoch = message.epoch;
         if self.epoch() == Some(epoch) {
             return;
         }
-        self.past.extend(self.staging.take().map(|staging| staging.epoch));
-        // If the log forgets this turn, it goes back to a life that is over.
-        let is_past = self.has_all && self.hub.epoch() != epoch;
-        self.past.extend(is_past.then(|| self.hub.epoch()));
-        self.past.retain(|past| *past != epoch);
+        self.epoch.past.extend(self.staging.take().map(|staging| staging.epoch));
+        // If the log forgets this epoch record, it goes back to a life that is over.
+        let is_past = self.has_all() && self.hub.epoch() != epoch;
+        self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
+        self.epoch.past.retain(|past| *past != epoch);
         let _ = self.writer.begin_anew(&self.intake);
         if is_past {
             self.late.clear();
             // Whether this node has left the order before says nothing of this life.
-            self.left_ms = None;
+            self.local.diverged_ms = None;
         }
-        (self.began, self.broker, self.line) = (seq, turn.broker, Line::default());
-        self.is_placed = true;
-        self.since_ms = turn.since_ms;
-        let hub = self.hub.stage(epoch, self.anew);
+        (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
+        (self.epoch.broker, self.epoch.mapping) = (turn.broker, SequenceMapping::default());
+        self.position.placement = Placement::Known;
+        let hub = self.stage(epoch);
         self.staging = Some(Staging {
             hub,
             epoch,
@@ -149,7 +128,7 @@ impl Node {
             last: None,
             hole: None,
         });
-        let own = self.turned.take().filter(|(turned, _)| *turned == epoch);
+        let own = self.writer.started.take().filter(|(started, _)| *started == epoch);
         if !turn.has_seed {
             return self.end_staging();
         }
@@ -162,7 +141,7 @@ impl Node {
     fn take_seed(
         &mut self,
         seq: u64,
-        message: &Message<'_>,
+        message: &LogMessage<'_>,
         is_last: bool,
         of: &[u8],
         now_ms: u64,
@@ -176,7 +155,7 @@ impl Node {
         }
         (staging.last, staging.heard_ms) = (Some(message.counter), now_ms);
         // What was there is not judged.
-        staging.fill(self.line.seq(seq), of, |_, _, _| true)?;
+        staging.fill(self.epoch.mapping.seq(seq), of, |_, _, _| true)?;
         if is_last && !is_over {
             self.end_staging();
         }
@@ -186,7 +165,7 @@ impl Node {
     /// All of the life that begins is there.
     fn end_staging(&mut self) {
         let Some(Staging { hub, before, epoch, .. }) = self.staging.take() else { return };
-        let had_all = self.has_all.then(|| self.hub.id(self.hub.seq()));
+        let had_all = self.has_all().then(|| self.hub.id(self.hub.seq()));
         let mut behind = match (before, had_all) {
             // It is read again: what of this is lost is known.
             (_, Some(here)) if here.epoch == epoch => VecDeque::new(),
@@ -215,29 +194,29 @@ impl Node {
         let _ = staged.apply(rules, Place::At(generation));
         let adopted = self.hub.adopt(staged)?;
         if adopted.is_new_life && before != self.hub.epoch() {
-            self.past.push(before);
+            self.epoch.past.push(before);
         }
-        (self.has_all, self.anew) = (true, false);
+        self.local.adopt();
         Ok(())
     }
 
     fn take_batch(
         &mut self,
         seq: u64,
-        message: &Message<'_>,
+        message: &LogMessage<'_>,
         of: Of,
         bytes: &[u8],
     ) -> Result<(), &'static str> {
         let promises = self.writer.took(message, self.run, &self.intake);
         let is_whole = self.staging.is_none() || self.reads_over();
         let is_of_life = is_whole && self.epoch() == Some(message.epoch);
-        if !is_of_life || of.jump != self.line.last() {
+        if !is_of_life || of.jump != self.epoch.mapping.last() {
             promises.tell_all(&self.intake, CommitError::BrokerAway);
             return Ok(());
         }
         if let Some(staging) = &mut self.staging {
             promises.tell_all(&self.intake, CommitError::Failed);
-            return staging.fill_behind_hole(self.line.seq(seq), of, bytes);
+            return staging.fill_behind_hole(self.epoch.mapping.seq(seq), of, bytes);
         }
         let changes = match self.changes_of(seq, of, bytes) {
             Ok(changes) => changes,
@@ -257,20 +236,20 @@ impl Node {
         seq: u64,
         of: Of,
         bytes: &'b [u8],
-    ) -> Result<Changes<'b>, &'static str> {
+    ) -> Result<BatchChanges<'b>, &'static str> {
         let life = self.hub.life();
         let number = |seq| life.number(seq).ok_or(TOO_LARGE);
         let since = of.since.map(number).transpose()?;
-        let first = number(self.line.seq(seq))?;
+        let first = number(self.epoch.mapping.seq(seq))?;
         // The last one that it may have.
-        number(self.line.last_seq(seq))?;
+        number(self.epoch.mapping.last_seq(seq))?;
         let entries = entries(bytes)?.into_iter().map(entry_of).collect::<Result<_, _>>()?;
-        Ok(Changes { first, since, entries })
+        Ok(BatchChanges { first, since, entries })
     }
 
     /// Applies a batch, and tells those who wait what came of each change.
-    fn apply_all(&mut self, changes: Changes<'_>, backs: Vec<ReturnAddress>) {
-        let Changes { first, since, entries } = changes;
+    fn apply_all(&mut self, changes: BatchChanges<'_>, backs: Vec<ReturnAddress>) {
+        let BatchChanges { first, since, entries } = changes;
         let mut telling = Telling::default();
         let mut backs = backs.into_iter();
         for (number, entry) in (first..).zip(entries) {
@@ -294,7 +273,7 @@ impl Node {
 }
 
 /// What a batch changes.
-struct Changes<'b> {
+struct BatchChanges<'b> {
     /// The number of the first.
     first: u64,
     /// They give way to what came behind this number.
@@ -307,12 +286,5 @@ pub(super) fn entry_of(bytes: &[u8]) -> Result<Entry<'_>, &'static str> {
     let (entry, _) = decode_entry(bytes)?;
     if entry.topic().is_some() { Ok(entry) } else { Err("it is not of a topic") }
 }
-
-/// A node reads the counts of so many messages before its place. Both copies are under way at the
-/// same time, and each run has one message under way: at most one of each node is between them.
-const COUNTED_AGAIN: u64 = 64;
-
-/// So many runs are remembered: most of them have ended.
-const RUNS_MAX: usize = 1_000;
 
 pub(super) const TOO_LARGE: &str = "its number is too large";

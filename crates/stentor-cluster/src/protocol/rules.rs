@@ -6,13 +6,13 @@ use stentor_hub::{Hub, encode_rules};
 
 /// The rules of this node, and what was heard of others.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(super) struct RuleHashes {
     pub(super) own: u64,
     /// By run: the last hash, and when it came.
     heard: BTreeMap<u64, (u64, u64)>,
 }
 
-impl Rules {
+impl RuleHashes {
     /// Looks which rules there are. They may be others by now; and of runs that have said nothing
     /// for long nobody knows whether they still are.
     pub(super) fn look(&mut self, hub: &Hub, now_ms: u64) {
@@ -52,7 +52,7 @@ mod tests {
             Hub::new(Epoch::from_number(1), vec![rule], Limits::default())
         };
         let (before, after) = (of(1), of(2));
-        let (mut own, mut other) = (Rules::default(), Rules::default());
+        let (mut own, mut other) = (RuleHashes::default(), RuleHashes::default());
         other.look(&after, 0);
         own.look(&before, 0);
         own.note(2, other.own, 0);

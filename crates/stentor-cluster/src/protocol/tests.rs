@@ -8,8 +8,8 @@ use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
 struct Alone {
-    node: Node,
-    intake: Arc<Intake>,
+    node: ClusterNode,
+    intake: Arc<ClusterIntake>,
     epoch: Epoch,
     /// The last message of the log.
     last: u64,
@@ -22,19 +22,20 @@ fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
 }
 
 /// A node that has not heard of any log.
-fn new_node(intake: &Arc<Intake>) -> Node {
+fn new_node(intake: &Arc<ClusterIntake>) -> ClusterNode {
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
-    Node::new(hub, Arc::clone(intake), 7, Box::new(|_| {}))
+    ClusterNode::new(hub, Arc::clone(intake), 7, Box::new(|_| {}))
 }
 
 impl Alone {
     /// A node that has read the beginning of a life, and may publish.
     fn open() -> Alone {
-        let intake = Arc::new(Intake::new());
+        let intake = Arc::new(ClusterIntake::new());
         let mut node = new_node(&intake);
         let epoch = Epoch::from_number(2);
-        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
         let turn = turn.encode((epoch, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -97,7 +98,7 @@ fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
     node.handle_connected(10 * LOOK_MS);
     assert!(matches!(node.poll(), Some(Action::Look { .. })));
     node.handle_looked(again, &looked(1, None), 10 * LOOK_MS);
-    assert!(node.complaint().is_none() && node.looking.is_some());
+    assert!(node.complaint().is_none() && node.look.pending.is_some());
 }
 
 #[test]
@@ -239,7 +240,8 @@ fn what_is_in_the_log_twice_counts_once() {
     // Whoever reads it again begins to count again.
     alone.node.read_life(1, 0);
     alone.last = 1;
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     alone.node.handle_message(1, &turn.encode((Epoch::from_number(3), 9, 0)), 0);
     alone.read(&encoded(put("/a", 4)).into_batch((Epoch::from_number(3), 9, 1), OF));
     assert_eq!(alone.node.hub.value("/a").unwrap().data().len(), 4);
@@ -252,11 +254,12 @@ fn a_node_that_starts_from_a_snapshot_skips_a_copy() {
     let epoch = alone.epoch;
     let batch = |run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
     let [first, second, third] = [batch(9, 1, "/a"), batch(8, 1, "/b"), batch(8, 2, "/c")];
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     let turn = turn.encode((alone.epoch, 9, 0));
     alone.read(&first);
     alone.read(&second);
-    let mut node = new_node(&Arc::new(Intake::new()));
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
     kept.follow_upto(hub.id(hub.seq()).seq);
     node.begin_with(kept).unwrap();
@@ -278,18 +281,19 @@ fn what_a_broker_has_lost_is_said() {
     let of_life = |looked: Looked, at| {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        assert!(alone.node.suspects.is_none() && alone.node.complaint().is_none());
+        assert!(alone.node.obstacles.suspicion.is_none() && alone.node.complaint().is_none());
         alone.node.handle_time(LOOK_MS);
         let mut actions = std::iter::from_fn(|| alone.node.poll());
         let token = actions.find_map(|action| match action {
             Action::Look { token, .. } => Some(token),
             _ => None,
         });
-        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
         let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
         let looked = Looked { at, life, ..looked };
         alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
-        (alone.node.suspects.is_some(), alone.node.complaint())
+        (alone.node.obstacles.suspicion.is_some(), alone.node.complaint())
     };
     let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
     assert_eq!(of_life(looked(2, None), same), (false, None));
@@ -333,14 +337,15 @@ fn what_is_late_is_put_back_where_seqs_jump() {
         if is_stored {
             alone.node.handle_appended(token, Appended::At(9), 0);
         }
-        let again = Again { began: 1, line: Line::default(), jump: Some(1 << 20) };
+        let again = Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) };
         let again = Some(again);
-        let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
         alone.read(&turn.encode((alone.epoch, 9, 0)));
         let (put_back, _) = alone.appends().pop().unwrap();
         let [before, behind] =
             [&payload, &put_back].map(|bytes| match decode(bytes).unwrap().body {
-                Body::Batch { of, entries } => (of, entries.to_vec()),
+                MessageBody::Batch { of, entries } => (of, entries.to_vec()),
                 other => panic!("{other:?}"),
             });
         assert_eq!(before.1, behind.1);
@@ -383,8 +388,8 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, counter), OF));
     }
     // Another node has gone on where the second one was.
-    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
+    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
     let life = Some((3, turn.encode((alone.epoch, 8, 0)), false));
     let looked = Looked { at: Some(7), ..looked(3, life) };
     let mut next = Vec::new();
@@ -398,10 +403,11 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
     assert_eq!(next, [Action::Read { from: 1 }]);
 }
 
-/// Another node has begun a life in the empty log, and its turn was purged before this node saw it.
+/// Another node has begun a life in the empty log, and its epoch record was purged before this node
+/// saw it.
 #[test]
 fn an_empty_log_does_not_count_as_waiting() {
-    let mut node = new_node(&Arc::new(Intake::new()));
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
     node.handle_connected(0);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
     node.handle_looked(token, &looked(0, None), 0);
@@ -411,17 +417,18 @@ fn an_empty_log_does_not_count_as_waiting() {
         node.handle_time(*now_ms);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
         node.handle_looked(token, &looked(3, None), *now_ms);
-        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 0, .. }))
+        matches!(node.poll(), Some(Action::Append { to: LogSubject::Life, after: 0, .. }))
     });
     assert_eq!(begun_ms, Some(6 * LOOK_MS + BARE_PATIENCE_MS), "another node may know the life");
 }
 
-/// A node that is about to read the turn of another life is still in its own.
+/// A node that is about to read the epoch record of another life is still in its own.
 #[test]
 fn a_turn_lost_unread_hides_no_loss() {
     let batch =
         |epoch, run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     for says_again in [false, true] {
         let mut alone = Alone::open();
         let epoch = alone.epoch;
@@ -433,10 +440,10 @@ fn a_turn_lost_unread_hides_no_loss() {
         alone.node.handle_looked(token, &looked(3, life), LOOK_MS);
         assert_eq!(alone.node.poll(), Some(Action::Read { from: 1 }));
         // The log has lost that, too, and another node has gone on where the first life was.
-        let again = Some(Again { began: 1, line: Line::default(), jump: None });
+        let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: None });
         let message = match says_again {
             false => batch(epoch, 8, 1, "/c"),
-            true => Turn { again, ..turn.clone() }.encode((epoch, 8, 0)),
+            true => EpochRecord { again, ..turn.clone() }.encode((epoch, 8, 0)),
         };
         for now_ms in [2 * LOOK_MS, 4 * LOOK_MS] {
             alone.node.handle_message(3, &message, now_ms);
@@ -462,14 +469,16 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
     for (broker, now_ms, is_begun_anew) in cases {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
         let turn = turn.encode((Epoch::from_number(3), 9, 0));
         alone.read(&turn);
         alone.node.handle_time(now_ms);
         let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
         let looked = Looked { broker, ..looked(3, Some((3, turn, false))) };
         alone.node.handle_looked(token, &looked, now_ms);
-        let begins = |action| matches!(action, Action::Append { to: Subject::Life, after: 3, .. });
+        let begins =
+            |action| matches!(action, Action::Append { to: LogSubject::Life, after: 3, .. });
         assert_eq!(alone.node.poll().is_some_and(begins), is_begun_anew, "{broker} {now_ms}");
     }
 }
@@ -477,8 +486,8 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
 #[test]
 fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
     let mut alone = Alone::open();
-    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
+    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
     alone.read(&turn.encode((alone.epoch, 8, 0)));
     let (epoch, jump) = (alone.epoch, alone.last);
     let cases = [
@@ -501,11 +510,13 @@ fn what_whoever_begins_a_life_has_not_read_is_published_again() {
     let here = alone.node.hub.id(alone.node.hub.seq());
     alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), OF));
     let before = Some((here.epoch, here.seq));
-    let turn = Turn { before, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = EpochRecord { before, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     alone.read(&turn.encode((Epoch::from_number(3), 9, 0)));
     let appends = alone.appends();
     let [(payload, _)] = &appends[..] else { panic!("{appends:?}") };
-    let Body::Batch { of, entries } = decode(payload).unwrap().body else { panic!("a batch") };
+    let MessageBody::Batch { of, entries } = decode(payload).unwrap().body else {
+        panic!("a batch")
+    };
     let entries = self::entries(entries).unwrap();
     assert!(of.since.is_some() && entries.len() == 1);
     let (entry, _) = decode_entry(entries[0]).unwrap();
@@ -515,18 +526,19 @@ fn what_whoever_begins_a_life_has_not_read_is_published_again() {
 #[test]
 fn who_has_read_a_life_says_again_where_it_began() {
     let mut alone = Alone::open();
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     let turn = turn.encode((Epoch::from_number(3), 9, 0));
     alone.read(&turn);
     alone.node.handle_time(LOOK_MS);
     let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
     let looked = Looked { at: Some(hash_of(&turn)), ..looked(2, None) };
     alone.node.handle_looked(token, &looked, LOOK_MS);
-    let Some(Action::Append { to: Subject::Life, after: 0, payload, .. }) = alone.node.poll()
+    let Some(Action::Append { to: LogSubject::Life, after: 0, payload, .. }) = alone.node.poll()
     else {
         panic!("it says which life it is")
     };
-    let Message { epoch, body: Body::Turn(said), .. } = decode(&payload).unwrap() else {
+    let LogMessage { epoch, body: MessageBody::Epoch(said), .. } = decode(&payload).unwrap() else {
         panic!("a turn")
     };
     assert_eq!((epoch, said.again.unwrap().began), (Epoch::from_number(3), 2));
@@ -535,19 +547,20 @@ fn who_has_read_a_life_says_again_where_it_began() {
 #[test]
 fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
     let epoch = Epoch::from_number(2);
-    let mut node = new_node(&Arc::new(Intake::new()));
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let kept = node.stage(epoch);
     let number = kept.life().number(2 << 10).unwrap();
     kept.apply(Entry::past(put("/a", 1), 1), Place::At(number)).unwrap();
     assert_eq!(node.begin_with(kept).unwrap(), 1);
     node.handle_connected(0);
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     let looked = looked(1, Some((1, turn.encode((epoch, 9, 0)), false)));
     let begun_ms = (0..60).map(|n| n * LOOK_MS).find(|now_ms| {
         node.handle_time(*now_ms);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
         node.handle_looked(token, &looked, *now_ms);
-        matches!(node.poll(), Some(Action::Append { to: Subject::Life, after: 1, .. }))
+        matches!(node.poll(), Some(Action::Append { to: LogSubject::Life, after: 1, .. }))
     });
     assert_eq!(begun_ms, Some(BARE_PATIENCE_MS), "others may have read more");
 }
@@ -557,7 +570,8 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
     for (counters, is_adopted) in [([1, 3], false), ([1, 2], true)] {
         let mut alone = Alone::open();
         let epoch = Epoch::from_number(3);
-        let turn = Turn { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn =
+            EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
         alone.read(&turn.encode((epoch, 8, 0)));
         for (counter, is_last) in counters.into_iter().zip([false, true]) {
             alone.read(&encoded(put("/a", 1)).into_seed((epoch, 8, counter), is_last));
@@ -572,7 +586,8 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
 /// Answers every look of a node that has read the beginning of a life by these. Returns what else
 /// the node wants done.
 fn look_and_answer(alone: &mut Alone, last: u64, next: Option<u64>, now_ms: u64) -> Vec<Action> {
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
     let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
     let looked = Looked { next, ..looked(last, life) };
     alone.node.handle_time(now_ms);
@@ -602,7 +617,7 @@ fn a_consumer_that_delivers_nothing_is_opened_once_a_second() {
 fn a_message_appended_between_two_answers_is_no_hole() {
     let mut alone = Alone::open();
     let actions = look_and_answer(&mut alone, 3, None, LOOK_MS);
-    assert!(actions.is_empty() && alone.node.reads, "{actions:?}");
+    assert!(actions.is_empty() && alone.node.reads(), "{actions:?}");
     // The look before has seen message 3, and this one does not find it.
     let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
     assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
@@ -624,7 +639,7 @@ fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
                     assert_eq!(from, 1);
                     (4..=last).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
                 }
-                Action::Append { to: Subject::Life, after: 1, .. } => {
+                Action::Append { to: LogSubject::Life, after: 1, .. } => {
                     begins_ms.get_or_insert(now_ms);
                 }
                 other => panic!("{other:?}"),
@@ -638,10 +653,10 @@ fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
 
 #[test]
 fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
-    let mut node = new_node(&Arc::new(Intake::new()));
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let epoch = Epoch::from_number(2);
-    let again = Some(Again { began: 2, line: Line::default(), jump: None });
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let again = Some(Again { began: 2, line: SequenceMapping::default(), jump: None });
+    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
     let looked = looked(5, Some((5, turn.encode((epoch, 9, 0)), false)));
     node.handle_connected(0);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -656,10 +671,10 @@ fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
 #[test]
 fn a_jump_that_was_read_and_then_purged_is_said_again() {
     let mut alone = Alone::open();
-    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
-    let turn = Turn { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
+    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
     alone.read(&turn.encode((alone.epoch, 9, 0)));
-    let mut node = new_node(&Arc::new(Intake::new()));
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
     kept.follow_upto(hub.id(hub.seq()).seq);
     kept.follow_rolled_back(&hub.rolled_back());
@@ -667,11 +682,11 @@ fn a_jump_that_was_read_and_then_purged_is_said_again() {
     node.handle_connected(0);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
     node.handle_looked(token, &Looked { first: 3, ..looked(2, None) }, 0);
-    let Some(Action::Append { to: Subject::Life, payload, .. }) = node.poll() else {
+    let Some(Action::Append { to: LogSubject::Life, payload, .. }) = node.poll() else {
         panic!("it says which life it is")
     };
-    let Body::Turn(said) = decode(&payload).unwrap().body else { panic!("a turn") };
-    assert_eq!(said.again.unwrap().line, alone.node.line);
+    let MessageBody::Epoch(said) = decode(&payload).unwrap().body else { panic!("a turn") };
+    assert_eq!(said.again.unwrap().line, alone.node.epoch.mapping);
 }
 
 #[test]
@@ -688,9 +703,10 @@ fn a_full_intake_refuses_changes() {
 #[test]
 fn a_renewal_of_another_epoch_changes_nothing() {
     let mut alone = Alone::open();
-    let again = Some(Again { began: 1, line: Line::default(), jump: Some(1 << 20) });
-    let turn = Turn { before: None, has_seed: false, broker: BROKER + 1, since_ms: 1, again };
+    let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER + 1, since_ms: 1, again };
     alone.read(&turn.encode((Epoch::from_number(1), 8, 0)));
-    assert_eq!((alone.node.broker, alone.node.line.last()), (BROKER, 0));
+    assert_eq!((alone.node.epoch.broker, alone.node.epoch.mapping.last()), (BROKER, 0));
     assert!(alone.node.is_open());
 }

@@ -17,7 +17,7 @@ pub(super) struct Log {
     pub(super) copies: Vec<(u64, u64)>,
 }
 
-pub(super) type Stored = (Option<Subject>, Arc<[u8]>);
+pub(super) type Stored = (Option<LogSubject>, Arc<[u8]>);
 
 impl Log {
     pub(super) fn last(&self) -> u64 {
@@ -44,7 +44,7 @@ impl Log {
         }
     }
 
-    pub(super) fn last_of(&self, subject: Subject) -> u64 {
+    pub(super) fn last_of(&self, subject: LogSubject) -> u64 {
         let is_of = |it: &Option<Stored>| it.as_ref().is_some_and(|(of, _)| *of == Some(subject));
         let place = self.messages.iter().rposition(is_of);
         place.map_or(0, |place| self.before + place as u64 + 1)
@@ -52,7 +52,7 @@ impl Log {
 
     pub(super) fn append(
         &mut self,
-        to: Subject,
+        to: LogSubject,
         after: u64,
         payload: &Arc<[u8]>,
         takes_copies: bool,
@@ -82,7 +82,7 @@ impl Log {
     }
 
     pub(super) fn look(&self, at: u64, unix_ms: u64) -> Looked {
-        let life = self.last_of(Subject::Life);
+        let life = self.last_of(LogSubject::Life);
         let is_old =
             self.ages || self.before > 0 && life < self.before + self.messages.len() as u64 / 2;
         Looked {
@@ -106,7 +106,7 @@ pub(super) enum Asked {
         last: u64,
     },
     Append {
-        to: Subject,
+        to: LogSubject,
         after: u64,
         payload: Arc<[u8]>,
         token: u64,

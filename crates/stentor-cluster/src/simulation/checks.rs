@@ -15,7 +15,7 @@ impl World {
     /// node has no time to ask may have everything.
     pub(super) fn check_turn(&self, index: usize, payload: &[u8]) {
         let message = decode(payload).unwrap();
-        let Body::Turn(Turn { again: None, .. }) = message.body else { return };
+        let MessageBody::Epoch(EpochRecord { again: None, .. }) = message.body else { return };
         let peers = (0..self.members.len()).filter(|other| *other != index);
         let (lacking, others): (Vec<_>, Vec<_>) =
             peers.partition(|other| self.lacks_peer(index, *other));

@@ -35,7 +35,7 @@ impl World {
                 self.rest(20_000);
                 self.log.ages = false;
                 self.rest(3_000);
-                let life = self.log.last_of(Subject::Life);
+                let life = self.log.last_of(LogSubject::Life);
                 self.log.forget(life - 1);
             }
             Event::Purge => self.log.forget(self.log.last()),

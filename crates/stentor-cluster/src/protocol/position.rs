@@ -1,0 +1,88 @@
+//! The position of a node in the log: how far it has read, and how its hub relates to that.
+
+use crate::codec::LogMessage;
+use std::collections::HashMap;
+
+/// The position of a node in the log.
+#[derive(Default)]
+pub(super) struct LogPosition {
+    /// The message that was read last; 0 before the first.
+    pub(super) read: u64,
+    /// The hash of that message, if this node has read its bytes.
+    pub(super) hash: Option<u64>,
+    /// The log once contained this message. If the log ends before it, messages are lost.
+    pub(super) known_last: u64,
+    /// The hub has every change of the messages up to this one, even if they are read again.
+    pub(super) applied: u64,
+    pub(super) placement: Placement,
+    /// By run: the count of its last message that was read, and the sequence of that message.
+    counts: HashMap<u64, (u64, u64)>,
+}
+
+/// Whether the node knows which message of the log its hub ends with.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Placement {
+    #[default]
+    Unknown,
+    Known,
+    /// It knew, and the log has another message there.
+    Contradicted,
+}
+
+impl LogPosition {
+    /// The position of a node that reads an epoch from the message where it began.
+    pub(super) fn before(began: u64) -> LogPosition {
+        LogPosition { read: began - 1, ..LogPosition::default() }
+    }
+
+    /// The position of a hub that ends with the message `at`, in an epoch that began at `began`.
+    /// `is_whole`: the hub has every change of this message.
+    pub(super) fn behind(at: u64, is_whole: bool, began: u64) -> LogPosition {
+        LogPosition {
+            // The message at the end is read again, to compare it. Also, the hub may lack some of
+            // its changes.
+            read: at.saturating_sub(1).max(began),
+            known_last: at.max(began),
+            applied: if is_whole { at } else { 0 },
+            placement: Placement::Known,
+            ..LogPosition::default()
+        }
+    }
+
+    /// Whether a message before this one was not read, and the hub does not have its changes.
+    pub(super) fn lacks_before(&self, seq: u64) -> bool {
+        seq > self.read.max(self.applied) + 1
+    }
+
+    /// Whether a message was read before. Each run counts its messages from 1 on.
+    pub(super) fn is_copy(&mut self, seq: u64, message: &LogMessage<'_>) -> bool {
+        if message.counter == 0 {
+            return false;
+        }
+        let (count, read) = self.counts.get(&message.run).copied().unwrap_or_default();
+        self.counts.insert(message.run, (message.counter.max(count), seq.max(read)));
+        // The run that has been silent for longest has ended, or nearly so.
+        if self.counts.len() > RUNS_MAX
+            && let Some((&run, _)) = self.counts.iter().min_by_key(|(_, (_, read))| *read)
+        {
+            self.counts.remove(&run);
+        }
+        message.counter <= count
+    }
+
+    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
+    /// them from the messages just before its place. If the log has lost the first of two copies,
+    /// such a node applies the second.
+    pub(super) fn first_to_read(&self) -> u64 {
+        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
+        (self.read + 1).saturating_sub(counted).max(1)
+    }
+}
+
+/// A node reads the counts of this many messages before its place. Both copies are under way at the
+/// same time, and each run has one message under way, so at most one message of each node is
+/// between them.
+const COUNTED_AGAIN: u64 = 64;
+
+/// This many runs are remembered. Most of them have ended.
+const RUNS_MAX: usize = 1_000;
