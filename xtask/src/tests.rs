@@ -115,6 +115,8 @@ pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
     let (package, module) = match name {
         "cluster" => ("stentor-cluster", "simulation"),
         "crashes" => ("stentor-log", "tests::crashes"),
+        "issuers" => ("stentor-access", "fetch::simulation"),
+        "leaders" => ("stentor-replication", "follow::leader::simulation"),
         "places" => ("stentor-server", "simulation::places"),
         "snapshots" => ("stentor-hub", "hub::"),
         "access" | "hostile" | "requests" | "store" | "streams" => {

@@ -393,4 +393,6 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

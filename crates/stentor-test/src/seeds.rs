@@ -20,6 +20,8 @@ const NAMES: &[&str] = &[
     "cluster",
     "crashes",
     "hostile",
+    "issuers",
+    "leaders",
     "places",
     "requests",
     "snapshots",

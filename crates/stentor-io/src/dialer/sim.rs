@@ -154,6 +154,8 @@ impl SimLine {
     fn hear(&mut self, bytes: &[u8]) {
         let mut says = SimSpeech::default();
         self.peer.receive(bytes, &mut says);
+        // However many pieces there are, all of them arrive about a second later at most.
+        let mut delays_left_us = 1_000_000;
         let mut at_us = self.parts.back().map_or(0, |(us, _)| *us).max(monotonic_us());
         for (pause_us, part) in says.parts {
             at_us += pause_us;
@@ -165,7 +167,9 @@ impl SimLine {
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(self.piece_of(rest.len()));
                 let longest_us = if self.rng.percent(1) { 300_000 } else { 2_000 };
-                at_us += self.rng.below(longest_us) as u64;
+                let delay_us = self.rng.below(longest_us).min(delays_left_us);
+                delays_left_us -= delay_us;
+                at_us += delay_us as u64;
                 self.put(at_us, SimPart::Bytes(piece.to_vec()));
                 rest = behind;
             }

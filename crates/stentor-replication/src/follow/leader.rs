@@ -355,6 +355,8 @@ const VIA_BYTES_MAX: usize = 1_024;
 const REASON_BYTES_MAX: u64 = 1_024;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests {
     use super::*;
     use stentor_config::Follow;
