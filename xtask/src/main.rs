@@ -60,7 +60,7 @@ Usage:
   cargo xtask test [--long] e2e [CHAPTER] [OPTIONS] [-- OPTIONS]
                                  the end-to-end tests, or those of a chapter
   cargo xtask sim NAME [--seed N [--trace] | --seeds N]
-                                 a simulation, with a seed or with many: access, cluster,
+                                 a simulation, with a seed or with many: access, brokers, cluster,
                                  crashes, hostile, issuers, leaders, places, requests,
                                  snapshots, store, streams; --trace prints what clients do and
                                  read

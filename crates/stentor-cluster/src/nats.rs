@@ -10,6 +10,8 @@ mod credentials;
 mod jetstream;
 mod link;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 mod wire;
 

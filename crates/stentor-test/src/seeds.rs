@@ -17,6 +17,7 @@ use std::thread::{self, ScopedJoinHandle};
 /// The names of all simulations.
 const NAMES: &[&str] = &[
     "access",
+    "brokers",
     "cluster",
     "crashes",
     "hostile",
