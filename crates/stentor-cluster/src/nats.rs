@@ -1,9 +1,11 @@
 //! A log in NATS JetStream, and the thread that talks to it.
 //!
 //! The client is written here: of the protocol a node needs five verbs, and of JetStream five
-//! requests. The library `async-nats` would bring tokio and 53 packages, and it reconnects and
-//! sends again by itself. A node must know of every connection, and of every message whether it was
-//! sent: that is part of the protocol of nodes, which is tested without any broker.
+//! requests. The library `async-nats` (0.51) has 96 packages in its tree. 49 of them are new here:
+//! tokio, a runtime that no other part needs, is among them. It reconnects and sends again by
+//! itself. A node must know of every connection, and of every message whether it was sent: that is
+//! part of the protocol of nodes, which is tested without any broker. A simulator runs this client
+//! on a simulated network, in virtual time; the library opens its own sockets.
 
 mod channel;
 mod credentials;
