@@ -60,9 +60,10 @@ Usage:
   cargo xtask test [--long] e2e [CHAPTER] [OPTIONS] [-- OPTIONS]
                                  the end-to-end tests, or those of a chapter
   cargo xtask sim NAME [--seed N [--trace] | --seeds N]
-                                 a simulation, with a seed or with many: access, cluster, crashes,
-                                 hostile, places, requests, snapshots, store, streams; --trace
-                                 prints what clients do and read
+                                 a simulation, with a seed or with many: access, brokers, cluster,
+                                 crashes, hostile, issuers, leaders, places, requests,
+                                 snapshots, store, streams; --trace prints what clients do and
+                                 read
   cargo xtask ci                 all that must hold before a change goes in, tests last
   cargo xtask dist [--check] [--reproduce] [amd64|arm64]
                                  what is shipped, into target/dist/packages/; --check tries it

@@ -114,7 +114,10 @@ fn seed_of_commit(settings: &[(&str, String)], is_in_environment: bool) -> Optio
 pub(crate) fn simulate(name: &str, args: &[&str]) -> Result<(), String> {
     let (package, module) = match name {
         "cluster" => ("stentor-cluster", "simulation"),
+        "brokers" => ("stentor-cluster", "nats::simulation"),
         "crashes" => ("stentor-log", "tests::crashes"),
+        "issuers" => ("stentor-access", "fetch::simulation"),
+        "leaders" => ("stentor-replication", "follow::leader::simulation"),
         "places" => ("stentor-server", "simulation::places"),
         "snapshots" => ("stentor-hub", "hub::"),
         "access" | "hostile" | "requests" | "store" | "streams" => {

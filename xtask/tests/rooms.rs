@@ -321,19 +321,14 @@ fn crates_know_what_the_map_says() {
 }
 
 /// Structs with more than [`FIELDS_MAX`] fields that are to be split. These numbers only fall.
-const FIELDS: [(&str, &str, usize); 2] = [
-    ("stentor-config", "Settings", 32),
-    ("stentor-server", "Shared", 21),
-];
+const FIELDS: [(&str, &str, usize); 2] =
+    [("stentor-config", "Settings", 32), ("stentor-server", "Shared", 21)];
 
 const FIELDS_MAX: usize = 20;
 
 /// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 3] = [
-    ("stentor-bench", "Connection"),
-    ("stentor-hub", "Restore"),
-    ("stentor-log", "Reading"),
-];
+const BOOLEANS: [(&str, &str); 3] =
+    [("stentor-bench", "Connection"), ("stentor-hub", "Restore"), ("stentor-log", "Reading")];
 
 /// Structs with more than [`FIELDS_MAX`] fields that stay, each with its reason.
 const LARGE: [(&str, &str, &str); 1] = [("stentor-server", "Report", "a wire struct of serde")];

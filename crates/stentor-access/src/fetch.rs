@@ -6,6 +6,8 @@
 //! [`GAP`] says: anyone can name a key. What a host answers is used only if it is a whole document;
 //! until then, and when the host is down, slow or talks nonsense, the last good one stays.
 //!
+//! This crate opens no socket itself: a [`MakeAgent`] says how hosts are reached.
+//!
 //! `https` is by rustls, with the certificates that this system trusts or those that are
 //! configured. Redirects are not followed: they would make the address a matter of somebody else.
 
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
+use ureq::config::Config;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::cache::lock;
@@ -33,6 +36,9 @@ pub struct JwksThread {
     _keep: Vec<Sender<Infallible>>,
     all: Arc<All>,
 }
+
+/// Makes an HTTP client.
+pub type MakeAgent = fn(Config) -> Agent;
 
 /// What is known of one address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,22 +77,24 @@ impl JwksThread {
     pub fn start(
         jwt: &Jwt,
         read_file: ReadFile,
+        make_agent: MakeAgent,
         on_change: impl Fn() + Send + Sync + 'static,
     ) -> Result<JwksThread, String> {
-        JwksThread::with_times(jwt, Times::default(), read_file, on_change)
+        JwksThread::with_times(jwt, Times::default(), read_file, make_agent, on_change)
     }
 
     fn with_times(
         jwt: &Jwt,
         times: Times,
         read_file: ReadFile,
+        make_agent: MakeAgent,
         on_change: impl Fn() + Send + Sync + 'static,
     ) -> Result<JwksThread, String> {
         let state =
             |url: &JwksUrl| State { url: url.clone(), document: None, failures: 0, error: None };
         let states = Mutex::new(jwt.jwks_urls.iter().map(state).collect());
         let all = Arc::new(All { states, on_change: Box::new(on_change) });
-        let agents = agents(jwt, times.whole, read_file)?;
+        let agents = agents(jwt, times.whole, read_file, make_agent)?;
         let refresh = Duration::from_secs(jwt.jwks_refresh_s);
         let (mut wake, mut keep) = (Vec::new(), Vec::new());
         for (place, (url, agent)) in jwt.jwks_urls.iter().zip(agents).enumerate() {
@@ -166,21 +174,27 @@ impl Fetcher {
             // What was asked for before is done by this; what is asked for meanwhile is not, for
             // the answer may be older.
             while self.woken.try_recv().is_ok() {}
-            let result = fetch(&self.agent, &self.url);
-            failures = if result.is_ok() { 0 } else { failures + 1 };
-            if self.note(result) {
-                (self.all.on_change)();
-            }
-            let (quiet, then) = match failures {
-                0 => (self.times.gap, self.refresh.saturating_sub(self.times.gap)),
-                _ => (backoff(self.times.retry, failures, random()), Duration::ZERO),
-            };
+            let (quiet, then) = self.fetch(&mut failures);
             // Whatever is asked for in this time is done behind it.
             if self.ended.recv_timeout(quiet) == Err(RecvTimeoutError::Disconnected)
                 || self.woken.recv_timeout(then) == Err(RecvTimeoutError::Disconnected)
             {
                 return;
             }
+        }
+    }
+
+    /// Fetches the document once, after so many failures in a row. Returns the pause behind it, in
+    /// two parts: a call of [`JwksThread::refresh`] ends the second one.
+    fn fetch(&self, failures: &mut u32) -> (Duration, Duration) {
+        let result = fetch(&self.agent, &self.url);
+        *failures = if result.is_ok() { 0 } else { *failures + 1 };
+        if self.note(result) {
+            (self.all.on_change)();
+        }
+        match *failures {
+            0 => (self.times.gap, self.refresh.saturating_sub(self.times.gap)),
+            failures => (backoff(self.times.retry, failures, random()), Duration::ZERO),
         }
     }
 
@@ -223,14 +237,18 @@ impl Fetcher {
 /// # Errors
 ///
 /// If there are no certificates to know hosts by, or a document could not be fetched.
-pub fn fetch_once(jwt: &Jwt, read_file: ReadFile) -> Result<Vec<Arc<Jwks>>, String> {
+pub fn fetch_once(
+    jwt: &Jwt,
+    read_file: ReadFile,
+    make_agent: MakeAgent,
+) -> Result<Vec<Arc<Jwks>>, String> {
     if jwt.jwks_urls.is_empty() {
         return Ok(Vec::new());
     }
     let document = |(url, agent): (&JwksUrl, Agent)| {
         fetch(&agent, url).map(Arc::new).map_err(|error| format!("{url}: {error}"))
     };
-    jwt.jwks_urls.iter().zip(agents(jwt, WHOLE, read_file)?).map(document).collect()
+    jwt.jwks_urls.iter().zip(agents(jwt, WHOLE, read_file, make_agent)?).map(document).collect()
 }
 
 /// # Errors
@@ -254,7 +272,12 @@ fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
 }
 
 /// An HTTP client for each address, in their order.
-fn agents(jwt: &Jwt, whole: Duration, read_file: ReadFile) -> Result<Vec<Agent>, String> {
+fn agents(
+    jwt: &Jwt,
+    whole: Duration,
+    read_file: ReadFile,
+    make_agent: impl Fn(Config) -> Agent,
+) -> Result<Vec<Agent>, String> {
     let is_https = |url: &JwksUrl| url.as_str().starts_with("https:");
     let hint = "name a file by jwt.jwks_ca_file";
     let tls = match jwt.jwks_urls.iter().any(is_https) {
@@ -273,7 +296,7 @@ fn agents(jwt: &Jwt, whole: Duration, read_file: ReadFile) -> Result<Vec<Agent>,
             // An http address is on this host, and no proxy leads there.
             None => config.proxy(None),
         };
-        config.build().new_agent()
+        make_agent(config.build())
     };
     Ok(jwt.jwks_urls.iter().map(agent).collect())
 }
@@ -369,5 +392,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

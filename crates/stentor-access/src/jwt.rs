@@ -4,8 +4,9 @@
 //! is found; and these choose only among keys, each of which does what it was made for. What a
 //! token may cost is bounded before that: its length, how many keys are tried, how deep it is.
 //!
-//! The crate jsonwebtoken would save the call that verifies, and no more. It reads the clock,
-//! accepts `crit` and a name that is there twice, and parses its key for every token.
+//! The crate jsonwebtoken (11.1) would add three packages, and it would save no more than the call
+//! that verifies. It reads the clock, accepts `crit` and a name that is there twice, and parses its
+//! key for every token.
 
 use std::collections::HashMap;
 

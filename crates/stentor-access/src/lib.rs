@@ -55,7 +55,7 @@ mod secret;
 mod settings;
 
 pub use cache::Cache;
-pub use fetch::{Fetching, JwksThread, fetch_once, roots_of, tls_of};
+pub use fetch::{Fetching, JwksThread, MakeAgent, fetch_once, roots_of, tls_of};
 pub use grant::{Grant, Scope};
 pub use jwks::{JWKS_BYTES_MAX, Jwks};
 pub use jwt::claims_of;

@@ -19,15 +19,15 @@
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
 //! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
 //!
-//! A third trait, [`Disk`], is a directory of files that outlive the process; [`HostDisk`] is a
-//! real one. What simulates one is beside the store that is tested with it.
+//! Threads that wait for one connection, such as a follower's, have a third trait: a [`Dialer`]
+//! makes them a [`ByteStream`]. A fourth, [`Disk`], is a directory of files that outlive the
+//! process; [`HostDisk`] is a real one. Its simulator is beside the store that is tested with it.
 //!
-//! This is the only crate with `unsafe`. The server makes its system calls here. Only two crates do
-//! more than that: stentor-tls and stentor-access read files at a start and at a reload, and the
-//! latter fetches keys on threads of its own.
+//! This is the only crate with `unsafe`. The server makes its system calls here.
 
 mod channel;
 mod counter;
+mod dialer;
 mod disk;
 mod dump;
 mod epoll;
@@ -57,6 +57,8 @@ mod stoppable;
 mod thousands;
 mod thread;
 mod user;
+#[cfg(any(test, feature = "sim"))]
+mod virtual_clock;
 mod wake;
 mod watch;
 mod wipe;
@@ -66,6 +68,9 @@ use std::net::IpAddr;
 
 pub use channel::{Channel, ChannelListener, Parcel, Token, parent_process};
 pub use counter::Counter;
+#[cfg(any(test, feature = "sim"))]
+pub use dialer::sim::{SimDialer, SimPeer, SimSpeech};
+pub use dialer::{ByteStream, Dialer, HostDialer, connect_to_any, connect_to_file, is_late};
 pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile, check_directory};
 pub use dump::leave_out_of_dumps;
 pub use epoll::{Epoll, Parts};
@@ -107,10 +112,12 @@ pub use steer::narrow_card;
 pub use stoppable::{StoppableProcess, Stopped};
 pub use thousands::thousands;
 pub use thread::{
-    allowed_cores, lower_priority, pin_to_core, raise_priority, sleep, spawn_with_file_table,
-    take_short_turns,
+    allowed_cores, lower_priority, pin_to_core, raise_priority, receive, sleep,
+    spawn_with_file_table, take_short_turns,
 };
 pub use user::{User, show_to_user};
+#[cfg(any(test, feature = "sim"))]
+pub use virtual_clock::VirtualClock;
 pub use wake::Waker;
 pub use watch::{Change, WatchId, Watcher};
 pub use wipe::{WipingAllocator, wiping};

@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(any(test, feature = "sim"))]
+use crate::virtual_clock;
+
 /// Memory of a process in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessMemory {
@@ -96,6 +99,10 @@ pub fn cores_allowed() -> usize {
 /// of a host, of no meaning elsewhere.
 #[must_use]
 pub fn monotonic_us() -> u64 {
+    #[cfg(any(test, feature = "sim"))]
+    if let Some(us) = virtual_clock::now_us() {
+        return us;
+    }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
@@ -109,6 +116,10 @@ pub(crate) fn timespec(us: u64) -> Timespec {
 /// broken; it counts as 1970.
 #[must_use]
 pub fn unix_ns() -> i64 {
+    #[cfg(any(test, feature = "sim"))]
+    if let Some(ns) = virtual_clock::unix_ns() {
+        return ns;
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -116,5 +127,9 @@ pub fn unix_ns() -> i64 {
 /// Wall clock in seconds since 1970. A clock before that is broken; it counts as 1970.
 #[must_use]
 pub fn unix_s() -> u64 {
+    #[cfg(any(test, feature = "sim"))]
+    if let Some(ns) = virtual_clock::unix_ns() {
+        return ns as u64 / 1_000_000_000;
+    }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -411,6 +411,15 @@ pub(crate) fn dial(dial: &Dial) -> rustix::io::Result<OwnedFd> {
     }
 }
 
+/// Connects to a socket file.
+pub(crate) fn dial_file(path: &Path) -> rustix::io::Result<OwnedFd> {
+    // A socket that does not block would be refused if others wait to be accepted.
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    Ok(fd)
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -12,8 +12,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use stentor_access::{JwksThread, Jwt, Keys, LoadError, Settings};
-use stentor_io::{FileStates, FileWatcher, LookThread, states_of};
-use stentor_io::{read_file, unix_s};
+use stentor_http_client::agent;
+use stentor_io::{FileStates, FileWatcher, LookThread, read_file, states_of, unix_s};
 
 /// Reads what is configured. What is passed over is said in the log.
 ///
@@ -66,7 +66,7 @@ impl KeyThread {
                 let has_changed = Arc::new(AtomicBool::new(false));
                 let changed = Arc::clone(&has_changed);
                 let changes = move || changed.store(true, Ordering::Release);
-                let thread = JwksThread::start(&settings.jwt, read_file, changes)
+                let thread = JwksThread::start(&settings.jwt, read_file, agent, changes)
                     .map_err(io::Error::other)?;
                 Some(Arc::new(Fetches { thread, has_changed }))
             }

@@ -17,9 +17,12 @@ use std::thread::{self, ScopedJoinHandle};
 /// The names of all simulations.
 const NAMES: &[&str] = &[
     "access",
+    "brokers",
     "cluster",
     "crashes",
     "hostile",
+    "issuers",
+    "leaders",
     "places",
     "requests",
     "snapshots",

@@ -8,10 +8,12 @@ mod socket_file;
 use std::fmt::{self, Write};
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use stentor_config::ControlAddress;
+use stentor_http_client::agent_over;
 use stentor_wire::target::Server;
 use ureq::config::ConfigBuilder;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
@@ -23,7 +25,7 @@ use ureq::{Agent, Body, SendBody};
 use crate::Failure;
 use crate::args::usage;
 use crate::trust::{TrustFlags, explain};
-use socket_file::{NoNames, SocketFile};
+use socket_file::SocketFile;
 
 /// A server, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +148,7 @@ fn agent_of(
         config = config.middleware(SendToken(trust.clone()));
     }
     Ok(match &server.socket {
-        Some(path) => Agent::with_parts(config.build(), SocketFile(path.clone()), NoNames),
+        Some(path) => agent_over(config.build(), Arc::new(SocketFile(path.clone()))),
         None if server.is_secure() => config.tls_config(trust.tls()?.config).build().new_agent(),
         None => config.build().new_agent(),
     })

@@ -10,6 +10,7 @@ use stentor_access::{
     Grant, Patterns, PatternsRef, Permissions, Secret, StaticToken, fetch_once, load,
 };
 use stentor_config::{Settings, date_of, parse_moment, parse_period_s, token_table};
+use stentor_http_client::agent;
 use stentor_io::read_file;
 use stentor_io::unix_s;
 
@@ -136,7 +137,7 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
         }
         token => token,
     };
-    let fetched = fetch_once(&settings.tokens.jwt, read_file).map_err(Failure::Failed)?;
+    let fetched = fetch_once(&settings.tokens.jwt, read_file, agent).map_err(Failure::Failed)?;
     let loaded = load(&settings.tokens, &fetched, read_file).map_err(usage)?;
     let now = unix_s();
     match loaded.keys.verify(token, now) {

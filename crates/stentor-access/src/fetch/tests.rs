@@ -8,6 +8,7 @@ use std::time::Instant;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use stentor_http_client::agent;
 use stentor_io::read_file;
 
 use super::*;
@@ -68,7 +69,7 @@ fn fetching(url: &JwksUrl, change: impl FnOnce(&mut Jwt)) -> (JwksThread, Receiv
     let mut jwt = Jwt { jwks_urls: vec![url.clone()], jwks_refresh_s: 0, ..Jwt::default() };
     change(&mut jwt);
     let (sender, changes) = channel();
-    let thread = JwksThread::with_times(&jwt, TIMES, read_file, move || {
+    let thread = JwksThread::with_times(&jwt, TIMES, read_file, agent, move || {
         let _ = sender.send(());
     });
     (thread.unwrap(), changes)
@@ -79,7 +80,7 @@ fn keys(thread: &JwksThread) -> Keys {
 }
 
 fn once(url: &JwksUrl) -> Result<Vec<Arc<Jwks>>, String> {
-    fetch_once(&Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() }, read_file)
+    fetch_once(&Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() }, read_file, agent)
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn unknown_keys_have_a_document_fetched_once_in_a_while() {
     let jwt = Jwt { jwks_urls: vec![url], jwks_refresh_s: 3_600, ..Jwt::default() };
     let times = Times { gap: Duration::from_millis(200), ..TIMES };
     let begin = Instant::now();
-    let thread = JwksThread::with_times(&jwt, times, read_file, || {}).unwrap();
+    let thread = JwksThread::with_times(&jwt, times, read_file, agent, || {}).unwrap();
     let mut fetched = 0;
     while fetched < 4 {
         thread.refresh();
@@ -125,7 +126,7 @@ fn a_dropped_thread_ends_in_its_pause() {
     let (sender, changes) = channel();
     let on_change = move || sender.send(()).unwrap();
     let times = Times { gap: 2 * PATIENCE, ..TIMES };
-    let thread = JwksThread::with_times(&jwt, times, read_file, on_change).unwrap();
+    let thread = JwksThread::with_times(&jwt, times, read_file, agent, on_change).unwrap();
     changes.recv_timeout(PATIENCE).unwrap();
     drop(thread);
     // The thread owns what it would call.
@@ -240,7 +241,7 @@ fn an_answer_that_does_not_end_is_given_up() {
         }
     });
     let jwt = Jwt { jwks_urls: vec![url.clone()], ..Jwt::default() };
-    let agents = agents(&jwt, Duration::from_millis(200), read_file).unwrap();
+    let agents = agents(&jwt, Duration::from_millis(200), read_file, agent).unwrap();
     let error = fetch(&agents[0], &url).unwrap_err();
     assert!(error.contains("timeout"), "{error}");
     drip.join().unwrap();
@@ -257,15 +258,17 @@ fn hosts_are_known_by_their_certificates() {
         jwks_ca_file: Some(ca.to_owned()),
         ..Jwt::default()
     };
-    let jwks = fetch(&agents(&jwt(&path), TIMES.whole, read_file).unwrap()[0], &url).unwrap();
+    let jwks =
+        fetch(&agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap()[0], &url).unwrap();
     assert_eq!(jwks.count(), 1);
     // By the certificate of another host it is not.
     let (_, other) = https_host(String::new());
     std::fs::write(&path, other).unwrap();
-    let error = fetch(&agents(&jwt(&path), TIMES.whole, read_file).unwrap()[0], &url).unwrap_err();
+    let error =
+        fetch(&agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap()[0], &url).unwrap_err();
     assert!(error.contains("certificate"), "{error}");
     std::fs::write(&path, "nothing").unwrap();
-    let error = agents(&jwt(&path), TIMES.whole, read_file).unwrap_err();
+    let error = agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap_err();
     assert!(error.contains("there is no certificate in it"), "{error}");
     std::fs::remove_file(&path).unwrap();
 }

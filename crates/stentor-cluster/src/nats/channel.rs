@@ -1,11 +1,9 @@
 //! The bytes of a connection to a broker, in the clear or sealed: one thread reads them, and
 //! another one writes them.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use stentor_io::{lock, monotonic_us, unix_s};
+use stentor_io::{ByteStream, is_late, lock, unix_s};
 use stentor_tls::{
     ClientHandshake, Connector, FRAGMENT_BYTES_MAX, Failure, Inbound, NO_CERTIFICATE_SHOWN, Owned,
     Record,
@@ -13,35 +11,31 @@ use stentor_tls::{
 
 /// What is read.
 pub(super) struct Source {
-    socket: TcpStream,
+    stream: Arc<dyn ByteStream>,
     session: Option<Arc<Mutex<Owned>>>,
     inbound: Inbound,
     buffer: Vec<u8>,
-    /// Everything has to be read by then, on the clock of [`monotonic_us`].
+    /// Everything has to be read by then, on the clock of [`stentor_io::monotonic_us`].
     until_us: Option<u64>,
 }
 
 /// What is written. The connection ends with it.
 pub(super) struct Sink {
-    socket: TcpStream,
+    stream: Arc<dyn ByteStream>,
     session: Option<Arc<Mutex<Owned>>>,
     sealed: Vec<u8>,
 }
 
-/// Both ends of a socket, of which nothing is read any more after `until_us`.
-///
-/// # Errors
-/// There are no descriptors left.
-pub(super) fn open(socket: TcpStream, until_us: u64) -> io::Result<(Source, Sink)> {
-    let reads = socket.try_clone()?;
+/// Both ends of a stream, of which nothing is read any more after `until_us`.
+pub(super) fn open(stream: Arc<dyn ByteStream>, until_us: u64) -> (Source, Sink) {
     let source = Source {
-        socket: reads,
+        stream: Arc::clone(&stream),
         session: None,
         inbound: Inbound::default(),
         buffer: vec![0; READ_BYTES],
         until_us: Some(until_us),
     };
-    Ok((source, Sink { socket, session: None, sealed: Vec::new() }))
+    (source, Sink { stream, session: None, sealed: Vec::new() })
 }
 
 /// Has all be sealed that follows, in both directions, by `until_us`.
@@ -57,7 +51,7 @@ pub(super) fn secure(
     let mut out = Vec::new();
     let mut handshake = connector.begin(unix_s(), &mut out).map_err(|error| error.to_string())?;
     let established = loop {
-        put(&mut sink.socket, &out, until_us).map_err(|error| error.to_string())?;
+        put(&*sink.stream, &out, until_us).map_err(|error| error.to_string())?;
         out.clear();
         let read = source.receive().map_err(|error| error.to_string())?;
         if read == 0 {
@@ -67,7 +61,7 @@ pub(super) fn secure(
             break Arc::new(Mutex::new(session));
         }
     };
-    put(&mut sink.socket, &out, until_us).map_err(|error| error.to_string())?;
+    put(&*sink.stream, &out, until_us).map_err(|error| error.to_string())?;
     source.session = Some(Arc::clone(&established));
     sink.session = Some(established);
     Ok(())
@@ -88,7 +82,7 @@ fn go_on(
         })),
         Err(error) => {
             // It is told why, if it listens yet.
-            let _ = sink.socket.write_all(out);
+            let _ = sink.stream.write_all(out, source.until_us);
             Err(error.to_string())
         }
     }
@@ -123,51 +117,24 @@ impl Source {
 
     /// The next bytes, into the buffer. None: nothing more comes.
     fn receive(&mut self) -> io::Result<usize> {
-        loop {
-            if let Some(until_us) = self.until_us {
-                self.socket.set_read_timeout(Some(left(until_us, SAYS_NOTHING)?))?;
-            }
-            match self.socket.read(&mut self.buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // That the time is over is seen above.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => return result,
-            }
-        }
+        let read = self.stream.read(&mut self.buffer, self.until_us);
+        read.map_err(|error| said(error, SAYS_NOTHING))
     }
 
-    /// From now on it is waited for what comes, however long that takes.
-    ///
-    /// # Errors
-    /// The connection is of no use any more.
-    pub(super) fn wait_for_ever(&mut self) -> io::Result<()> {
-        self.until_us = None;
-        self.socket.set_read_timeout(None)
+    /// Sets the moment after which reads fail, if there is one.
+    pub(super) fn read_until(&mut self, until_us: Option<u64>) {
+        self.until_us = until_us;
     }
 }
 
-/// How long it is until then.
-fn left(until_us: u64, fault: &'static str) -> io::Result<Duration> {
-    match until_us.saturating_sub(monotonic_us()) {
-        0 => Err(io::Error::new(ErrorKind::TimedOut, fault)),
-        left_us => Ok(Duration::from_micros(left_us)),
-    }
+/// Names the fault of a broker that is too late.
+fn said(error: io::Error, fault: &'static str) -> io::Error {
+    if is_late(&error) { io::Error::new(ErrorKind::TimedOut, fault) } else { error }
 }
 
 /// Writes all of it, if the other side takes it by then.
-fn put(socket: &mut TcpStream, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        socket.set_write_timeout(Some(left(until_us, TAKES_NOTHING)?))?;
-        match socket.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // That the time is over is seen above.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+fn put(stream: &dyn ByteStream, bytes: &[u8], until_us: u64) -> io::Result<()> {
+    stream.write_all(bytes, Some(until_us)).map_err(|error| said(error, TAKES_NOTHING))
 }
 
 /// Opens what has arrived behind what waits. `false`: the broker has said that nothing more comes.
@@ -211,7 +178,7 @@ impl Sink {
     /// # Errors
     /// The connection is of no use any more.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
-        let Some(session) = &self.session else { return put(&mut self.socket, bytes, until_us) };
+        let Some(session) = &self.session else { return put(&*self.stream, bytes, until_us) };
         while !bytes.is_empty() {
             self.sealed.resize(SEALED_BYTES, 0);
             let sealed = lock(session).session().seal(
@@ -221,7 +188,7 @@ impl Sink {
             );
             // Nobody who reads waits for the socket: another record may be sealed by no one else.
             let sealed = sealed.map_err(io::Error::other)?;
-            put(&mut self.socket, &self.sealed[..sealed.written], until_us)?;
+            put(&*self.stream, &self.sealed[..sealed.written], until_us)?;
             bytes = &bytes[sealed.taken..];
         }
         Ok(())
@@ -231,7 +198,7 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         // Whoever reads it ends by that.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        self.stream.shutdown();
     }
 }
 
@@ -242,7 +209,7 @@ const BAD_CERTIFICATE: u8 = 42;
 const READ_BYTES: usize = 256 << 10;
 
 /// Of which a broker is the subject.
-const SAYS_NOTHING: &str = "it says nothing";
+pub(super) const SAYS_NOTHING: &str = "it says nothing";
 const TAKES_NOTHING: &str = "it takes nothing";
 
 /// A whole record, and what may be owed before it.

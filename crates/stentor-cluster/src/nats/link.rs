@@ -13,12 +13,11 @@ use super::wire::{self, Said};
 use crate::state::Input;
 use serde::Deserialize;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
-use std::time::Duration;
 use stentor_config::{BrokerUrl, Cluster as Settings, read_small};
-use stentor_io::{monotonic_us, read_file, wiping};
+use stentor_io::{ByteStream, Dialer, connect_to_any, is_late, monotonic_us, read_file, wiping};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 
 /// A connection that is up.
@@ -29,6 +28,13 @@ pub(super) struct Link {
     pub(super) payload_max: usize,
     /// Names the run of the broker.
     pub(super) server_id: String,
+}
+
+/// The reading half of a connection.
+pub(super) struct LinkReader {
+    pub(super) source: Source,
+    /// The beginning of what is not whole yet.
+    pub(super) bytes: Vec<u8>,
 }
 
 /// What a broker says of itself.
@@ -64,21 +70,20 @@ pub(super) fn payload_max_of(info: &[u8]) -> Option<usize> {
 }
 
 impl Link {
-    /// Connects to a broker, and has what comes sent to `inputs`.
+    /// Connects to a broker.
     ///
     /// # Errors
     /// One sentence, or a part of one whose subject is the broker.
     pub(super) fn connect(
+        dialer: &dyn Dialer,
         url: &BrokerUrl,
         settings: &Settings,
         name: &str,
-        number: u32,
-        inputs: SyncSender<Input>,
-    ) -> Result<Link, String> {
+    ) -> Result<(Link, LinkReader), String> {
         let told = |error: io::Error| error.to_string();
         let until_us = monotonic_us() + CONNECT_MAX_US;
-        let socket = dial(&url.address(), until_us)?;
-        let (mut source, mut sink) = channel::open(socket, until_us).map_err(told)?;
+        let stream = dial(dialer, &url.address(), until_us)?;
+        let (mut source, mut sink) = channel::open(stream, until_us);
         let mut rest = Vec::new();
         let Said::Info(info) = hear(&mut source, &mut rest)? else {
             return Err("it does not begin as a server of NATS does".to_owned());
@@ -113,11 +118,10 @@ impl Link {
                 _ => {}
             }
         }
-        source.wait_for_ever().map_err(told)?;
-        let run = move || read_all(source, rest, number, &inputs);
-        thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map_err(told)?;
+        source.read_until(None);
         out.clear();
-        Ok(Link { sink, out, payload_max, server_id: about.server_id })
+        let link = Link { sink, out, payload_max, server_id: about.server_id };
+        Ok((link, LinkReader { source, bytes: rest }))
     }
 
     /// What is to be written.
@@ -148,22 +152,13 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     secured.try_for_each(|url| connector(url, settings).map(drop))
 }
 
-fn dial(address: &str, until_us: u64) -> Result<TcpStream, String> {
-    let told = |error: io::Error| error.to_string();
-    let addresses: Vec<_> = address.to_socket_addrs().map_err(told)?.collect();
-    let mut result = Err("it has no address".to_owned());
-    for (behind, address) in (1..=addresses.len() as u64).rev().zip(&addresses) {
-        // One that does not answer leaves the others their share.
-        let share_us = until_us.saturating_sub(monotonic_us()) / behind;
-        let share = Duration::from_micros(share_us.max(1));
-        result = TcpStream::connect_timeout(address, share).map_err(told);
-        if result.is_ok() {
-            break;
-        }
-    }
-    let socket = result?;
-    socket.set_nodelay(true).map_err(told)?;
-    Ok(socket)
+fn dial(dialer: &dyn Dialer, address: &str, until_us: u64) -> Result<Arc<dyn ByteStream>, String> {
+    // A name that is looked up slowly holds up nothing else (`Broker::dial`).
+    let addresses = dialer.resolve(address, None).map_err(|error| error.to_string())?;
+    connect_to_any(dialer, &addresses, Some(until_us)).map_err(|error| match error {
+        error if is_late(&error) => "connection timed out".to_owned(),
+        error => error.to_string(),
+    })
 }
 
 /// Begins TLS with this broker. The files are read each time, for they are renewed.
@@ -212,32 +207,55 @@ fn hear(source: &mut Source, rest: &mut Vec<u8>) -> Result<Said, String> {
     }
 }
 
-/// Reads until the connection ends.
-fn read_all(mut source: Source, mut bytes: Vec<u8>, number: u32, inputs: &SyncSender<Input>) {
-    let broken = loop {
+impl LinkReader {
+    /// Has a thread send to `inputs` what the broker says, until the connection ends.
+    ///
+    /// # Errors
+    /// The kernel refused to start a thread.
+    pub(super) fn start(mut self, number: u32, inputs: SyncSender<Input>) -> io::Result<()> {
+        let run = move || while self.read(number, &inputs) {};
+        thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map(drop)
+    }
+
+    /// Sends on what is whole, and then reads more. Returns whether the connection is open.
+    fn read(&mut self, number: u32, inputs: &SyncSender<Input>) -> bool {
         let mut all = Vec::new();
-        let taken = wire::read_whole(&mut bytes, &mut all);
+        let taken = self.take(&mut all);
         if !all.is_empty() && inputs.send(Input::Said(number, all)).is_err() {
-            return;
+            return false;
         }
-        if let Err(reason) = taken {
-            break reason.to_owned();
+        let Err(reason) = taken.and_then(|()| self.read_more()) else { return true };
+        // If this node has ended the connection, no thread receives it.
+        let _ = inputs.send(Input::Broken(number, reason));
+        false
+    }
+
+    /// Takes all that is whole.
+    ///
+    /// # Errors
+    /// What is behind it makes no sense.
+    pub(super) fn take(&mut self, all: &mut Vec<Said>) -> Result<(), String> {
+        wire::read_whole(&mut self.bytes, all).map_err(str::to_owned)
+    }
+
+    /// Waits for more.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub(super) fn read_more(&mut self) -> Result<(), String> {
+        match self.source.read(&mut self.bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("it ended the connection".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
-        match source.read(&mut bytes) {
-            Ok(true) => {}
-            Ok(false) => break "it ended the connection".to_owned(),
-            Err(error) => break error.to_string(),
-        }
-    };
-    // Nobody hears it if that is how it was ended here.
-    let _ = inputs.send(Input::Broken(number, broken));
+    }
 }
 
 const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
                             was full, for then it switches JetStream off";
 
 /// A broker that has not let a node in by then is given up, however it was kept waiting.
-const CONNECT_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 3_000_000 };
+pub(super) const CONNECT_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 3_000_000 };
 
 /// One that has not taken by then what was to be written is given up, too.
 const WRITE_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 5_000_000 };

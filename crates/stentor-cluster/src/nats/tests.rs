@@ -279,12 +279,11 @@ fn connect(scheme: &str, does: impl FnOnce(TcpStream) + Send + 'static) -> Resul
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("{scheme}://{}", listener.local_addr().unwrap()).parse().unwrap();
     let serves = thread::spawn(move || does(listener.accept().unwrap().0));
-    let (sender, _inputs) = mpsc::sync_channel(64);
-    let link = Link::connect(&url, &Settings::default(), "n", 1, sender);
+    let link = Link::connect(&HostDialer, &url, &Settings::default(), "n");
     if link.is_err() {
         serves.join().unwrap();
     }
-    link
+    link.map(|(link, _)| link)
 }
 
 /// Says it byte by byte, and for longer than it is waited for.

@@ -16,6 +16,7 @@ use stentor_config::{ServerUrl, read_small};
 use stentor_hub::{Hub, Id};
 use stentor_io::{Rng, monotonic_us, read_file, sleep};
 use stentor_order::Applier;
+use ureq::config::Config;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
@@ -313,6 +314,10 @@ fn refused(answer: &mut Response<Body>) -> Fault {
 /// # Errors
 /// There are none.
 pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<Agent, String> {
+    config(servers, ca_file, hint).map(stentor_http_client::agent)
+}
+
+fn config(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<Config, String> {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -324,13 +329,13 @@ pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Resul
     if servers.iter().any(|url| url.as_str().starts_with("https:")) {
         config = config.tls_config(stentor_access::tls_of(ca_file, hint, read_file)?);
     }
-    Ok(config.build().new_agent())
+    Ok(config.build())
 }
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Of a leader something is heard every second.
-const SILENCE_MAX: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Of a snapshot, so many bytes come in that time.
 const BYTES_MIN: usize = 64 << 10;
@@ -350,10 +355,13 @@ const VIA_BYTES_MAX: usize = 1_024;
 const REASON_BYTES_MAX: u64 = 1_024;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests {
     use super::*;
     use stentor_config::Follow;
     use stentor_hub::{Epoch, Limits};
+    use stentor_io::VirtualClock;
 
     #[test]
     fn two_snapshots_in_a_row_cost_a_pause() {
@@ -367,10 +375,7 @@ mod tests {
 
     impl Read for Trickle {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-            let until_us = monotonic_us() + 20_000;
-            while monotonic_us() < until_us {
-                std::thread::yield_now();
-            }
+            VirtualClock::pass(Duration::from_secs(1));
             self.0 -= 1;
             out[0] = 0;
             Ok(usize::from(self.0 > 0))
@@ -383,6 +388,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_trickles_is_given_up() {
+        let _clock = VirtualClock::start(0);
         let answer = Response::builder().body(trickle()).unwrap();
         let slow = Fault::from("its snapshot comes too slowly");
         assert_eq!(read_snapshot(answer, |_| Ok(())), Err(slow));
@@ -390,6 +396,7 @@ mod tests {
 
     #[test]
     fn a_feed_that_trickles_is_given_up() {
+        let _clock = VirtualClock::start(0);
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         hub.begin_following();
         hub.follow_upto(1);

@@ -329,4 +329,4 @@ const MISPLACED: &str = "something stands where it does not belong";
 const FRAME_BYTES_MAX: usize = 600 << 20;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

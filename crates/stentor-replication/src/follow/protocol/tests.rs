@@ -11,8 +11,8 @@ use stentor_log::{FeedEncoder, SnapshotEncoder};
 use stentor_wire::target::TopicName;
 
 /// A hub, and what a feed of it would send.
-struct Leader {
-    hub: Hub,
+pub(in crate::follow) struct Leader {
+    pub(in crate::follow) hub: Hub,
     frames: Arc<Frames>,
 }
 
@@ -41,7 +41,7 @@ impl Subscriber for Frames {
 }
 
 impl Leader {
-    fn new(epoch: u32) -> Leader {
+    pub(in crate::follow) fn new(epoch: u32) -> Leader {
         let rule = Rule { history: 2, ..Rule::default() };
         let hub = Hub::new(Epoch::from_number(epoch), vec![rule], Limits::default());
         let frames = Arc::new(Frames::default());
@@ -60,18 +60,18 @@ impl Leader {
         self.hub.delete(TopicName::parse(topic).unwrap(), Precondition::None, 1).unwrap();
     }
 
-    fn id(&self) -> Id {
+    pub(in crate::follow) fn id(&self) -> Id {
         self.hub.id(self.hub.seq())
     }
 
     /// Frames behind a number.
-    fn feed(&self, since: u64) -> Vec<u8> {
+    pub(in crate::follow) fn feed(&self, since: u64) -> Vec<u8> {
         let frames = self.frames.0.lock().unwrap();
         let behind = frames.iter().filter(|(seq, _)| *seq > since);
         behind.flat_map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    fn snapshot(&self) -> Vec<u8> {
+    pub(in crate::follow) fn snapshot(&self) -> Vec<u8> {
         let (mut payload, mut out) = (Vec::new(), Vec::new());
         let mut snapshot = Snapshot::begin(&self.hub, &mut payload);
         let epoch = self.hub.epoch().number();
@@ -90,7 +90,7 @@ impl Leader {
     }
 }
 
-fn sign_of_life(upto: u64) -> Vec<u8> {
+pub(in crate::follow) fn sign_of_life(upto: u64) -> Vec<u8> {
     let mut out = Vec::new();
     FeedEncoder::begin(&mut out).seal(upto, &mut out);
     out
@@ -112,7 +112,7 @@ fn fill(follower: &mut Follower, leader: &Leader) -> Result<Taken, Fault> {
     follower.snapshot_ends()
 }
 
-fn seen(hub: &Hub) -> Vec<String> {
+pub(in crate::follow) fn seen(hub: &Hub) -> Vec<String> {
     let see = |event: Event| {
         let (message, topic) = (&event.message, event.topic());
         format!("{} {topic} {} {}", message.id(), message.is_deletion(), message.is_value())

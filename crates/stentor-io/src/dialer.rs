@@ -1,0 +1,289 @@
+//! Connections that this process begins, each of which a thread waits for: to brokers, to leaders,
+//! and to hosts of keys. The connections of workers are in `epoll.rs`.
+//!
+//! A [`Dialer`] is the network, and a [`ByteStream`] is one connection. [`HostDialer`] is the
+//! network of this host. `SimDialer` simulates one, with a seed and virtual time. Each call that
+//! may block has a deadline on the clock of [`monotonic_us`].
+
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod sim;
+
+use crate::process::{monotonic_us, timespec};
+use crate::socket::{Dial, dial, dial_file};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+/// Finds other hosts, and connects to them.
+pub trait Dialer: Debug + Send + Sync {
+    /// The addresses of `HOST:PORT`.
+    ///
+    /// # Errors
+    /// There is no such host, or [`ErrorKind::TimedOut`].
+    fn resolve(&self, host: &str, until_us: Option<u64>) -> io::Result<Vec<SocketAddr>>;
+
+    /// Connects to this address.
+    ///
+    /// # Errors
+    /// Nothing listens there, or [`ErrorKind::TimedOut`].
+    fn connect(
+        &self,
+        address: SocketAddr,
+        until_us: Option<u64>,
+    ) -> io::Result<Arc<dyn ByteStream>>;
+}
+
+/// A connection. One thread may read it while another one writes.
+pub trait ByteStream: Debug + Send + Sync {
+    /// Waits for bytes and reads some. 0: the peer has sent its last byte.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] after the deadline, even if bytes have come: a peer that trickles
+    /// does not extend it. Any other error: the connection is broken.
+    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize>;
+
+    /// Waits for room and writes at least one byte.
+    ///
+    /// # Errors
+    /// As [`ByteStream::read`].
+    fn write(&self, bytes: &[u8], until_us: Option<u64>) -> io::Result<usize>;
+
+    /// Whether the connection is open, and no byte has come that was not read.
+    fn is_quiet(&self) -> bool;
+
+    /// Ends both directions. A thread that reads or writes returns at once.
+    fn shutdown(&self);
+
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// As [`ByteStream::read`].
+    fn write_all(&self, mut bytes: &[u8], until_us: Option<u64>) -> io::Result<()> {
+        while !bytes.is_empty() {
+            bytes = &bytes[self.write(bytes, until_us)?..];
+        }
+        Ok(())
+    }
+}
+
+/// Connects to the first of these addresses that accepts. Each has an equal part of the time that
+/// is left: one that does not answer leaves the others theirs.
+///
+/// # Errors
+/// Of the last address, or there is none.
+pub fn connect_to_any(
+    dialer: &dyn Dialer,
+    addresses: &[SocketAddr],
+    until_us: Option<u64>,
+) -> io::Result<Arc<dyn ByteStream>> {
+    let mut result = Err(io::Error::other("it has no address"));
+    for (waiting, address) in (1..=addresses.len() as u64).rev().zip(addresses) {
+        let now_us = monotonic_us();
+        let part = until_us.map(|us| now_us + (us.saturating_sub(now_us) / waiting).max(1));
+        result = dialer.connect(*address, part);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+/// Whether a deadline passed, as opposed to TCP itself giving up a connection.
+#[must_use]
+pub fn is_late(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none()
+}
+
+/// Connects to a socket file. Nothing has to be waited for there.
+///
+/// # Errors
+/// Nothing listens there.
+pub fn connect_to_file(path: &Path) -> io::Result<Arc<dyn ByteStream>> {
+    Ok(Arc::new(HostStream(dial_file(path)?)))
+}
+
+/// The network of this host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostDialer;
+
+impl Dialer for HostDialer {
+    fn resolve(&self, host: &str, until_us: Option<u64>) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse() {
+            return Ok(vec![address]);
+        }
+        let Some(until_us) = until_us else { return Ok(host.to_socket_addrs()?.collect()) };
+        // The system call has no deadline, so a thread of its own waits for it.
+        let (sender, found) = sync_channel(1);
+        let host = host.to_owned();
+        let resolve = move || drop(sender.send(host.to_socket_addrs().map(Vec::from_iter)));
+        thread::Builder::new().name("resolve".to_owned()).spawn(resolve)?;
+        let left = Duration::from_micros(until_us.saturating_sub(monotonic_us()));
+        found.recv_timeout(left).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        until_us: Option<u64>,
+    ) -> io::Result<Arc<dyn ByteStream>> {
+        let stream = HostStream(dial(&Dial { to: address, from: None, receive_bytes: None })?);
+        while !stream.wait(PollFlags::OUT, until_us)? {}
+        sockopt::socket_error(&stream.0)??;
+        Ok(Arc::new(stream))
+    }
+}
+
+/// A socket that does not block.
+#[derive(Debug)]
+struct HostStream(OwnedFd);
+
+impl HostStream {
+    /// Waits for one of these events. Returns whether it happened.
+    fn wait(&self, events: PollFlags, until_us: Option<u64>) -> io::Result<bool> {
+        let left = match until_us.map(|us| us.saturating_sub(monotonic_us())) {
+            Some(0) => return Err(ErrorKind::TimedOut.into()),
+            left => left.map(timespec),
+        };
+        match poll(&mut [PollFd::new(&self.0, events)], left.as_ref()) {
+            Err(Errno::INTR) => Ok(false),
+            ready => Ok(ready? > 0),
+        }
+    }
+
+    /// Calls the kernel until that does not block.
+    fn retry(
+        &self,
+        events: PollFlags,
+        until_us: Option<u64>,
+        mut call: impl FnMut() -> Result<usize, Errno>,
+    ) -> io::Result<usize> {
+        while until_us.is_none_or(|us| monotonic_us() < us) {
+            match call() {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => drop(self.wait(events, until_us)?),
+                result => return Ok(result?),
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+}
+
+impl ByteStream for HostStream {
+    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+        let read = || rustix::io::read(&self.0, &mut *buffer);
+        self.retry(PollFlags::IN, until_us, read)
+    }
+
+    fn write(&self, bytes: &[u8], until_us: Option<u64>) -> io::Result<usize> {
+        self.retry(PollFlags::OUT, until_us, || send(&self.0, bytes, SendFlags::NOSIGNAL))
+    }
+
+    fn is_quiet(&self) -> bool {
+        recv(&self.0, &mut [0], RecvFlags::PEEK).err() == Some(Errno::AGAIN)
+    }
+
+    fn shutdown(&self) {
+        // An error means that the connection has ended.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{VirtualClock, lock};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Mutex;
+
+    fn pair() -> (Arc<dyn ByteStream>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = format!("localhost:{}", listener.local_addr().unwrap().port());
+        let until_us = Some(monotonic_us() + 10_000_000);
+        let addresses = HostDialer.resolve(&host, until_us).unwrap();
+        let stream = connect_to_any(&HostDialer, &addresses, until_us).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_connection_carries_bytes_both_ways() {
+        let (stream, mut peer) = pair();
+        assert!(stream.is_quiet());
+        stream.write_all(b"ping", None).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(peer.read(&mut buffer).unwrap(), 4);
+        peer.write_all(b"pong").unwrap();
+        assert_eq!(stream.read(&mut buffer[..3], None).unwrap(), 3);
+        assert!(!stream.is_quiet(), "a byte has come");
+        assert_eq!(stream.read(&mut buffer, None).unwrap(), 1);
+        drop(peer);
+        assert_eq!(stream.read(&mut buffer, None).unwrap(), 0);
+        assert!(!stream.is_quiet(), "it has ended");
+    }
+
+    #[test]
+    fn a_deadline_ends_calls_even_if_bytes_came() {
+        let (stream, mut peer) = pair();
+        let soon_us = || Some(monotonic_us() + 20_000);
+        assert!(is_late(&stream.read(&mut [0], soon_us()).unwrap_err()));
+        let error = stream.write_all(&vec![0; 64 << 20], soon_us()).unwrap_err();
+        assert!(is_late(&error), "{error}");
+        peer.write_all(b"x").unwrap();
+        assert!(is_late(&stream.read(&mut [0], Some(monotonic_us())).unwrap_err()));
+    }
+
+    #[test]
+    fn a_shutdown_ends_the_read_of_another_thread() {
+        let (stream, _peer) = pair();
+        let reader = Arc::clone(&stream);
+        let thread = thread::spawn(move || reader.read(&mut [0], None));
+        stream.shutdown();
+        assert_eq!(thread.join().unwrap().unwrap(), 0);
+    }
+
+    /// No address of it answers. It notes for how long each was waited for.
+    #[derive(Debug)]
+    struct Silent(Mutex<Vec<u64>>);
+
+    impl Dialer for Silent {
+        fn resolve(&self, _: &str, _: Option<u64>) -> io::Result<Vec<SocketAddr>> {
+            Ok(Vec::new())
+        }
+
+        fn connect(&self, _: SocketAddr, until_us: Option<u64>) -> io::Result<Arc<dyn ByteStream>> {
+            let left_us = until_us.unwrap() - monotonic_us();
+            lock(&self.0).push(left_us);
+            VirtualClock::pass(Duration::from_micros(left_us));
+            Err(ErrorKind::TimedOut.into())
+        }
+    }
+
+    #[test]
+    fn a_silent_address_leaves_the_others_their_time() {
+        let _clock = VirtualClock::start(7);
+        let silent = Silent(Mutex::default());
+        let addresses = [SocketAddr::from(([127, 0, 0, 1], 1)); 3];
+        assert!(is_late(&connect_to_any(&silent, &addresses, Some(307)).unwrap_err()));
+        assert_eq!(*lock(&silent.0), [100, 100, 100]);
+    }
+
+    #[test]
+    fn a_refusing_address_is_followed_by_the_next() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let refused = connect_to_any(&HostDialer, &[closed], None).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        assert!(connect_to_any(&HostDialer, &[closed, open], None).is_ok());
+        assert!(connect_to_any(&HostDialer, &[], None).is_err());
+    }
+}
