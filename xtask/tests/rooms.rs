@@ -269,10 +269,7 @@ const FIELDS: [(&str, &str, usize); 5] = [
 const FIELDS_MAX: usize = 20;
 
 /// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 8] = [
-    ("stentor-bench", "Connection"),
-    ("stentor-hub", "Restore"),
-    ("stentor-log", "Reading"),
+const BOOLEANS: [(&str, &str); 5] = [
     ("stentor-server", "Context"),
     ("stentor-cluster", "Node"),
     ("stentor-server", "Reader"),
