@@ -32,9 +32,11 @@ mod disk;
 mod dump;
 mod epoll;
 mod file;
+mod file_watcher;
 mod histogram;
 mod intermediate;
 mod lock;
+mod log_throttle;
 mod outcomes;
 mod owned;
 mod parent;
@@ -47,6 +49,7 @@ mod rng;
 mod scratch;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
+mod slab;
 mod small;
 mod socket;
 mod steer;
@@ -70,9 +73,11 @@ pub use file::{
     Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
     Symlinks,
 };
+pub use file_watcher::{Due, FileStates, FileWatcher, LookThread, RETRY_S, states_of};
 pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use intermediate::Intermediate;
 pub use lock::lock;
+pub use log_throttle::{LogThrottle, PAUSE_LOG_MS};
 pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
@@ -91,6 +96,7 @@ pub use queue::AcceptQueue;
 pub use rng::Rng;
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Client, Faults, KernelFaults, Sim};
+pub use slab::{STREAMS_FROM, Slab};
 pub use small::limits_are_small;
 #[cfg(any(test, feature = "sim"))]
 pub use small::make_limits_small;
@@ -117,6 +123,9 @@ pub use wipe::{WipingAllocator, wiping};
 /// need not know that it does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer(pub(crate) u32);
+
+/// No worker has more connections than the kernel has files for a process.
+pub const PEERS_MAX: u32 = 1 << 30;
 
 impl Peer {
     /// The peer's place in a slab.

@@ -16,7 +16,6 @@ mod writer;
 
 use crate::limits::{ACCESS_LOG_BYTES_MAX, GATHER_BYTES};
 use crate::line_writer::lines_of;
-use crate::slab::Slab;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +23,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
 use stentor_config::{AccessFormat, AccessTarget, Log, date_of};
+use stentor_io::Slab;
 use stentor_io::{Counter, lock};
 use stentor_wire::http1::{outline, without_secrets};
 use stentor_wire::packed;

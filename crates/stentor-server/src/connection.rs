@@ -28,13 +28,14 @@ use crate::budget::Kind;
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::Answer;
-use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES, LINGER_MS};
+use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES};
 use crate::response::Persistence;
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use crate::{paths, route};
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
+use stentor_tls_layer::LINGER_MS;
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
 use work::{Incoming, Work};
 

@@ -7,11 +7,11 @@
 //! visit to the connection is over is it at hand who that is, so a line waits until then.
 
 use crate::access::{Denied, Why};
-use crate::log_throttle::LogThrottle;
 use crate::stats::Stats;
 use std::borrow::Cow;
 use stentor_access::Keys;
 use stentor_io::Counter;
+use stentor_io::LogThrottle;
 use stentor_wire::status::Status;
 
 /// What a worker has refused since it last said so.
@@ -102,8 +102,8 @@ impl Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::PAUSE_LOG_MS;
     use stentor_access::Refused;
+    use stentor_io::PAUSE_LOG_MS;
     use stentor_wire::status::{Refusal, Status};
 
     #[test]

@@ -3,17 +3,17 @@
 //! A file that would end a start is an error. A directory, the access log or the user is a warning:
 //! a unit of systemd or a volume may bring it only when the server starts.
 
-use crate::certificates::{self, Prepared, Shown};
 use crate::user::user_named;
 use stentor_config::{AccessTarget, Settings};
 use stentor_files::check_roots;
 use stentor_io::{FileKind, append, file_state, read_file};
+use stentor_tls_layer::{Prepared, ShownCertificate};
 
 /// The result of an inspection that found no error.
 #[derive(Debug)]
 pub struct Inspection {
     /// The certificates that would be shown.
-    pub certificates: Vec<Shown>,
+    pub certificates: Vec<ShownCertificate>,
     /// Each warning is a sentence.
     pub warnings: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<S
     errors.extend(stentor_replication::check(&settings.follow).err());
     let (passed_over, error) = check_keys(&settings.tokens);
     errors.extend(error);
-    let prepared = certificates::inspect(settings, now_unix_s).unwrap_or_else(|unusable| {
+    let prepared = stentor_tls_layer::inspect(settings, now_unix_s).unwrap_or_else(|unusable| {
         errors.push(unusable.to_string());
         Prepared::default()
     });

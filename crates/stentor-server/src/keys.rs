@@ -8,11 +8,11 @@
 
 use crate::mailbox::{Mailbox, Order};
 use crate::shared::Shared;
-use crate::watcher::{self, FileStates, FileWatcher, LookThread};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use stentor_access::{JwksThread, Jwt, Keys, LoadError, Settings};
+use stentor_io::{FileStates, FileWatcher, LookThread, states_of};
 use stentor_io::{read_file, unix_s};
 
 /// Reads what is configured. What is passed over is said in the log.
@@ -25,7 +25,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
 
 /// The states of the files with keys. They are taken before the files are read.
 pub(crate) fn files_of(settings: &Settings) -> FileStates {
-    watcher::states_of(settings.jwt.files().cloned())
+    states_of(settings.jwt.files().cloned())
 }
 
 /// Looks after the keys for as long as it is kept.

@@ -30,29 +30,3 @@ packed!(enum RequestKind {
     0 => Other, 1 => Value, 2 => Values, 3 => File, 4 => Stream, 5 => LongPoll, 6 => Publish,
     7 => Bulk,
 });
-
-labels! {
-    /// Why a handshake came to nothing, or a session to its end before its time.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub(crate) enum Failed {
-        NotTls = "not_tls",
-        NothingInCommon = "nothing_in_common",
-        NoProtocol = "no_protocol",
-        ClientCertificate = "client_certificate",
-        Malformed = "malformed",
-        Misbehaved = "misbehaved",
-        NotAuthentic = "not_authentic",
-        TooLong = "too_long",
-        /// The client gave up.
-        Client = "client",
-        Internal = "internal",
-        /// The client said nothing more, or its time was up.
-        Unfinished = "unfinished",
-        /// Others waited for its place.
-        GivenUp = "given_up",
-        /// A record behind the handshake was malformed.
-        Record = "record",
-        /// It came to a listener in the clear.
-        NotSpokenHere = "not_spoken_here",
-    }
-}

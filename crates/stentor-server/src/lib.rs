@@ -13,7 +13,6 @@ mod access_log;
 mod addresses;
 mod answers;
 mod budget;
-pub mod certificates;
 mod connection;
 mod context;
 pub mod cost;
@@ -29,7 +28,6 @@ mod labels;
 mod limits;
 mod line_writer;
 mod listeners;
-mod log_throttle;
 mod mailbox;
 mod memory;
 mod metrics;
@@ -43,17 +41,14 @@ mod put_off;
 mod report;
 mod response;
 mod route;
-mod secured;
 mod server;
 mod shared;
-mod slab;
 mod stats;
 mod stream;
 mod timers;
 mod transport;
 mod turns;
 mod user;
-mod watcher;
 mod worker;
 
 #[cfg(any(test, feature = "fuzz"))]
@@ -69,3 +64,4 @@ pub use stentor_io::{
     send_signal, tell_waiting_parent, unix_s,
 };
 pub use stentor_order::CommitError;
+pub use stentor_tls_layer::ShownCertificate;

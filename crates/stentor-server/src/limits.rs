@@ -74,59 +74,6 @@ pub(crate) const EXPIRIES_US: u64 = 50;
 /// microseconds, if none of them is in the processor's cache.
 pub(crate) const LOOKS_AT_ONCE: usize = 256;
 
-/// Handshakes of TLS that a worker has answered and that are not done, each with some four
-/// kilobytes. Further ones wait. As many can be made in a second, so that who is answered and says
-/// nothing more keeps nobody waiting, however many come.
-pub(crate) const HANDSHAKES_MAX: usize = 4_096;
-
-/// Connections whose keys for what they send a worker keeps at hand, with some 700 bytes each:
-/// those that ask again and again. For all others two derivations of a microsecond are made.
-pub(crate) const CONTEXTS_KEPT: usize = 256;
-
-/// When others wait for its place, a handshake that has taken so long is given up: it ends within
-/// some round trips.
-pub(crate) const HANDSHAKES_GRACE_MS: u64 = 1_000;
-
-/// How long handshakes may take in one turn: for as long as a part of what else there was, but at
-/// least so long, which is one of them.
-pub(crate) const HANDSHAKES_US: u64 = 100;
-pub(crate) const HANDSHAKES_PART: u64 = 4;
-
-/// What a whole handshake takes as a rule; and what a step of it counts for at least, for the
-/// clock of the simulator stands still meanwhile.
-pub(crate) const HANDSHAKE_US_USUAL: u64 = 120;
-pub(crate) const HANDSHAKE_US_LEAST: u64 = 5;
-
-/// How long the opening of records that came together may take in one turn, likewise; of each
-/// connection one at least is opened. So little that comes at once is not timed.
-pub(crate) const OPENING_US: u64 = 1_000;
-pub(crate) const OPENING_PART: u64 = 4;
-pub(crate) const OPENING_US_LEAST: u64 = 5;
-pub(crate) const UNTIMED_BYTES: usize = 512;
-
-/// Connections that a worker has told why they end, and that are still there. Of further ones the
-/// oldest are closed at once.
-pub(crate) const ENDING_MAX: usize = 4_096;
-
-/// So much of the name in a client's certificate is kept while it is connected, in bytes.
-pub(crate) const CLIENT_BYTES_MAX: usize = 256;
-
-/// What one handshake takes in memory while it is under way, roughly.
-pub(crate) const HANDSHAKE_BYTES: usize = 4 * 1024;
-
-/// The most plaintext of a record: of a stream, so that little is kept if the socket takes only a
-/// part; and of anything else. What is sealed before it is known whether the socket takes it is
-/// about as much as the latter.
-pub(crate) const STREAM_RECORD_BYTES_MAX: usize = 4 * 1024;
-pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
-
-/// How long a connection that was closed waits for its last record to leave.
-pub(crate) const LAST_RECORD_MS: u64 = 10_000;
-
-/// How long a connection that was refused may go on sending before it is cut: long enough that
-/// the peer reads the reason, RFC 9112 section 9.6.
-pub(crate) const LINGER_MS: u64 = 2_000;
-
 /// How long a client's kernel may take to acknowledge the last answer before its connection is
 /// closed without the reset that was asked for: more than an acknowledgement is ever put off.
 pub(crate) const ACKNOWLEDGE_MS: u64 = 100;
@@ -183,10 +130,6 @@ pub(crate) const BULK_ERRORS_TOLD: usize = 100;
 /// The most topics one page of `/-/topics` lists.
 pub(crate) const TOPICS_PAGE_MAX: usize = 1_000;
 
-/// How often a worker says in the log what others could make it say again and again: that it has
-/// run out of files or memory, that somebody is refused.
-pub(crate) const PAUSE_LOG_MS: u64 = 60_000;
-
 /// Connections that are looked at in one turn once rules or keys have changed, whether they may
 /// still read what they do; and of these, such as may not, which are told and ended. Together they
 /// cost no more than a line does.
@@ -222,9 +165,6 @@ pub(crate) const COPY_TOPICS_MAX: usize = 100;
 
 /// Followers that a worker sends something to: more of them make a tree.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
-
-/// No worker has more connections than the kernel has files for a process.
-pub(crate) const PEERS_MAX: u32 = 1 << 30;
 
 /// Beyond this a list of a directory ends: like other answers put together for one client alone.
 pub(crate) const LISTING_BYTES_MAX: usize = MANY_BYTES_MAX;

@@ -7,7 +7,6 @@
 //! worker has ended, and the page. The row of `docs/operating.md` is written by
 //! `STENTOR_WRITE=1 cargo test -p xtask --test metrics`, and may say more.
 
-use crate::certificates;
 use crate::exposition::{Kind, Page, label, labels};
 use crate::labels::RequestKind;
 use crate::report::Report;
@@ -454,8 +453,8 @@ fn parts(route: &RouteTotals) -> [(String, u64); 3] {
 }
 
 /// When certificates expire, by their files and first names.
-fn expiries(tls: &certificates::Report) -> Vec<(String, i64)> {
-    let sample = |shown: &certificates::Shown| {
+fn expiries(tls: &stentor_tls_layer::CertificatesReport) -> Vec<(String, i64)> {
+    let sample = |shown: &stentor_tls_layer::ShownCertificate| {
         let name = shown.names.first().map_or("", String::as_str);
         (label([("file", &shown.file), ("name", name)]), shown.expires_unix_s)
     };

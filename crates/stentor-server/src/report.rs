@@ -1,6 +1,5 @@
 //! The figures of a server at one moment, as `/-/status` shows them and the metrics are read from.
 
-use crate::certificates;
 use crate::operations::{self, Reloaded, Upgraded};
 use crate::pressure::Pressure;
 use crate::stats::{Heads, RouteTotals, Totals};
@@ -61,7 +60,7 @@ pub(crate) struct Report {
     /// Those that read feeds of this listener.
     pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
-    pub(crate) tls: Option<certificates::Report>,
+    pub(crate) tls: Option<stentor_tls_layer::CertificatesReport>,
     /// `null`: there is none.
     pub(crate) store: Option<StoreReport>,
     /// `null`: nobody is followed.

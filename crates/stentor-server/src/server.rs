@@ -18,7 +18,6 @@ use self::listeners::Addresses;
 pub use self::taking_over::Predecessor;
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::certificates::{self, Acceptors, Missing, Prepared};
 use crate::endpoint;
 use crate::event_log;
 use crate::guard::Guard;
@@ -28,10 +27,8 @@ use crate::listeners::{CONTROL, MONITOR, PUBLIC, REDIRECT};
 use crate::mailbox::{Mailbox, Order};
 use crate::operations::{Reloads, Upgrades};
 use crate::pressure::MemoryState;
-use crate::secured::Sessions;
 use crate::shared::Shared;
 use crate::user::{become_user, user_named};
-use crate::watcher::{FileStates, LookThread};
 use crate::worker::Worker;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -46,6 +43,7 @@ use stentor_config::{ControlAddress, Settings};
 use stentor_files::{FileCache, FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{BindError, ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
+use stentor_io::{FileStates, LookThread};
 use stentor_log::{OpenError, Recovery, open_replaced};
 use stentor_order::{
     Applier, CommitError, Committer, Compressor, InMemory, Jobs, Outcome, ReturnAddress, Sequencer,
@@ -53,6 +51,7 @@ use stentor_order::{
 };
 use stentor_replication::{Elsewhere, FollowState, FollowThread};
 use stentor_store::{Ended, StoreState, Writer};
+use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -253,8 +252,9 @@ fn read_certificates(
     takes_over: bool,
 ) -> Result<Prepared, StartError> {
     check_files(settings)?;
-    let prepared = Prepared::read(&settings.tls, stentor_io::unix_s(), Missing::Made(user), None)
-        .map_err(StartError::new)?;
+    let prepared =
+        Prepared::read(&settings.tls, stentor_io::unix_s(), MissingTickets::Made(user), None)
+            .map_err(StartError::new)?;
     match prepared.unusable() {
         Some(unusable) if takes_over => Err(StartError::new(unusable)),
         _ => Ok(prepared),
@@ -541,7 +541,8 @@ impl Server {
             self._guard = Some(guard);
             self.keys = KeyThread::start(&settings.tokens, key_files, shared, mailboxes, None)?;
             self.keys.iter().for_each(KeyThread::begin);
-            self.certificates = certificates::start_thread(&settings.tls, &shared.acceptors, None)?;
+            self.certificates =
+                stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
             self.certificates.iter().for_each(LookThread::begin);
             // The last ones: whoever they connect to may have a certificate that is not to be
             // judged here.
@@ -626,7 +627,6 @@ impl Server {
             let (cue, cues) = mpsc::channel();
             self.cues.push(cue);
             let stage = Stage { index, cues, reports: reporter.clone() };
-            let stats = Arc::clone(&self.shared.workers[index]);
             let mailbox = Arc::clone(&self.mailboxes[index]);
             let mut serving = self.serving(index, &settings);
             let (addresses, settings) = (Arc::clone(addresses), Arc::clone(&settings));
@@ -660,7 +660,7 @@ impl Server {
                 if let Some(addresses) = addresses {
                     io.keep_listeners(|name, role| addresses.role_at(name, role));
                 }
-                live(post, serving, io, &mailbox, &stats, stage)
+                live(post, serving, io, &mailbox, stage)
             })?;
             self.threads.push(thread);
         }
@@ -677,11 +677,11 @@ impl Server {
     /// A worker, before it has begun.
     fn serving(&self, index: usize, settings: &Arc<Settings>) -> Serving {
         let stats = Arc::clone(&self.shared.workers[index]);
-        let sessions = Sessions::new(Arc::clone(&self.shared.acceptors), Arc::clone(&stats));
+        let sessions = Sessions::new(Arc::clone(&self.shared.acceptors), CONTROL);
         let seed = stentor_io::monotonic_us().wrapping_add((index as u64) << 32);
         let (shared, mailbox) = (Arc::clone(&self.shared), Arc::clone(&self.mailboxes[index]));
-        let worker = Worker::new(shared, Arc::clone(settings), stats, mailbox, seed);
-        Serving { worker, sessions }
+        let worker = Worker::new(shared, Arc::clone(settings), Arc::clone(&stats), mailbox, seed);
+        Serving { worker, sessions, stats }
     }
 
     /// What workers report.

@@ -5,7 +5,6 @@
 
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
-use crate::certificates::Acceptors;
 use crate::operations::{Reloads, Upgrades};
 use crate::paths;
 use crate::pressure::MemoryState;
@@ -19,6 +18,7 @@ use stentor_hub::{Hub, Message};
 use stentor_order::Committer;
 use stentor_replication::FollowState;
 use stentor_store::StoreState;
+use stentor_tls_layer::Acceptors;
 use stentor_wire::http1::Request;
 
 /// The state that all workers share. A read writes none of it.

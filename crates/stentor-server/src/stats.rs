@@ -3,7 +3,6 @@
 //! A counter has one writer, its worker, so counting is a plain load and store of the worker's
 //! own cache lines; no other thread touches them but to read.
 
-use crate::labels::Failed;
 pub(crate) use crate::metrics::{Stats, Totals};
 use crate::paths::VALUES;
 use serde::ser::Serializer;
@@ -14,6 +13,7 @@ use stentor_config::Lookup;
 use stentor_hub::{OwnFields, Refusal};
 use stentor_io::{Counter, Histogram};
 use stentor_order::CommitError;
+use stentor_tls_layer::{TlsCounts, TlsFailure};
 use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
 use stentor_wire::label::Label;
 use stentor_wire::lookup::LineShares;
@@ -97,7 +97,7 @@ impl Heads<Counter> {
 pub(crate) type BadTokens<T> = Labelled<Refused, T, { Refused::ALL.len() }>;
 
 /// Handshakes and sessions of TLS that came to nothing, by why.
-pub(crate) type TlsFailures<T> = Labelled<Failed, T, { Failed::ALL.len() }>;
+pub(crate) type TlsFailures<T> = Labelled<TlsFailure, T, { TlsFailure::ALL.len() }>;
 
 /// What one worker counts of a route that answers several values.
 #[derive(Debug)]
@@ -225,6 +225,22 @@ impl Stats {
             CommitError::Refused(Refusal::StorageFull { .. }) => self.publishes_refused_full.add(1),
             CommitError::Refused(Refusal::MemoryShort) => self.publishes_refused_short.add(1),
             _ => {}
+        }
+    }
+
+    /// Counts what the layer of TLS has counted since the last call.
+    pub(crate) fn count_tls(&self, counts: &TlsCounts) {
+        self.tls_sessions.set(counts.sessions);
+        self.tls_handshakes_under_way.set(counts.handshakes_under_way);
+        self.tls_handshakes_waiting.set(counts.handshakes_waiting);
+        self.tls_bytes.set(counts.bytes);
+        self.tls_handshakes_12.add(counts.handshakes_12);
+        self.tls_handshakes_13.add(counts.handshakes_13);
+        self.tls_resumed.add(counts.resumed);
+        self.tls_handshakes_us.add(counts.handshakes_us);
+        self.tls_key_updates.add(counts.key_updates);
+        for (counter, n) in self.tls_failed.0.iter().zip(counts.failed) {
+            counter.add(n);
         }
     }
 

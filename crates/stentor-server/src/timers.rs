@@ -5,7 +5,7 @@
 //! list's time comes, then put where its deadline really is. Only an earlier deadline moves it at
 //! once. So a request never touches the records of its neighbours, and no heap of timers exists.
 
-use crate::slab::Slab;
+use stentor_io::Slab;
 
 /// The part of a record that belongs to the wheel.
 #[derive(Debug)]

@@ -60,6 +60,12 @@ impl Contexts {
         self.places.len()
     }
 
+    /// How many places are taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
     /// The context of a secret, out of its place or made now. Whoever has opened something
     /// authentic with it, and will again, [keeps](Contexts::keep) it.
     pub(crate) fn find(&mut self, suite: Suite, secret: &[u8]) -> Result<Found, Failed> {
@@ -136,9 +142,11 @@ impl Entry {
 
 impl fmt::Debug for Contexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let taken = self.places.iter().flatten().count();
         let mut shown = f.debug_struct("Contexts");
-        shown.field("places", &self.places.len()).field("taken", &taken).finish_non_exhaustive()
+        shown
+            .field("places", &self.places.len())
+            .field("taken", &self.taken())
+            .finish_non_exhaustive()
     }
 }
 
@@ -153,11 +161,6 @@ mod tests {
     use crate::memory::Owned;
     use crate::session::{HANDSHAKE, What};
     use crate::testing::{seal, sessions};
-
-    /// How many places are taken.
-    fn taken(contexts: &Contexts) -> usize {
-        contexts.places.iter().flatten().count()
-    }
 
     fn open(contexts: &mut Contexts, server: &mut Owned, sealed: &mut [u8]) -> What {
         server.session().open_with(contexts, sealed).unwrap().what
@@ -178,12 +181,12 @@ mod tests {
                     };
                     assert_eq!(sealed[range], [round; 9]);
                 }
-                assert!((1..=8).contains(&taken(&contexts)), "all have a place among these");
+                assert!((1..=8).contains(&contexts.taken()), "all have a place among these");
             }
             for (server, _) in &mut pairs {
                 contexts.forget(&mut server.session());
             }
-            assert!(taken(&contexts) == 0, "{suite:?}");
+            assert!(contexts.taken() == 0, "{suite:?}");
         }
     }
 
@@ -216,7 +219,7 @@ mod tests {
                 let (server, client) = &mut pairs[at];
                 open(&mut contexts, server, &mut seal(client, b"x"));
             }
-            assert!(taken(&contexts) <= SET_PLACES);
+            assert!(contexts.taken() <= SET_PLACES);
             OPENERS.get() - before
         };
         assert_eq!(made_for(&[0, 1, 2, 3]), 4);
@@ -233,9 +236,9 @@ mod tests {
             let mut contexts = Contexts::new(4);
             let (mut server, mut client) = sessions(suite);
             server.session().seal(&[IoSlice::new(b"x")], 9, &mut [0; 100]).unwrap();
-            assert!(taken(&contexts) == 0);
+            assert!(contexts.taken() == 0);
             open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
-            assert_eq!(taken(&contexts), usize::from(TLS13.contains(&suite)));
+            assert_eq!(contexts.taken(), usize::from(TLS13.contains(&suite)));
         }
     }
 
@@ -245,7 +248,7 @@ mod tests {
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
         contexts.forget(&mut server.session());
-        assert!(taken(&contexts) == 0 && contexts.places.capacity() == 0);
+        assert!(contexts.taken() == 0 && contexts.places.capacity() == 0);
         assert_eq!(Contexts::new(1000).places.len(), 1024);
     }
 
@@ -254,10 +257,10 @@ mod tests {
         let mut contexts = Contexts::new(64);
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
-        assert_eq!(taken(&contexts), 1);
+        assert_eq!(contexts.taken(), 1);
         let mut update = client.session().seal_any(HANDSHAKE, &[24, 0, 0, 1, 0]);
         assert_eq!(open(&mut contexts, &mut server, &mut update), What::Nothing);
-        assert!(taken(&contexts) == 0);
+        assert!(contexts.taken() == 0);
     }
 
     #[test]
@@ -269,13 +272,13 @@ mod tests {
         sealed[9] ^= 1;
         let failure = server.session().open_with(&mut contexts, &mut sealed);
         assert_eq!(failure, Err(Failure::NotAuthentic));
-        assert!(taken(&contexts) == 0);
+        assert!(contexts.taken() == 0);
 
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
         let mut out = [0; 100];
         let written = client.session().end(Alert::CloseNotify, &mut out).unwrap();
         assert_eq!(open(&mut contexts, &mut server, &mut out[..written]), What::Closed);
-        assert!(taken(&contexts) == 0);
+        assert!(contexts.taken() == 0);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use stentor_config::{LogFormat, Settings};
-use stentor_server::certificates::Shown;
+use stentor_server::ShownCertificate;
 use stentor_server::cost::{Account, accounts};
 use stentor_server::{event_log, inspect, unix_s};
 use tracing::Level;
@@ -117,7 +117,7 @@ const SECONDS_A_MONTH: f64 = 30.0 * 86_400.0;
 const MIB: u64 = 1 << 20;
 
 /// "ok", and a line for each thing of note.
-fn summary(settings: &Settings, certificates: &[Shown]) -> String {
+fn summary(settings: &Settings, certificates: &[ShownCertificate]) -> String {
     let mut text = String::from("ok\n");
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
@@ -277,7 +277,7 @@ mod tests {
     fn a_summary_with_certificates() {
         let text = "listen = ['tls:0.0.0.0:443', '127.0.0.1:80']\nredirect = '0.0.0.0:80'\n\
                     control = 'tls:127.0.0.1:8081'\ntls_cert = 'c'\ntls_key = 'k'\nworkers = 1";
-        let shown = Shown {
+        let shown = ShownCertificate {
             file: "c".to_owned(),
             names: vec!["a.example".to_owned(), "*.b.example".to_owned()],
             key: "ecdsa",

@@ -5,9 +5,9 @@
 //! permissions, signed with the same key, shares what they grant, which goes with the last who has
 //! it. The time is in seconds, and in 32 bits, which last until 2106.
 
-use crate::slab::Slab;
 use stentor_access::{Grant, Scope};
 use stentor_io::Peer;
+use stentor_io::Slab;
 
 /// Passes by connection.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use super::{Connection, Origin, Phase, RequestWait};
 use crate::context::Context;
-use crate::labels::Failed;
 use stentor_config::Close;
 use stentor_io::{Backend, Flow, Peer};
+use stentor_tls_layer::TlsFailure;
 use stentor_wire::status::{Refusal, Status};
 
 impl Connection {
@@ -94,7 +94,7 @@ impl Connection {
     pub(super) fn ends_for_tls(&mut self, cx: &Context, input: &[u8]) -> bool {
         let is_tls = input.starts_with(&[HANDSHAKE, 3]);
         if is_tls {
-            cx.stats.tls_failed.of(Failed::NotSpokenHere).add(1);
+            cx.stats.tls_failed.of(TlsFailure::NotSpokenHere).add(1);
             self.phase = Phase::Refusing;
         }
         is_tls

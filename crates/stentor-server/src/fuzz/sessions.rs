@@ -1,10 +1,11 @@
 //! Sessions of TLS that another process has packed, or so it seems.
 
 use super::handover::changed;
-use crate::secured::{Sessions, Unpacking};
+use crate::listeners::CONTROL;
 use std::io;
 use std::sync::Arc;
 use stentor_io::Role;
+use stentor_tls_layer::{Sessions, Unpacking};
 use stentor_wire::pack::{Packed, Packer};
 
 /// Whatever has come of another process is refused with a sentence, or there are sessions, which
@@ -19,7 +20,7 @@ pub fn fuzz_sessions(data: &[u8]) {
         0..16 => [&whole[..HEADER_BYTES], rest].concat(),
         _ => changed(whole.clone(), rest),
     };
-    let sessions = || Sessions::new(Arc::default(), Arc::default());
+    let sessions = || Sessions::new(Arc::default(), CONTROL);
     let mut first = sessions();
     if let Err(reason) = unpack(&mut first, &bytes) {
         assert!(reason.ends_with('.') && bytes != whole, "{reason}");

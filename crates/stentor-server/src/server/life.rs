@@ -5,7 +5,6 @@ use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
 use super::listeners::Addresses;
 use crate::limits::{FILES_RESERVED, NUMBERS_KEPT, PANICS_MAX};
 use crate::mailbox::Mailbox;
-use crate::secured::{Secured, Securing, Sessions, Unpacking};
 use crate::stats::Stats;
 use crate::user::become_user;
 use crate::worker::Worker;
@@ -17,6 +16,7 @@ use stentor_config::Settings;
 use stentor_io::{
     Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
 };
+use stentor_tls_layer::{Secured, Securing, Sessions, Unpacking};
 
 /// What a worker is there for.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,7 @@ impl Stage {
 pub(super) struct Serving {
     pub(super) worker: Worker,
     pub(super) sessions: Sessions,
+    pub(super) stats: Arc<Stats>,
 }
 
 impl Serving {
@@ -121,7 +122,7 @@ impl Serving {
         io: &mut Epoll,
         act: impl FnOnce(&mut Worker, &mut Secured<'_, Epoll>) -> R,
     ) -> R {
-        let Serving { worker, sessions } = self;
+        let Serving { worker, sessions, .. } = self;
         act(worker, &mut Secured { io, sessions })
     }
 }
@@ -190,9 +191,9 @@ pub(super) fn live(
     serving: Serving,
     io: Epoll,
     mailbox: &Mailbox,
-    stats: &Stats,
     stage: Stage,
 ) -> io::Result<()> {
+    let stats = Arc::clone(&serving.stats);
     let life = panic::catch_unwind(AssertUnwindSafe(|| run(serving, io, mailbox, stage)));
     let result = life.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
     mailbox.close();
@@ -214,7 +215,7 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
             }
             loop {
                 let woken = turn(&mut serving, &mut io, leaving.is_copying)?;
-                let Serving { worker, sessions } = &serving;
+                let Serving { worker, sessions, .. } = &serving;
                 if worker.has_ended() && (worker.is_out_of_time() || !sessions.are_ending()) {
                     return Ok(false);
                 }
@@ -242,11 +243,14 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
 
 /// Returns whether the worker was woken for what others want of it.
 fn turn(serving: &mut Serving, io: &mut Epoll, is_busy: bool) -> io::Result<bool> {
-    let Serving { worker, sessions } = serving;
+    let Serving { worker, sessions, stats } = serving;
     let deadlines = [worker.next_deadline_ms(), sessions.next_deadline_ms()];
     let deadline_ms = if is_busy { Some(0) } else { deadlines.into_iter().flatten().min() };
     let woken = io.turn(&mut Securing { sessions, handler: worker }, deadline_ms)?;
     sessions.serve(io, worker);
+    if let Some(counts) = sessions.take_counts() {
+        stats.count_tls(&counts);
+    }
     serving.with(io, |worker, io| {
         if woken {
             worker.read_mailbox(io);
@@ -345,7 +349,7 @@ impl Leaving {
 
     fn hand_over(&self, serving: &mut Serving, io: &mut Epoll) {
         serving.with(io, |worker, io| worker.read_mailbox(io));
-        let Serving { worker, sessions } = serving;
+        let Serving { worker, sessions, .. } = serving;
         match worker.can_be_packed() {
             Ok(heard_seq) => {
                 let now_ms = io.now_ms();
@@ -424,7 +428,7 @@ fn take_over(
     numbers_kept: u32,
     entrance: &Entrance,
 ) -> io::Result<()> {
-    let Serving { worker, sessions } = serving;
+    let Serving { worker, sessions, .. } = serving;
     let mut phases = Phases::begin("a worker that takes over");
     let mut channel = channel.accept(process, PATIENCE)?;
     // The hub may take long.
@@ -489,8 +493,8 @@ mod tests {
         cue.send(Cue::GoOn).unwrap();
         let World { worker: spare, .. } = World::new(2, kind(), Settings::default());
         let worker = std::mem::replace(&mut world.worker, spare);
-        let sessions = Sessions::new(Arc::default(), Arc::default());
-        let mut serving = Serving { worker, sessions };
+        let sessions = Sessions::new(Arc::default(), CONTROL);
+        let mut serving = Serving { worker, sessions, stats: Arc::default() };
         assert!(!leaving.go_on(&mut serving, &mut io));
         world.worker = serving.worker;
         let client = world.sim.connect(CONTROL);

@@ -1,15 +1,14 @@
 //! Other settings for a server that runs.
 
 use super::{Server, StartError, check_files};
-use crate::certificates;
 use crate::keys::{self, KeyThread};
 use crate::mailbox::Order;
 use crate::operations::{Failed, Reloaded};
-use crate::watcher::LookThread;
 use std::io;
 use std::sync::Arc;
 use stentor_config::Settings;
 use stentor_hub::Op;
+use stentor_io::LookThread;
 
 impl Server {
     /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.
@@ -47,7 +46,7 @@ impl Server {
         let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
         let certificates = certificates.map_err(StartError::new)?;
         let certificate_thread =
-            certificates::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
+            stentor_tls_layer::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
         let (shared, before) = (&self.shared, self.keys.as_ref());
         let key_thread =
             KeyThread::start(&settings.tokens, key_files, shared, &self.mailboxes, before)?;

@@ -61,6 +61,8 @@ mod races;
 #[cfg(test)]
 mod replication;
 #[cfg(test)]
+mod secured;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod shares;

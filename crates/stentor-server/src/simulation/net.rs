@@ -2,7 +2,7 @@
 //! server.
 //!
 //! A layer is a backend around a backend and a handler around a handler, so the worker learns
-//! nothing of it: `crate::secured` is TLS, whose clients are rustls here (`net/tls.rs`), and
+//! nothing of it: `stentor-tls-layer` is TLS, whose clients are rustls here (`net/tls.rs`), and
 //! `net/multiplexed.rs` stands for HTTP/2. A test, its seed, or `STENTOR_CARRIER=plain`,
 //! `=multiplexed` or `=tls` chooses one. The clients' ends of the layers check what the server owes
 //! them: a last record before the end (`net/tls.rs`), no more bytes than the window
@@ -13,10 +13,8 @@ mod streams;
 #[cfg(test)]
 pub(crate) mod tls;
 
-use crate::certificates::Acceptors;
-use crate::listeners::PUBLIC;
+use crate::listeners::{CONTROL, PUBLIC};
 use crate::panics::may_panic;
-use crate::secured::{Secured, Securing};
 use crate::worker::Worker;
 use multiplexed::{Carriers, Multiplexed, Multiplexing};
 use std::fmt;
@@ -30,6 +28,7 @@ use stentor_io::{
     Retransmission, Role, Sent, Sim, TurnAway,
 };
 use stentor_test::trace::{self, Excerpt};
+use stentor_tls_layer::{Acceptors, Secured, Securing, Sessions};
 use streams::Streams;
 
 /// A client's end of a connection, or of a stream.
@@ -70,7 +69,7 @@ impl Layers {
 /// The network.
 pub(crate) struct Net {
     wire: Wire,
-    secured: Option<crate::secured::Sessions>,
+    secured: Option<Sessions>,
     carriers: Option<Carriers>,
     streams: Option<Streams>,
 }
@@ -130,7 +129,7 @@ impl Net {
     /// breaks.
     pub(crate) fn recover(&mut self, worker: &mut Worker) {
         let Wire { sim, .. } = &mut self.wire;
-        let below = self.secured.as_ref().and_then(crate::secured::Sessions::current);
+        let below = self.secured.as_ref().and_then(Sessions::current);
         for peer in worker.current().into_iter().chain(below) {
             sim.reset_server(peer);
         }
@@ -190,7 +189,7 @@ impl Net {
 
     /// What is known of sessions.
     #[cfg(test)]
-    pub(crate) fn secured(&mut self) -> &mut crate::secured::Sessions {
+    pub(crate) fn secured(&mut self) -> &mut Sessions {
         self.secured.as_mut().expect("there are sessions in a world with TLS")
     }
 
@@ -523,12 +522,12 @@ fn is_tls(layers: Layers) -> bool {
 }
 
 /// What the layer of TLS knows at the beginning.
-fn secured_sessions() -> crate::secured::Sessions {
+fn secured_sessions() -> Sessions {
     #[cfg(test)]
     let acceptors = Acceptors::of(&tls::acceptor());
     #[cfg(not(test))]
     let acceptors = Acceptors::default();
-    crate::secured::Sessions::new(Arc::new(acceptors), Arc::default())
+    Sessions::new(Arc::new(acceptors), CONTROL)
 }
 
 /// Sockets as clients see them.

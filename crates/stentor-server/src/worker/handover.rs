@@ -41,9 +41,7 @@
 use super::{Drain, Worker};
 use crate::budget::Kind;
 use crate::connection::Connection;
-use crate::limits::PEERS_MAX;
 use crate::memory::Usage;
-use crate::slab::STREAMS_FROM;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed, tick_after};
 use std::collections::HashSet;
@@ -51,6 +49,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_access::Grant;
+use stentor_io::PEERS_MAX;
+use stentor_io::STREAMS_FROM;
 use stentor_io::{Backend, File, Peer};
 use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 

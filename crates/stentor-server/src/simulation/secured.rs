@@ -1,25 +1,35 @@
 //! The layer as clients with records in their hands see it.
 
-use super::*;
-use crate::limits::{
-    DRAIN_IDLE_MS, HANDSHAKE_BYTES, HANDSHAKE_US_USUAL, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX,
-    HANDSHAKES_PART, HANDSHAKES_US,
-};
+use super::net::{Client, Layers, tls};
+use super::{Parts, SMALL, World, kind, patient};
+use crate::limits::DRAIN_IDLE_MS;
 use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Order;
-use crate::simulation::net::{Client, Layers, tls};
-use crate::simulation::{Parts, SMALL, World, kind, patient};
 use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 use stentor_hub::ContentType;
-use stentor_io::{Directory, Found, Symlinks};
+use stentor_io::{Backend, Directory, Found, Gone, Peer, Sent, Symlinks};
+use stentor_tls_layer::{
+    ENDING_MAX, HANDSHAKE_BYTES, HANDSHAKES_GRACE_MS, HANDSHAKES_MAX, Held, RECORD_BYTES_MAX,
+    STREAM_RECORD_BYTES_MAX, Sessions, TlsCounts, TlsFailure, Unpacking,
+};
 
 const GET: &[u8] = b"GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// As much of a handshake as begins one.
 const HALF: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+
+fn held(world: &mut World) -> Held {
+    world.sim.secured().held()
+}
+
+/// Takes the counts since the last call.
+fn counts(world: &mut World) -> TlsCounts {
+    world.sim.secured().take_counts().expect("TLS is in use")
+}
 
 fn world() -> World {
     World::of(Parts::over(Layers::Tls), 1, kind(), patient())
@@ -122,7 +132,7 @@ fn a_bounded_number_of_connections_linger() {
         (0..ENDING_MAX + 2).map(|_| world.sim.connect_bare(PUBLIC)).collect();
     clients.iter().for_each(|&client| world.sim.write(client, GET));
     world.settle_within(1_000_000);
-    assert_eq!(world.sim.secured().ending.len(), ENDING_MAX);
+    assert_eq!(held(&mut world).ending, ENDING_MAX);
     assert_eq!(world.open_sockets(), ENDING_MAX);
     clients.iter().for_each(|&client| world.sim.finish_client(client));
     world.settle_within(1_000_000);
@@ -196,9 +206,9 @@ fn who_has_not_said_hello_takes_no_place() {
         world.sim.write(client, HALF);
     }
     world.settle_within(1_000_000);
-    let sessions = world.sim.secured();
-    assert_eq!((sessions.handshakes.answered(), sessions.handshakes.waiting()), (0, 0));
-    assert!(sessions.held_bytes(None) < HANDSHAKES_MAX * HANDSHAKE_BYTES);
+    let counts = counts(&mut world);
+    assert_eq!((counts.handshakes_under_way, counts.handshakes_waiting), (0, 0));
+    assert!(world.sim.secured().held_bytes(None) < HANDSHAKES_MAX * HANDSHAKE_BYTES);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     world.settle();
@@ -209,41 +219,19 @@ fn who_has_not_said_hello_takes_no_place() {
 fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
     let mut world = world();
     let slow = dawdlers(&mut world);
-    assert_eq!(world.sim.secured().handshakes.answered(), HANDSHAKES_MAX);
+    assert_eq!(counts(&mut world).handshakes_under_way, HANDSHAKES_MAX as u64);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
         world.turn();
     }
-    assert_eq!(world.sim.secured().handshakes.waiting(), 1);
+    assert_eq!(counts(&mut world).handshakes_waiting, 1);
     assert_eq!(world.sim.read(client), b"");
     world.sim.sleep(HANDSHAKES_GRACE_MS);
     world.settle_within(1_000_000);
     assert!(world.sim.read(client).ends_with(SMALL));
     assert_eq!(slow.iter().filter(|&&client| world.sim.ended(client)).count(), 1);
-    assert_eq!(world.sim.secured().stats.tls_failed.of(Failed::GivenUp).value(), 1);
-}
-
-#[test]
-fn a_turn_has_a_share_for_handshakes() {
-    let mut handshakes = Handshakes::default();
-    handshakes.begin_turn(0);
-    assert!(handshakes.has_room(true));
-    handshakes.charge(HANDSHAKES_US);
-    assert!(!handshakes.has_room(true) && !handshakes.has_room(false));
-    let peers = [0, 1, 2, 3, 4, 5].map(Peer::from_index);
-    for (index, peer) in peers.into_iter().enumerate() {
-        handshakes.wait(peer, index != 4);
-    }
-    handshakes.begin_turn(2 * HANDSHAKE_US_USUAL * HANDSHAKES_PART);
-    assert!(handshakes.has_room(false) && !handshakes.has_room(true), "nobody goes past");
-    let mut called = Vec::new();
-    handshakes.call(&mut called);
-    assert_eq!(called, [peers[4], peers[0]], "who has begun comes first, and not all are called");
-    handshakes.begin_turn(0);
-    handshakes.call(&mut called);
-    assert_eq!(called[2..], [peers[1]], "and one, however short the turn was");
-    assert_eq!(handshakes.deadline_ms(), Some(0));
+    assert_eq!(counts(&mut world).failed[TlsFailure::GivenUp as usize], 1);
 }
 
 /// Whoever has begun a handshake has the time that it takes, and then as much as any other has to
@@ -305,7 +293,7 @@ fn sessions_go_over_and_handshakes_do_not() {
     world.sim.write(half, HALF);
     let fresh = world.sim.connect(PUBLIC);
     world.settle();
-    let mut next = Sessions::new(Arc::clone(&world.sim.secured().acceptors), Arc::default());
+    let mut next = world.sim.secured().without_connections();
     let mut unpacking = Unpacking::begin(0);
     let mut parts = Vec::new();
     let packed = world.sim.secured().pack(0, &mut |bytes| {
@@ -326,13 +314,13 @@ fn sessions_go_over_and_handshakes_do_not() {
     // Whatever else comes is judged, and nothing of it is believed.
     let good = parts.concat();
     for length in 0..good.len() {
-        let mut sessions = Sessions::new(Arc::default(), Arc::default());
+        let mut sessions = Sessions::new(Arc::default(), CONTROL);
         let _ = Unpacking::begin(0).part(&mut sessions, &good[..length]);
     }
     for at in 0..good.len() {
         let mut bytes = good.clone();
         bytes[at] ^= 0x40;
-        let mut sessions = Sessions::new(Arc::default(), Arc::default());
+        let mut sessions = Sessions::new(Arc::default(), CONTROL);
         let _ = Unpacking::begin(0).part(&mut sessions, &bytes);
     }
 }
@@ -347,8 +335,8 @@ fn who_waits_in_line_is_called_by_the_next_process() {
     for _ in 0..1_000 {
         world.turn();
     }
-    assert_eq!(world.sim.secured().handshakes.waiting(), 1);
-    let mut next = Sessions::new(Arc::clone(&world.sim.secured().acceptors), Arc::default());
+    assert_eq!(counts(&mut world).handshakes_waiting, 1);
+    let mut next = world.sim.secured().without_connections();
     let mut unpacking = Unpacking::begin(0);
     let packed = world
         .sim
@@ -366,7 +354,7 @@ fn a_turn_has_a_share_for_opening_records() {
     let mut raw = Raw::connect(&mut world);
     let requests: Vec<u8> = (0..20).flat_map(|_| raw.say(GET)).collect();
     world.sim.write(raw.client, &requests);
-    world.sim.secured().opening_left_us = 0;
+    world.sim.secured().use_up_turn();
     world.turn();
     assert!(world.totals().requests <= 2, "{}", world.totals().requests);
     world.settle();
@@ -384,9 +372,8 @@ fn who_goes_in_the_middle_of_a_handshake_is_counted_and_costs_no_other() {
     assert!(world.sim.secured().held_bytes(None) > HALF.len());
     clients.iter().for_each(|client| world.sim.finish_client(*client));
     world.settle();
-    let sessions = world.sim.secured();
-    assert_eq!(sessions.stats.tls_failed.of(Failed::Unfinished).value(), 1);
-    assert_eq!((sessions.handshakes.count(), sessions.held_bytes(None)), (0, 0));
+    assert_eq!(counts(&mut world).failed[TlsFailure::Unfinished as usize], 1);
+    assert_eq!((held(&mut world).handshakes, world.sim.secured().held_bytes(None)), (0, 0));
     world.check_nothing_is_left();
 }
 
@@ -420,7 +407,7 @@ fn who_asks_for_other_keys_is_answered_though_there_is_nothing_else_to_say() {
     let records = raw.records();
     world.sim.write(raw.client, &records);
     world.settle();
-    assert_eq!(world.sim.secured().stats.tls_key_updates.value(), 1);
+    assert_eq!(counts(&mut world).key_updates, 1);
     assert_eq!(raw.hear(&mut world).unwrap(), b"");
     let request = raw.say(GET);
     world.sim.write(raw.client, &request);
@@ -451,15 +438,15 @@ fn a_session_has_few_bytes_and_what_it_had_is_used_again() {
     let mut world = world();
     for _ in 0..3 {
         let raws: Vec<_> = (0..20).map(|_| Raw::connect(&mut world)).collect();
-        let sessions = world.sim.secured();
-        assert_eq!((sessions.pools.count(), sessions.extras.len()), (20, 0));
-        assert_eq!(sessions.held_bytes(None), 0);
-        assert!(sessions.pools.bytes() <= 512 * 112 + 512);
+        let TlsCounts { sessions, bytes, .. } = counts(&mut world);
+        assert_eq!((sessions, held(&mut world).extras), (20, 0));
+        assert_eq!(world.sim.secured().held_bytes(None), 0);
+        assert!(bytes <= 512 * 112 + 512);
         for raw in raws {
             world.sim.reset_client(raw.client);
         }
         world.settle();
-        assert_eq!(world.sim.secured().pools.count(), 0);
+        assert_eq!(counts(&mut world).sessions, 0);
     }
 }
 
@@ -493,9 +480,8 @@ fn a_closed_connection_leaves_no_context() {
         world.sim.write(raw.client, &request);
         raw.hear(&mut world).unwrap();
     }
-    let contexts = |world: &mut World| format!("{:?}", world.sim.secured().contexts);
-    assert!(contexts(&mut world).contains("taken: 1"), "{}", contexts(&mut world));
+    assert_eq!(held(&mut world).contexts, 1);
     world.sim.finish_client(raw.client);
     world.settle();
-    assert!(contexts(&mut world).contains("taken: 0"), "{}", contexts(&mut world));
+    assert_eq!(held(&mut world).contexts, 0);
 }

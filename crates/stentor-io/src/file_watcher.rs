@@ -10,18 +10,18 @@
 //! when it was the same for two looks. Files that could not be used are read again now and then,
 //! for some reasons are no change of a file.
 
+use crate::path::{FileState, file_state};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
-use stentor_io::{FileState, file_state};
 
 /// Files, each with its state at some time, if there was such a file.
-pub(crate) type FileStates = Vec<(PathBuf, Option<FileState>)>;
+pub type FileStates = Vec<(PathBuf, Option<FileState>)>;
 
 /// The states of these files now.
-pub(crate) fn states_of(files: impl IntoIterator<Item = PathBuf>) -> FileStates {
+pub fn states_of(files: impl IntoIterator<Item = PathBuf>) -> FileStates {
     let with_state = |file: PathBuf| {
         let state = file_state(&file).ok();
         (file, state)
@@ -30,7 +30,7 @@ pub(crate) fn states_of(files: impl IntoIterator<Item = PathBuf>) -> FileStates 
 }
 
 /// Finds out when files have to be read again.
-pub(crate) struct FileWatcher {
+pub struct FileWatcher {
     /// The states of the files when they were read last.
     tried: FileStates,
     /// Their states at the last look.
@@ -41,7 +41,7 @@ pub(crate) struct FileWatcher {
 
 /// Why files have to be read again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Due {
+pub enum Due {
     /// They changed.
     Changed,
     /// They could not be used a while ago.
@@ -51,17 +51,18 @@ pub(crate) enum Due {
 impl FileWatcher {
     /// Watches files that had these states before they were read. If some `has_failed`, all are
     /// read once more soon.
-    pub(crate) fn new(read: FileStates, has_failed: bool) -> FileWatcher {
+    pub fn new(read: FileStates, has_failed: bool) -> FileWatcher {
         let failed_unix_s = has_failed.then_some(0);
         FileWatcher { seen: read.clone(), tried: read, failed_unix_s }
     }
 
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+    /// The files that are watched.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.tried.iter().map(|(file, _)| &**file)
     }
 
     /// Whether the files have to be read now. The caller then reads them.
-    pub(crate) fn look(&mut self, now_unix_s: u64) -> Option<Due> {
+    pub fn look(&mut self, now_unix_s: u64) -> Option<Due> {
         let now = states_of(self.files().map(Path::to_owned));
         let is_settled = now == self.seen;
         self.seen.clone_from(&now);
@@ -77,26 +78,26 @@ impl FileWatcher {
     }
 
     /// The files were read and could not be used.
-    pub(crate) fn failed(&mut self, now_unix_s: u64) {
+    pub fn failed(&mut self, now_unix_s: u64) {
         self.failed_unix_s = Some(now_unix_s);
     }
 
-    #[cfg(test)]
-    pub(crate) fn failed_unix_s(&self) -> Option<u64> {
+    /// When they were read last and could not be used, if so.
+    pub fn failed_unix_s(&self) -> Option<u64> {
         self.failed_unix_s
     }
 }
 
 /// A thread that looks once a second. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct LookThread(Sender<()>);
+pub struct LookThread(Sender<()>);
 
 impl LookThread {
     /// Starts the thread. It waits for [`LookThread::begin`].
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start(name: &str, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    pub fn start(name: &str, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let (begins, ended) = channel();
         let run = move || {
             let mut waits = ended.recv().map_err(RecvTimeoutError::from);
@@ -110,7 +111,7 @@ impl LookThread {
     }
 
     /// Has the thread look from now on: what was read is in use.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         let _ = self.0.send(());
     }
 }
@@ -119,4 +120,4 @@ impl LookThread {
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When files that could not be used are read again, though they are the same.
-pub(crate) const RETRY_S: u64 = 60;
+pub const RETRY_S: u64 = 60;

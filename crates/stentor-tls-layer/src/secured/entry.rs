@@ -1,7 +1,7 @@
 //! What is kept of a connection: how far it is, and where its session stands.
 
 use super::pool::Place;
-use crate::labels::Failed;
+use crate::failed::TlsFailure;
 use stentor_io::Role;
 use stentor_tls::{HandshakeFault, Inbound};
 
@@ -158,19 +158,19 @@ impl Extra {
     }
 }
 
-impl From<HandshakeFault> for Failed {
-    fn from(fault: HandshakeFault) -> Failed {
+impl From<HandshakeFault> for TlsFailure {
+    fn from(fault: HandshakeFault) -> TlsFailure {
         match fault {
-            HandshakeFault::NotTls => Failed::NotTls,
-            HandshakeFault::NothingInCommon => Failed::NothingInCommon,
-            HandshakeFault::NoProtocol => Failed::NoProtocol,
-            HandshakeFault::ClientCertificate => Failed::ClientCertificate,
-            HandshakeFault::Malformed => Failed::Malformed,
-            HandshakeFault::Misbehaved => Failed::Misbehaved,
-            HandshakeFault::NotAuthentic => Failed::NotAuthentic,
-            HandshakeFault::TooLong => Failed::TooLong,
-            HandshakeFault::Peer(_) => Failed::Client,
-            HandshakeFault::Internal | HandshakeFault::Ended => Failed::Internal,
+            HandshakeFault::NotTls => TlsFailure::NotTls,
+            HandshakeFault::NothingInCommon => TlsFailure::NothingInCommon,
+            HandshakeFault::NoProtocol => TlsFailure::NoProtocol,
+            HandshakeFault::ClientCertificate => TlsFailure::ClientCertificate,
+            HandshakeFault::Malformed => TlsFailure::Malformed,
+            HandshakeFault::Misbehaved => TlsFailure::Misbehaved,
+            HandshakeFault::NotAuthentic => TlsFailure::NotAuthentic,
+            HandshakeFault::TooLong => TlsFailure::TooLong,
+            HandshakeFault::Peer(_) => TlsFailure::Client,
+            HandshakeFault::Internal | HandshakeFault::Ended => TlsFailure::Internal,
         }
     }
 }

@@ -1,10 +1,9 @@
-//! The handler that the layer is for the backend below it.
+//! The way of bytes and events from the backend to the handler above the layer.
 
 use super::entry::{Entry, Stage};
 use super::{Secured, Sessions};
-use crate::labels::Failed;
+use crate::failed::TlsFailure;
 use crate::limits::{OPENING_US_LEAST, UNTIMED_BYTES};
-use crate::listeners::CONTROL;
 use std::net::IpAddr;
 use stentor_io::{
     Backend, Flow, Handler, LAYERED, PROXIED, Pause, Peer, Refused, Role, listener_of,
@@ -13,9 +12,12 @@ use stentor_tls::{
     Alert, Established, Failure, HandshakeError, HandshakeFault, Inbound, Record, Version,
 };
 
-pub(crate) struct Securing<'h, H> {
-    pub(crate) sessions: &'h mut Sessions,
-    pub(crate) handler: &'h mut H,
+/// The handler that the layer is for the backend below it.
+pub struct Securing<'h, H> {
+    /// The sessions of its connections.
+    pub sessions: &'h mut Sessions,
+    /// The handler above.
+    pub handler: &'h mut H,
 }
 
 impl<H> Securing<'_, H> {
@@ -39,7 +41,7 @@ where
     pub(super) fn end_lost(&mut self) {
         while let Some(peer) = self.layer.sessions.lost.pop() {
             if self.layer.sessions.stage(peer) == Stage::Lost {
-                self.layer.sessions.stats.tls_failed.of(Failed::Unfinished).add(1);
+                self.layer.sessions.counts.fail(TlsFailure::Unfinished);
                 self.handler.ended(&mut self.layer, peer);
             }
         }
@@ -90,7 +92,7 @@ where
     /// A handshake that holds up others for too long ends.
     pub(super) fn evict(&mut self, now_ms: u64) {
         if let Some(peer) = self.layer.sessions.handshakes.to_evict(now_ms) {
-            self.give_up(peer, Failed::GivenUp);
+            self.give_up(peer, TlsFailure::GivenUp);
         }
     }
 
@@ -109,9 +111,9 @@ where
     }
 
     /// Something was wrong, and the peer has been told what, if it can be.
-    fn fail(&mut self, peer: Peer, why: Failed) -> Flow {
+    fn fail(&mut self, peer: Peer, why: TlsFailure) -> Flow {
         self.layer.sessions.handshakes.end(peer);
-        self.layer.sessions.stats.tls_failed.of(why).add(1);
+        self.layer.sessions.counts.fail(why);
         if let Some(entry) = self.layer.sessions.entry(peer) {
             entry.set(Entry::FAILED);
         }
@@ -120,9 +122,9 @@ where
     }
 
     /// The same, without a word.
-    fn give_up(&mut self, peer: Peer, why: Failed) {
+    fn give_up(&mut self, peer: Peer, why: TlsFailure) {
         self.layer.sessions.handshakes.end(peer);
-        self.layer.sessions.stats.tls_failed.of(why).add(1);
+        self.layer.sessions.counts.fail(why);
         self.handler.ended(&mut self.layer, peer);
     }
 
@@ -150,7 +152,7 @@ where
     fn shake(&mut self, peer: Peer, bytes: &mut [u8]) -> Flow {
         if !self.layer.sessions.begin_handshake(peer) {
             // The certificates were taken away from a listener that has asked for them.
-            return self.fail(peer, Failed::Internal);
+            return self.fail(peer, TlsFailure::Internal);
         }
         self.handler.negotiates(&mut self.layer, peer, true);
         let Secured { io, sessions } = &mut self.layer;
@@ -167,7 +169,7 @@ where
         self.layer.sessions.flight = flight;
         match outcome {
             Some(Ok(_)) if pushed.is_err() => {
-                self.give_up(peer, Failed::Unfinished);
+                self.give_up(peer, TlsFailure::Unfinished);
                 self.flow(peer)
             }
             Some(Ok(progress)) => match progress.established {
@@ -187,7 +189,7 @@ where
                 }
                 self.fail(peer, error.fault.into())
             }
-            None => self.fail(peer, Failed::Internal),
+            None => self.fail(peer, TlsFailure::Internal),
         }
     }
 
@@ -257,7 +259,7 @@ where
         if let Some(alert) = failure.alert() {
             self.layer.say(peer, |session, out| session.end(alert, out));
         }
-        self.fail(peer, Failed::Record)
+        self.fail(peer, TlsFailure::Record)
     }
 
     /// Says what is owed to the peer, if the socket has room: else it goes with what is sealed
@@ -265,7 +267,7 @@ where
     fn settle(&mut self, peer: Peer) {
         let owes = self.layer.sessions.session(peer).is_some_and(|session| session.owes());
         if owes && self.layer.sessions.unsent(peer) == 0 {
-            self.layer.sessions.stats.tls_key_updates.add(1);
+            self.layer.sessions.counts.key_updates += 1;
             self.layer.say(peer, |session, out| session.settle(out));
         }
     }
@@ -279,9 +281,9 @@ impl Sessions {
             return true;
         }
         let role = entry.role;
-        let acceptor = match role {
-            CONTROL => self.acceptors.control(),
-            _ => self.acceptors.public(),
+        let acceptor = match role == self.control {
+            true => self.acceptors.control(),
+            false => self.acceptors.public(),
         };
         let Some(acceptor) = acceptor else { return false };
         self.handshakes.begin(peer, &acceptor);
@@ -301,12 +303,11 @@ impl Sessions {
             entry.place = place;
             entry.stage = Stage::Open;
         }
-        let stats = &self.stats;
         match negotiated.suite.version() {
-            Version::Tls12 => stats.tls_handshakes_12.add(1),
-            Version::Tls13 => stats.tls_handshakes_13.add(1),
+            Version::Tls12 => self.counts.handshakes_12 += 1,
+            Version::Tls13 => self.counts.handshakes_13 += 1,
         }
-        stats.tls_resumed.add(u64::from(negotiated.resumed));
+        self.counts.resumed += u64::from(negotiated.resumed);
     }
 
     fn take_inbound(&mut self, peer: Peer) -> Inbound {
@@ -369,7 +370,7 @@ where
             return handler.accepted(&mut layer, peer, role, address);
         }
         *self.sessions.entries.grow(peer.index()) = Entry::begin(plain_role);
-        if listener_of(plain_role) == CONTROL {
+        if listener_of(plain_role) == self.sessions.control {
             self.sessions.clients.begin(peer, address);
         }
         let Layered { mut layer, handler } = self.with(io);

@@ -18,8 +18,8 @@
 use super::Sessions;
 use super::entry::{Entry, Stage};
 use super::pool::Place;
-use crate::limits::PEERS_MAX;
 use std::io;
+use stentor_io::PEERS_MAX;
 use stentor_io::Peer;
 use stentor_tls::{Inbound, LargeSession, Owned};
 use stentor_wire::pack::{MISFIT, Packed, Packer, UNKNOWN, Unpacked, Unpacker};
@@ -31,7 +31,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Those of `send`.
-    pub(crate) fn pack(
+    pub fn pack(
         &mut self,
         now_ms: u64,
         send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
@@ -87,12 +87,12 @@ impl Sessions {
     }
 
     /// No other process goes on: this one does.
-    pub(crate) fn stay(&mut self) {
+    pub fn stay(&mut self) {
         self.is_packed = false;
     }
 
     /// The other process has gone on: this one has none of it any more.
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.is_packed = true;
         for index in self.entries.indices() {
             self.forget(Peer::from_index(index as u32));
@@ -100,15 +100,15 @@ impl Sessions {
     }
 }
 
-#[cfg(any(test, feature = "fuzz"))]
+#[cfg(feature = "check")]
 impl Sessions {
     /// Whether nothing is left of all there were.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.pools.count() == 0 && self.held_bytes(None) == 0 && self.ending.is_empty()
     }
 
     /// Has others go on where these end. Returns false if some handshake is under way.
-    pub(crate) fn hand_over_to(&mut self, next: &mut Sessions, now_ms: u64) -> bool {
+    pub fn hand_over_to(&mut self, next: &mut Sessions, now_ms: u64) -> bool {
         if self.handshakes.count() > 0 {
             return false;
         }
@@ -126,18 +126,19 @@ impl Sessions {
 
 /// Sessions of another process, as they come.
 #[derive(Debug)]
-pub(crate) struct Unpacking {
+pub struct Unpacking {
     now_ms: u64,
     last: Option<u32>,
 }
 
 impl Unpacking {
-    pub(crate) fn begin(now_ms: u64) -> Unpacking {
+    /// Nothing has come yet; times count from now.
+    pub fn begin(now_ms: u64) -> Unpacking {
         Unpacking { now_ms, last: None }
     }
 
     /// Whether this part is one of the layer's, and not of the worker's.
-    pub(crate) fn is_part(bytes: &[u8]) -> bool {
+    pub fn is_part(bytes: &[u8]) -> bool {
         bytes.starts_with(MAGIC)
     }
 
@@ -145,11 +146,7 @@ impl Unpacking {
     ///
     /// # Errors
     /// One sentence, if this is not what [`Sessions::pack`] makes.
-    pub(crate) fn part(
-        &mut self,
-        sessions: &mut Sessions,
-        bytes: &[u8],
-    ) -> Result<(), &'static str> {
+    pub fn part(&mut self, sessions: &mut Sessions, bytes: &[u8]) -> Result<(), &'static str> {
         let mut input = Unpacker::new(bytes, self.now_ms);
         input.take(MAGIC.len())?;
         if u16::unpack(&mut input)? != VERSION {

@@ -38,7 +38,7 @@ pub(super) struct Handshakes {
     going_on: VecDeque<Peer>,
     /// What they may still take of the turn, in microseconds.
     left_us: u64,
-    /// What they have taken since the start.
+    /// The time that they have taken since the last count, in microseconds.
     pub(super) spent_us: u64,
 }
 
@@ -182,7 +182,7 @@ impl Handshakes {
     }
 
     /// How many are under way.
-    #[cfg(any(test, feature = "fuzz"))]
+    #[cfg(feature = "check")]
     pub(super) fn count(&self) -> usize {
         self.under_way.len()
     }
@@ -190,5 +190,37 @@ impl Handshakes {
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.line.len() + self.going_on.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{HANDSHAKE_US_USUAL, HANDSHAKES_PART, HANDSHAKES_US};
+
+    #[test]
+    fn a_turn_has_a_share_for_handshakes() {
+        let mut handshakes = Handshakes::default();
+        handshakes.begin_turn(0);
+        assert!(handshakes.has_room(true));
+        handshakes.charge(HANDSHAKES_US);
+        assert!(!handshakes.has_room(true) && !handshakes.has_room(false));
+        let peers = [0, 1, 2, 3, 4, 5].map(Peer::from_index);
+        for (index, peer) in peers.into_iter().enumerate() {
+            handshakes.wait(peer, index != 4);
+        }
+        handshakes.begin_turn(2 * HANDSHAKE_US_USUAL * HANDSHAKES_PART);
+        assert!(handshakes.has_room(false) && !handshakes.has_room(true), "nobody goes past");
+        let mut called = Vec::new();
+        handshakes.call(&mut called);
+        assert_eq!(
+            called,
+            [peers[4], peers[0]],
+            "who has begun comes first, and not all are called"
+        );
+        handshakes.begin_turn(0);
+        handshakes.call(&mut called);
+        assert_eq!(called[2..], [peers[1]], "and one, however short the turn was");
+        assert_eq!(handshakes.deadline_ms(), Some(0));
     }
 }

@@ -21,42 +21,76 @@
 //! Where the handler pauses in the middle of what one read has brought, the records that were not
 //! opened yet are kept too, and brought in a turn of the layer's own once the handler reads again.
 
+#[cfg(feature = "check")]
+mod check;
 mod clients;
 mod entry;
 mod handover;
 mod handshakes;
 mod pool;
 mod securing;
-#[cfg(test)]
-mod tests;
 
 use crate::certificates::Acceptors;
-use crate::labels::Failed;
+use crate::failed::TlsFailure;
 use crate::limits::{
     CONTEXTS_KEPT, ENDING_MAX, LAST_RECORD_MS, LINGER_MS, OPENING_PART, OPENING_US,
     RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
 };
-use crate::slab::Slab;
-use crate::stats::Stats;
+#[cfg(feature = "check")]
+pub use check::Held;
 use clients::Clients;
 use entry::{Entry, Extra, Stage};
-pub(crate) use handover::Unpacking;
+pub use handover::Unpacking;
 use handshakes::Handshakes;
 use pool::Pools;
-pub(crate) use securing::Securing;
+pub use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_io::{
-    Backend, File, FileSendError, Gone, Handler, Peer, Retransmission, Sent, TurnAway,
+    Backend, File, FileSendError, Gone, Handler, Peer, Retransmission, Role, Sent, Slab, TurnAway,
 };
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
+/// The figures of TLS of one worker: gauges, and counts since the last call of
+/// [`Sessions::take_counts`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TlsCounts {
+    /// Now: connections that have a session.
+    pub sessions: u64,
+    /// Now: handshakes that were answered and are not done.
+    pub handshakes_under_way: u64,
+    /// Now: connections that wait for room to begin or to continue a handshake.
+    pub handshakes_waiting: u64,
+    /// Now: bytes of sessions, handshakes, and records on their way.
+    pub bytes: u64,
+    /// Handshakes of TLS 1.2 that made a session.
+    pub handshakes_12: u64,
+    /// Handshakes of TLS 1.3 that made a session.
+    pub handshakes_13: u64,
+    /// Handshakes among these that resumed an earlier session.
+    pub resumed: u64,
+    /// How long handshakes took, in microseconds.
+    pub handshakes_us: u64,
+    /// Keys that were changed since the peer asked for it.
+    pub key_updates: u64,
+    /// Handshakes and sessions that came to nothing, by why, in the order of [`TlsFailure`].
+    pub failed: [u64; TlsFailure::ALL.len()],
+}
+
+impl TlsCounts {
+    fn fail(&mut self, why: TlsFailure) {
+        self.failed[why as usize] += 1;
+    }
+}
+
 /// What the layer knows of all connections of a worker.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     acceptors: Arc<Acceptors>,
-    stats: Arc<Stats>,
+    /// The listener whose clients may have to show certificates.
+    control: Role,
+    counts: TlsCounts,
     entries: Slab<Entry>,
     pools: Pools,
     /// What opens the records of those who have sent some of late.
@@ -88,19 +122,21 @@ pub(crate) struct Sessions {
 }
 
 /// The backend that the layer is for the handler above it.
-pub(crate) struct Secured<'a, B> {
-    pub(crate) io: &'a mut B,
-    pub(crate) sessions: &'a mut Sessions,
+pub struct Secured<'a, B> {
+    /// The backend below.
+    pub io: &'a mut B,
+    /// The sessions of its connections.
+    pub sessions: &'a mut Sessions,
 }
 
 impl Sessions {
-    /// None yet.
-    pub(crate) fn new(acceptors: Arc<Acceptors>, stats: Arc<Stats>) -> Sessions {
-        Sessions { acceptors, stats, opening_left_us: OPENING_US, ..Sessions::default() }
+    /// None yet. Clients of the listener `control` show the certificates that it asks for.
+    pub fn new(acceptors: Arc<Acceptors>, control: Role) -> Sessions {
+        Sessions { acceptors, control, opening_left_us: OPENING_US, ..Sessions::default() }
     }
 
     /// When [`Sessions::serve`] must be called, whatever else happens.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+    pub fn next_deadline_ms(&self) -> Option<u64> {
         if !self.resumed.is_empty() || !self.lost.is_empty() {
             return Some(0);
         }
@@ -109,13 +145,13 @@ impl Sessions {
     }
 
     /// Whether some are not at their end that their handler has closed.
-    pub(crate) fn are_ending(&self) -> bool {
+    pub fn are_ending(&self) -> bool {
         !self.ending.is_empty()
     }
 
     /// The layer's own part of a turn: those whose time is up, those that go on, those that are
     /// called to their handshakes.
-    pub(crate) fn serve<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
+    pub fn serve<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
     where
         H: for<'a> Handler<Secured<'a, B>>,
     {
@@ -143,7 +179,6 @@ impl Sessions {
         self.handshakes.begin_turn(turn_us);
         self.opening_left_us = OPENING_US.max(turn_us / OPENING_PART);
         self.call(io);
-        self.measure();
     }
 
     /// Whether there has never been a connection for this layer.
@@ -167,17 +202,23 @@ impl Sessions {
         }
     }
 
-    fn measure(&self) {
-        let Sessions { stats, handshakes, pools, .. } = self;
-        stats.tls_handshakes_under_way.set(handshakes.answered() as u64);
-        stats.tls_handshakes_waiting.set(handshakes.waiting() as u64);
-        stats.tls_handshakes_us.set(handshakes.spent_us);
-        stats.tls_sessions.set(pools.count() as u64);
-        stats.tls_bytes.set((pools.bytes() + self.held_bytes(None)) as u64);
+    /// Takes the counts since the last call; `None` while no listener has had a TLS client.
+    pub fn take_counts(&mut self) -> Option<TlsCounts> {
+        if self.is_unused() {
+            return None;
+        }
+        Some(TlsCounts {
+            handshakes_under_way: self.handshakes.answered() as u64,
+            handshakes_waiting: self.handshakes.waiting() as u64,
+            handshakes_us: std::mem::take(&mut self.handshakes.spent_us),
+            sessions: self.pools.count() as u64,
+            bytes: (self.pools.bytes() + self.held_bytes(None)) as u64,
+            ..std::mem::take(&mut self.counts)
+        })
     }
 
     /// What a connection holds here, or all do, beside their sessions.
-    pub(crate) fn held_bytes(&self, peer: Option<Peer>) -> usize {
+    pub fn held_bytes(&self, peer: Option<Peer>) -> usize {
         let Some(peer) = peer else {
             return self.extra_bytes + self.handshakes.bytes(None) + self.clients.bytes();
         };
@@ -189,14 +230,14 @@ impl Sessions {
     }
 
     /// What was sent and is not acknowledged, or has not even left.
-    pub(crate) fn unacknowledged<B: Backend>(&self, io: &B, peer: Peer) -> u32 {
+    pub fn unacknowledged<B: Backend>(&self, io: &B, peer: Peer) -> u32 {
         let unsent = u32::try_from(self.unsent(peer)).unwrap_or(u32::MAX);
         io.unacknowledged(peer).saturating_add(unsent)
     }
 
     /// After a panic: the connection that was being seen to is closed, unless its handler has done
     /// so. What was sealed for it may be lost, and its session is used no more.
-    pub(crate) fn recover<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
+    pub fn recover<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
     where
         H: for<'a> Handler<Secured<'a, B>>,
     {
@@ -204,12 +245,6 @@ impl Sessions {
         if self.entry(peer).is_some_and(|entry| !entry.has(Entry::LEFT)) {
             handler.ended(&mut Secured { io, sessions: self }, peer);
         }
-    }
-
-    /// The connection that is being served.
-    #[cfg(any(test, feature = "fuzz"))]
-    pub(crate) fn current(&self) -> Option<Peer> {
-        self.current
     }
 
     fn stage(&self, peer: Peer) -> Stage {
@@ -257,7 +292,7 @@ impl Sessions {
     /// up.
     fn end_unfinished(&mut self, peer: Peer) {
         if self.handshakes.end(peer) {
-            self.stats.tls_failed.of(Failed::Unfinished).add(1);
+            self.counts.fail(TlsFailure::Unfinished);
         }
     }
 
@@ -444,7 +479,7 @@ impl Sessions {
             taken += sealed.taken;
             written += sealed.written;
         }
-        self.stats.tls_key_updates.add(u64::from(owes));
+        self.counts.key_updates += u64::from(owes);
         Ok((taken, written))
     }
 }

@@ -5,9 +5,9 @@
 //! refused.
 
 use crate::limits::CLIENT_BYTES_MAX;
-use crate::log_throttle::LogThrottle;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use stentor_io::LogThrottle;
 use stentor_io::Peer;
 use stentor_tls::HandshakeError;
 

@@ -9,13 +9,13 @@
 //! One thread looks at the files once a second, and reads them again when they change
 //! (`watcher.rs`).
 
-use crate::watcher::{self, Due, FileStates, FileWatcher, LookThread};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, mem};
 use stentor_config::{PairFiles, Settings, Tls, read_small};
+use stentor_io::{Due, FileStates, FileWatcher, LookThread, states_of};
 use stentor_io::{User, check_readable, file_state, make_secret, unix_s};
 use stentor_tls::{
     Acceptor, Certificates, ClientAuth, KeyKind, Pair, PemPair, Settings as Handshakes,
@@ -58,7 +58,7 @@ pub struct Unusable(Vec<String>);
 
 /// A certificate, for those who ask.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Shown {
+pub struct ShownCertificate {
     /// Its file.
     pub file: String,
     /// The names it is for.
@@ -73,21 +73,22 @@ pub struct Shown {
 
 /// How it is with all of them.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub(crate) struct Report {
-    pub(crate) certificates: Vec<Shown>,
+pub struct CertificatesReport {
+    /// The certificates that are shown now.
+    pub certificates: Vec<ShownCertificate>,
     /// Days until the first of them expires.
-    pub(crate) days_left: i64,
+    pub days_left: i64,
     /// How often other ones were read.
-    pub(crate) reloads: u64,
+    pub reloads: u64,
     /// How often that failed.
-    pub(crate) reload_failures: u64,
+    pub reload_failures: u64,
     /// Why the files as they are now are not used; `null`: they are.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// What becomes of a file of tickets that is not there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Missing<'a> {
+pub enum MissingTickets<'a> {
     /// It is made, and belongs to that user if there is one.
     Made(Option<&'a User>),
     /// It would be.
@@ -100,10 +101,10 @@ impl Prepared {
     ///
     /// # Errors
     /// What is wrong with which file, if no pair can be used, or if a file is bad that is for all.
-    pub(crate) fn read(
+    pub fn read(
         tls: &Tls,
         now_unix_s: u64,
-        missing: Missing<'_>,
+        missing: MissingTickets<'_>,
         before: Option<&Certificates>,
     ) -> Result<Prepared, Unusable> {
         let pairs = tls.pairs();
@@ -116,7 +117,7 @@ impl Prepared {
             None
         });
         // Before they are read: what changes meanwhile is read again.
-        let files = watcher::states_of(files_of(tls));
+        let files = states_of(files_of(tls));
         let (certificates, unusable) = match read_pairs(&pairs, now_unix_s, before) {
             Ok((certificates, unusable)) => (Some(certificates), unusable),
             Err(reasons) => {
@@ -162,9 +163,9 @@ impl Prepared {
 
     /// What can be said of each certificate.
     #[must_use]
-    pub fn shown(&self, now_unix_s: u64) -> Vec<Shown> {
+    pub fn shown(&self, now_unix_s: u64) -> Vec<ShownCertificate> {
         let pairs = self.certificates.iter().flat_map(|certificates| certificates.pairs());
-        pairs.map(|pair| Shown::of(pair, now_unix_s)).collect()
+        pairs.map(|pair| ShownCertificate::of(pair, now_unix_s)).collect()
     }
 
     /// What is not as it should be, and works all the same.
@@ -179,7 +180,7 @@ impl Prepared {
     }
 
     /// Which pairs cannot be used, and why.
-    pub(crate) fn unusable(&self) -> Option<Unusable> {
+    pub fn unusable(&self) -> Option<Unusable> {
         let reasons = self.unusable.iter().flat_map(|(_, reasons)| reasons.iter().cloned());
         (!self.unusable.is_empty()).then(|| Unusable(reasons.collect()))
     }
@@ -211,12 +212,12 @@ impl Prepared {
 /// # Errors
 /// What is wrong with which file.
 pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Prepared, Unusable> {
-    Prepared::read(&settings.tls, now_unix_s, Missing::Left, None)
+    Prepared::read(&settings.tls, now_unix_s, MissingTickets::Left, None)
 }
 
 impl Acceptors {
     /// Goes by what was read.
-    pub(crate) fn new(prepared: Prepared) -> Acceptors {
+    pub fn new(prepared: Prepared) -> Acceptors {
         prepared.tell(unix_s());
         let failure = prepared.unusable().map(|unusable| unusable.to_string());
         Acceptors {
@@ -227,8 +228,8 @@ impl Acceptors {
     }
 
     /// Of one that was made elsewhere.
-    #[cfg(test)]
-    pub(crate) fn of(acceptor: &Acceptor) -> Acceptors {
+    #[cfg(feature = "check")]
+    pub fn of(acceptor: &Acceptor) -> Acceptors {
         let (public, control) = (Some(acceptor.clone()), Some(acceptor.clone()));
         let current = RwLock::new(Prepared { public, control, ..Prepared::default() });
         Acceptors { current, ..Acceptors::default() }
@@ -252,7 +253,7 @@ impl Acceptors {
     ///
     /// # Errors
     /// They are others, and no good.
-    pub(crate) fn reread(
+    pub fn reread(
         &self,
         running: &Tls,
         next: &Tls,
@@ -278,11 +279,11 @@ impl Acceptors {
     /// Reads the files of settings, and keeps the current certificate of each unusable pair.
     fn read(&self, tls: &Tls, now_unix_s: u64) -> Result<Prepared, Unusable> {
         let before = self.current(|prepared| prepared.certificates.clone());
-        Prepared::read(tls, now_unix_s, Missing::Made(None), before.as_deref())
+        Prepared::read(tls, now_unix_s, MissingTickets::Made(None), before.as_deref())
     }
 
     /// Has handshakes begun by this from now on.
-    pub(crate) fn set(&self, prepared: Prepared, now_unix_s: u64) {
+    pub fn set(&self, prepared: Prepared, now_unix_s: u64) {
         prepared.tell(now_unix_s);
         let unusable = prepared.unusable();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = prepared;
@@ -335,11 +336,11 @@ impl Acceptors {
     }
 
     /// How it is with them; `None`: there are none.
-    pub(crate) fn report(&self, now_unix_s: u64) -> Option<Report> {
+    pub fn report(&self, now_unix_s: u64) -> Option<CertificatesReport> {
         let certificates = self.current(|prepared| prepared.shown(now_unix_s));
         let days_left = certificates.iter().map(|shown| shown.days_left).min()?;
         let failure = self.failure();
-        Some(Report {
+        Some(CertificatesReport {
             certificates,
             days_left,
             reloads: self.reloads.load(Ordering::Relaxed),
@@ -359,7 +360,7 @@ impl Acceptors {
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(crate) fn start_thread(
+pub fn start_thread(
     tls: &Tls,
     acceptors: &Arc<Acceptors>,
     next: Option<&Prepared>,
@@ -520,14 +521,14 @@ fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
 /// The secrets of tickets with their files; `None`: there is no file.
 type Secrets = Option<Vec<(PathBuf, Zeroizing<Vec<u8>>)>>;
 
-fn secrets(tls: &Tls, missing: Missing<'_>) -> Result<Secrets, String> {
+fn secrets(tls: &Tls, missing: MissingTickets<'_>) -> Result<Secrets, String> {
     let Some(first) = tls.ticket_secrets.first() else { return Ok(None) };
     if file_state(first).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         match missing {
-            Missing::Made(user) => make_ticket_secret(first, user)
+            MissingTickets::Made(user) => make_ticket_secret(first, user)
                 .map_err(|error| format!("{}: it cannot be made: {error}", first.display()))?,
             // It would be made.
-            Missing::Left => return Ok(None),
+            MissingTickets::Left => return Ok(None),
         }
     }
     let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read_small(file)?)));
@@ -565,14 +566,14 @@ fn warnings(pairs: &[PairFiles], certificates: &Certificates) -> Vec<String> {
     warnings
 }
 
-impl Shown {
-    fn of(pair: &Pair, now_unix_s: u64) -> Shown {
+impl ShownCertificate {
+    fn of(pair: &Pair, now_unix_s: u64) -> ShownCertificate {
         let key = match pair.key_kind() {
             KeyKind::Ecdsa => "ecdsa",
             KeyKind::Ed25519 => "ed25519",
             KeyKind::Rsa => "rsa",
         };
-        Shown {
+        ShownCertificate {
             file: pair.file().display().to_string(),
             names: pair.names().to_vec(),
             key,
@@ -582,9 +583,9 @@ impl Shown {
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown { file, names, key, days_left, .. } = self;
+        let ShownCertificate { file, names, key, days_left, .. } = self;
         let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
         write!(f, "{file} for {names} ({key}): ")?;
         match days_left {

@@ -1,7 +1,6 @@
 //! Real files: what is wrong with them, and what becomes of those that change.
 
 use super::*;
-use crate::watcher::RETRY_S;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_RSA_SHA256,
     date_time_ymd,
@@ -10,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+use stentor_io::RETRY_S;
 
 /// The 15th of January 2027.
 const NOW: u64 = 1_800_000_000;
@@ -55,7 +55,7 @@ impl Place {
     /// Reads them; errors without the name of the directory.
     fn read(&self, tls: &Tls) -> Result<Prepared, String> {
         let own = format!("{}/", self.0.display());
-        Prepared::read(tls, NOW, Missing::Left, None)
+        Prepared::read(tls, NOW, MissingTickets::Left, None)
             .map_err(|error| error.to_string().replace(&own, ""))
     }
 }
@@ -98,7 +98,7 @@ fn look(looker: &mut Looker, now_unix_s: u64) {
 
 #[test]
 fn without_certificates_nothing_is_read() {
-    let prepared = Prepared::read(&Tls::default(), NOW, Missing::Left, None).unwrap();
+    let prepared = Prepared::read(&Tls::default(), NOW, MissingTickets::Left, None).unwrap();
     let acceptors = Acceptors::new(prepared);
     assert!(acceptors.public().is_none() && acceptors.control().is_none());
     assert_eq!(acceptors.report(NOW), None);
@@ -135,7 +135,8 @@ fn what_is_wrong_is_said_of_its_file() {
         error()
     );
     place.write("c.pem", &certificate);
-    let late = Prepared::read(&tls, NOW + 81 * DAY_S, Missing::Left, None).unwrap_err().to_string();
+    let late =
+        Prepared::read(&tls, NOW + 81 * DAY_S, MissingTickets::Left, None).unwrap_err().to_string();
     assert!(late.contains("c.pem: the certificate expired on 2027-04-05"), "{late}");
     assert!(place.read(&tls).is_ok());
 }
@@ -243,7 +244,7 @@ fn a_pair_that_is_no_good_stops_no_other_at_a_start() {
     let place = Place::new();
     let tls = two_pairs(&place);
     let shown = |now_unix_s| {
-        let prepared = Prepared::read(&tls, now_unix_s, Missing::Left, None)?;
+        let prepared = Prepared::read(&tls, now_unix_s, MissingTickets::Left, None)?;
         let names = prepared.shown(now_unix_s).into_iter().flat_map(|shown| shown.names);
         Ok::<_, Unusable>((names.collect::<Vec<_>>().join(" "), prepared.unusable.len()))
     };
@@ -252,7 +253,7 @@ fn a_pair_that_is_no_good_stops_no_other_at_a_start() {
     assert_eq!(shown(NOW + 85 * DAY_S).unwrap_err().0.len(), 2, "both have");
     fs::remove_file(place.path("c.pem")).unwrap();
     assert_eq!(shown(NOW).unwrap(), ("b.example".to_owned(), 1));
-    let acceptors = Acceptors::new(Prepared::read(&tls, NOW, Missing::Left, None).unwrap());
+    let acceptors = Acceptors::new(Prepared::read(&tls, NOW, MissingTickets::Left, None).unwrap());
     let failure = acceptors.report(NOW).unwrap().failure.unwrap();
     assert!(failure.ends_with("c.pem: there is no such file"), "{failure}");
     fs::remove_file(place.path("l.pem")).unwrap();
@@ -263,7 +264,7 @@ fn a_pair_that_is_no_good_stops_no_other_at_a_start() {
 fn a_pair_that_is_no_good_at_a_start_is_read_again() {
     let place = Place::new();
     let tls = two_pairs(&place);
-    let prepared = Prepared::read(&tls, NOW + 75 * DAY_S, Missing::Left, None).unwrap();
+    let prepared = Prepared::read(&tls, NOW + 75 * DAY_S, MissingTickets::Left, None).unwrap();
     let acceptors = Arc::new(Acceptors::new(prepared));
     assert_eq!(names(&acceptors), ["a.example"]);
     let mut looker = Looker::new(tls, &acceptors, None);
@@ -442,18 +443,19 @@ fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
     place.write_pair("a.example", 80);
     let secret = place.path("tickets");
     let tls = Tls { ticket_secrets: vec![secret.clone()], ..place.tls() };
-    Prepared::read(&tls, NOW, Missing::Left, None).unwrap();
+    Prepared::read(&tls, NOW, MissingTickets::Left, None).unwrap();
     assert!(!secret.exists(), "whoever only looks makes nothing");
-    Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap();
+    Prepared::read(&tls, NOW, MissingTickets::Made(None), None).unwrap();
     let first = fs::read(&secret).unwrap();
     assert_eq!(first.len(), TICKET_SECRET_BYTES_MIN);
     assert_ne!(first, vec![0; first.len()]);
     assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
-    Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap();
+    Prepared::read(&tls, NOW, MissingTickets::Made(None), None).unwrap();
     assert_eq!(fs::read(&secret).unwrap(), first);
     assert_eq!(fs::read_dir(&place.0).unwrap().count(), 3, "nothing else is left there");
     let tls = Tls { ticket_secrets: vec![place.path("not/there")], ..place.tls() };
-    let error = Prepared::read(&tls, NOW, Missing::Made(None), None).unwrap_err().to_string();
+    let error =
+        Prepared::read(&tls, NOW, MissingTickets::Made(None), None).unwrap_err().to_string();
     assert!(error.contains("not/there: it cannot be made: "), "{error}");
 }
 

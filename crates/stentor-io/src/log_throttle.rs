@@ -1,17 +1,15 @@
 //! Lines of the log that others could make a worker write again and again: one now and then.
 
-use crate::limits::PAUSE_LOG_MS;
-
 /// When such a line was last written, and how often it has been due since.
 #[derive(Debug, Default)]
-pub(crate) struct LogThrottle {
+pub struct LogThrottle {
     logged_ms: Option<u64>,
     since: u64,
 }
 
 impl LogThrottle {
     /// Whether a line is due. Counts what it is to report.
-    pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
+    pub fn is_due(&mut self, now_ms: u64) -> bool {
         self.since += 1;
         let is_due = self.logged_ms.is_none_or(|logged_ms| now_ms >= logged_ms + PAUSE_LOG_MS);
         if is_due {
@@ -21,15 +19,19 @@ impl LogThrottle {
     }
 
     /// How often a line was due since the last one, this one included.
-    pub(crate) fn take(&mut self) -> u64 {
+    pub fn take(&mut self) -> u64 {
         std::mem::take(&mut self.since)
     }
 }
 
-#[cfg(test)]
+/// The pause between two lines in the log that clients can cause again and again: files or memory
+/// run out, a client is refused.
+pub const PAUSE_LOG_MS: u64 = 60_000;
+
+#[cfg(feature = "sim")]
 impl LogThrottle {
     /// How often a line has been due, and when one was written.
-    pub(crate) fn state(&self) -> (u64, Option<u64>) {
+    pub fn state(&self) -> (u64, Option<u64>) {
         (self.since, self.logged_ms)
     }
 }
