@@ -7,10 +7,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod syntax;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
-use xtask::source::{expect_none, read, rust};
+use syntax::{Sources, attributes, is_of_tests, sources, without_tests};
+use xtask::source::{expect_none, read};
 
 /// The largest import circle of each crate that has one of more than `CIRCLE_MAX` modules. These
 /// numbers only fall.
@@ -47,43 +50,6 @@ type Modules = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 fn crates() -> BTreeMap<String, Modules> {
     let with_tests = sources().into_iter();
     with_tests.map(|(name, files)| (name, modules(&without_tests(files)))).collect()
-}
-
-/// The files of a crate, each with its path of modules and its syntax tree.
-type Sources = Vec<(Vec<String>, syn::File)>;
-
-fn sources() -> BTreeMap<String, Sources> {
-    let mut crates: BTreeMap<String, Sources> = BTreeMap::new();
-    for file in rust() {
-        let Some(rest) = file.path.strip_prefix("crates/") else { continue };
-        let Some((name, path)) = rest.split_once("/src/") else { continue };
-        let path = path.strip_suffix(".rs").unwrap();
-        let path = path.strip_suffix("/mod").unwrap_or(path);
-        let mut module: Vec<String> = path.split('/').map(str::to_owned).collect();
-        if ["lib", "main"].contains(&path) {
-            module.clear();
-        }
-        let tree = syn::parse_file(&file.text).unwrap_or_else(|e| panic!("{}: {e}", file.path));
-        crates.entry(name.to_owned()).or_default().push((module, tree));
-    }
-    crates
-}
-
-fn without_tests(mut files: Sources) -> Sources {
-    let mut left_out = BTreeSet::new();
-    for (module, tree) in &files {
-        for item in &tree.items {
-            if let syn::Item::Mod(item) = item
-                && is_of_tests(&item.attrs)
-            {
-                let mut path = module.clone();
-                path.push(item.ident.to_string());
-                left_out.insert(path);
-            }
-        }
-    }
-    files.retain(|(module, _)| !(1..=module.len()).any(|n| left_out.contains(&module[..n])));
-    files
 }
 
 fn modules(files: &Sources) -> Modules {
@@ -144,35 +110,6 @@ fn leaves_of(tree: &syn::UseTree, mut before: Vec<String>, leaves: &mut Vec<Vec<
             before.push("*".to_owned());
             leaves.push(before);
         }
-    }
-}
-
-/// Whether it is compiled for tests and fuzz targets alone.
-fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        let syn::Meta::List(list) = &attribute.meta else { return false };
-        let condition = list.tokens.to_string().replace(' ', "");
-        list.path.is_ident("cfg")
-            && !condition.contains("not(")
-            && ["test", "feature=\"fuzz\"", "feature=\"sim\""]
-                .iter()
-                .any(|it| condition.contains(it))
-    })
-}
-
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Mod(it) => &it.attrs,
-        syn::Item::Fn(it) => &it.attrs,
-        syn::Item::Impl(it) => &it.attrs,
-        syn::Item::Use(it) => &it.attrs,
-        syn::Item::Struct(it) => &it.attrs,
-        syn::Item::Const(it) => &it.attrs,
-        syn::Item::Enum(it) => &it.attrs,
-        syn::Item::Trait(it) => &it.attrs,
-        syn::Item::Type(it) => &it.attrs,
-        syn::Item::Union(it) => &it.attrs,
-        _ => &[],
     }
 }
 
@@ -326,10 +263,6 @@ const FIELDS: [(&str, &str, usize); 2] =
 
 const FIELDS_MAX: usize = 20;
 
-/// Structs with more than three booleans that are to be split. This list only gets shorter.
-const BOOLEANS: [(&str, &str); 3] =
-    [("stentor-bench", "Connection"), ("stentor-hub", "Restore"), ("stentor-log", "Reading")];
-
 /// Structs with more than [`FIELDS_MAX`] fields that stay, each with its reason.
 const LARGE: [(&str, &str, &str); 1] = [("stentor-server", "Report", "a wire struct of serde")];
 
@@ -340,8 +273,6 @@ const EXCEPTIONS: [&str; 4] = [
     "a wire struct of serde",
     "the simulator",
 ];
-
-const TO_BE_SPLIT: &str = "to be split (xtask/tests/rooms.rs)";
 
 #[test]
 fn structs_are_small() {
@@ -368,21 +299,13 @@ fn structs_are_small() {
 #[test]
 fn structs_have_few_booleans() {
     let mut broken = Vec::new();
-    let mut to_be_split = BTreeSet::new();
     for (name, files) in sources() {
         let mut types = Types::default();
         files.iter().for_each(|(_, tree)| types.visit_file(tree));
-        for (of, reason) in types.excepted {
-            if reason == TO_BE_SPLIT {
-                to_be_split.insert((name.clone(), of));
-            } else if !EXCEPTIONS.contains(&reason.as_str()) {
-                broken.push(format!("{name}: {of}: {reason}"));
-            }
-        }
+        let unknown = types.excepted.into_iter().filter(|it| !EXCEPTIONS.contains(&it.1.as_str()));
+        broken.extend(unknown.map(|(of, reason)| format!("{name}: {of}: {reason}")));
     }
     expect_none("structs with many booleans for another reason", broken);
-    let listed = BOOLEANS.map(|(name, of)| (name.to_owned(), of.to_owned()));
-    assert_eq!(to_be_split, BTreeSet::from(listed));
 }
 
 /// How many of 1,000 names of types may be of two things or more. This number only falls.

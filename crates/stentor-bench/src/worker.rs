@@ -48,14 +48,11 @@ pub(crate) struct Worker {
 
 /// One connection, or an empty place for one.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 struct Connection {
     stage: Stage,
-    is_holder: bool,
+    purpose: Purpose,
     /// The server has said that it will close.
     closes: bool,
-    /// It is a reader that stalls when told to.
-    stalls: bool,
     /// It was told of a gap.
     told: bool,
     /// The first answer was as it should be.
@@ -81,6 +78,27 @@ enum Stage {
     Empty,
     Connecting,
     Open,
+}
+
+/// The purpose of a connection.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Purpose {
+    #[default]
+    Requests,
+    /// It is held.
+    Holds,
+    /// It is held by a reader that stalls when told to.
+    Stalls,
+}
+
+impl Connection {
+    fn is_holder(&self) -> bool {
+        self.purpose != Purpose::Requests
+    }
+
+    fn stalls(&self) -> bool {
+        self.purpose == Purpose::Stalls
+    }
 }
 
 /// What few connections have at a time.
@@ -242,7 +260,7 @@ impl Worker {
         let mut at = 0;
         loop {
             let connection = self.at(socket);
-            let is_holder = connection.is_holder;
+            let is_holder = connection.is_holder();
             let (used, seen) = match connection.exchange.next(&input[at..]) {
                 Ok(next) => next,
                 Err(reason) => {
@@ -272,7 +290,7 @@ impl Worker {
             self.tally.connections.sub(1);
         }
         io.close(socket);
-        if connection.is_holder {
+        if connection.is_holder() {
             self.holder_broken(connection);
         } else {
             self.requester_broken(io, &connection);
@@ -292,7 +310,7 @@ impl Worker {
         let connection = self.at(socket);
         connection.stage = Stage::Open;
         let (took_us, is_holder) =
-            (now_us.saturating_sub(connection.dialled_us), connection.is_holder);
+            (now_us.saturating_sub(connection.dialled_us), connection.is_holder());
         record(&mut self.outcome.connect, took_us);
         let flow = if is_holder {
             self.holder_connected(io, socket)
@@ -337,7 +355,7 @@ impl Worker {
             // Closed earlier in this turn.
             Stage::Empty => return false,
         }
-        !(self.at(socket).stalls && self.stalling())
+        !(self.at(socket).stalls() && self.stalling())
     }
 
     fn received(&mut self, io: &mut Wire<'_>, socket: Peer, bytes: &[u8]) -> Flow {
@@ -378,7 +396,7 @@ impl Worker {
 
     /// The server has said its last.
     fn ended_in_order(&mut self, io: &mut Wire<'_>, socket: Peer) {
-        match self.at(socket).is_holder {
+        match self.at(socket).is_holder() {
             true => self.broken(io, socket, "closed by the server".into()),
             false => self.requester_ended(io, socket),
         }

@@ -367,17 +367,15 @@ fn missing(number: u64) -> Damage {
 }
 
 /// A store that is being read.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 struct Reading<'r, 'v> {
     damages: &'r mut Damages,
     visit: &'r mut Visit<'v>,
     progress: Progress,
     /// The greatest number so far.
     seq: u64,
-    /// A head is missing, so an end is unknown, and what was written again may be there twice.
-    may_repeat: bool,
-    /// The last entry then.
-    entry: Vec<u8>,
+    /// The last entry, if a head is missing: then an end is unknown, and what was written again may
+    /// be there twice.
+    repeated: Option<Vec<u8>>,
     reserved: u64,
     /// The last number that was given out, if the file was closed here.
     closed: Option<u64>,
@@ -402,8 +400,7 @@ impl<'r, 'v> Reading<'r, 'v> {
             visit,
             progress: Progress { read: 0, total },
             seq: 0,
-            may_repeat,
-            entry: Vec::new(),
+            repeated: may_repeat.then(Vec::new),
             reserved: 0,
             closed: None,
             torn: None,
@@ -516,11 +513,11 @@ impl<'r, 'v> Reading<'r, 'v> {
     }
 
     fn entry(&mut self, part: &Part, spot: Spot, seq: u64, entry: &[u8]) -> Result<(), OpenError> {
-        if self.may_repeat {
-            if seq < self.seq || seq == self.seq && *entry == *self.entry {
+        if let Some(last) = &mut self.repeated {
+            if seq < self.seq || seq == self.seq && *entry == **last {
                 return Ok(());
             }
-            self.entry = entry.to_vec();
+            *last = entry.to_vec();
         } else if seq < self.seq {
             return self.tell(part, spot.offset, 0, "an entry's number is below the one before");
         }

@@ -65,29 +65,52 @@ pub struct Store<D: Disk> {
     epoch: u32,
     /// The segment that is written to; none before the first could be begun.
     log: Option<Log<D>>,
-    failure: Option<DiskError>,
-    /// Whole frames of which it is not known that they are on the disk, then the one that is being
-    /// put together.
-    buffer: Vec<u8>,
-    /// Where that one begins.
+    health: Health,
+    buffer: FrameBuffer,
+    seqs: Sequences,
+    lost: Vec<RangeInclusive<u64>>,
+    layout: Layout,
+    spares: Spares,
+    /// Bytes of frames, from the beginning of this life on.
+    bytes_written: u64,
+}
+
+/// Whether the disk takes more.
+enum Health {
+    Healthy,
+    /// There is no room for another segment; the current one still takes the buffer.
+    Full(DiskError),
+    /// A write or a sync failed: the log continues only in a new segment.
+    Broken(DiskError),
+}
+
+/// Frames that may not be on the disk yet.
+struct FrameBuffer {
+    /// Whole frames, then the frame that is being put together.
+    bytes: Vec<u8>,
+    /// Where that frame begins.
     frame_at: usize,
     /// Nothing was added since a frame that only bears witness.
     is_witnessed: bool,
-    seq: u64,
-    written_seq: u64,
-    synced_seq: u64,
+}
+
+/// How far the store is with its numbers.
+struct Sequences {
+    /// The last number that was pushed or noted.
+    last: u64,
+    written: u64,
+    synced: u64,
     /// What frames that were written reserve, and what is reserved for sure.
     claimed: u64,
     granted: u64,
-    lost: Vec<RangeInclusive<u64>>,
-    layout: Layout,
-    /// How many files waited to become segments.
-    spares_made: u64,
-    /// Those that wait, each as long as a segment.
-    spares: Vec<String>,
-    no_spare: Option<DiskError>,
-    /// Bytes of frames, from the beginning of this life on.
-    bytes_written: u64,
+}
+
+/// Files that wait to become segments, each as long as a segment.
+#[derive(Default)]
+struct Spares {
+    names: Vec<String>,
+    /// How many there were.
+    made: u64,
 }
 
 /// The segment that is written to.
@@ -159,20 +182,22 @@ impl<D: Disk> Store<D> {
             settings,
             epoch: epoch.unwrap_or(new_epoch),
             log: None,
-            failure: None,
-            frame_at: tail.frames.len(),
-            synced_seq: if tail.frames.is_empty() { last } else { tail.after },
-            buffer: tail.frames,
-            layout,
-            is_witnessed: false,
-            seq: last,
-            written_seq: last,
-            claimed: last,
-            granted: last,
+            health: Health::Healthy,
+            seqs: Sequences {
+                last,
+                written: last,
+                synced: if tail.frames.is_empty() { last } else { tail.after },
+                claimed: last,
+                granted: last,
+            },
+            buffer: FrameBuffer {
+                frame_at: tail.frames.len(),
+                bytes: tail.frames,
+                is_witnessed: false,
+            },
             lost,
-            spares_made: 0,
-            spares: Vec::new(),
-            no_spare: None,
+            layout,
+            spares: Spares::default(),
             bytes_written: 0,
         };
         for (name, _) in store.disk.list().unwrap_or_default() {
@@ -183,7 +208,7 @@ impl<D: Disk> Store<D> {
         }
         match store.begin_segment() {
             Ok(()) => store.tidy(),
-            Err(error) => store.failure = Some(error),
+            Err(error) => store.health = Health::Broken(error),
         }
         store
     }
@@ -205,41 +230,44 @@ impl<D: Disk> Store<D> {
     /// Everything up to this number that was pushed outlives the process.
     #[must_use]
     pub fn written(&self) -> u64 {
-        self.written_seq
+        self.seqs.written
     }
 
     /// Everything up to this number that was pushed is on the disk.
     #[must_use]
     pub fn synced(&self) -> u64 {
-        self.synced_seq
+        self.seqs.synced
     }
 
     /// A number up to this one may be given out, and none above it.
     #[must_use]
     pub fn reserved(&self) -> u64 {
-        self.granted
+        self.seqs.granted
     }
 
     /// Why nothing is to be published now, if so: the disk failed, or it is full and what is
     /// under way is the last that has room for sure. [`Store::retry`] may help.
     #[must_use]
     pub fn refusal(&self) -> Option<&DiskError> {
-        self.failure.as_ref().or(self.no_spare.as_ref())
+        match &self.health {
+            Health::Healthy => None,
+            Health::Full(error) | Health::Broken(error) => Some(error),
+        }
     }
 
     /// Whether the log cannot be gone on with before [`Store::retry`] was successful: then nothing
     /// that is pushed comes to the disk.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.failure.is_some()
+        matches!(self.health, Health::Broken(_))
     }
 
     /// Numbers up to this one were given out, to something or to nothing that is to be stored.
     pub fn note(&mut self, seq: u64) {
-        self.seq = self.seq.max(seq);
-        if self.buffer.is_empty() {
-            self.written_seq = self.seq;
-            self.synced_seq = self.seq;
+        self.seqs.last = self.seqs.last.max(seq);
+        if self.buffer.bytes.is_empty() {
+            self.seqs.written = self.seqs.last;
+            self.seqs.synced = self.seqs.last;
         }
     }
 
@@ -249,33 +277,33 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// Then nothing was added.
     pub fn push(&mut self, seq: u64, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), PushError> {
-        if seq < self.seq {
+        if seq < self.seqs.last {
             return Err(PushError::OutOfOrder);
         }
-        if seq > self.granted {
+        if seq > self.seqs.granted {
             return Err(PushError::NotReserved);
         }
-        if self.buffer.len() >= self.settings.buffer_bytes {
+        if self.buffer.bytes.len() >= self.settings.buffer_bytes {
             return Err(PushError::Full);
         }
-        let is_first = self.buffer.len() == self.frame_at;
+        let is_first = self.buffer.bytes.len() == self.buffer.frame_at;
         if is_first {
-            frame::begin(Kind::Entries, &mut self.buffer);
+            frame::begin(Kind::Entries, &mut self.buffer.bytes);
         }
-        if !frame::put_record(seq, &mut self.buffer, encode) {
+        if !frame::put_record(seq, &mut self.buffer.bytes, encode) {
             if is_first {
-                self.buffer.truncate(self.frame_at);
+                self.buffer.bytes.truncate(self.buffer.frame_at);
             }
             return Err(PushError::TooLong);
         }
-        self.seq = seq;
+        self.seqs.last = seq;
         Ok(())
     }
 
     /// Whether the buffer is full, so that it has to be synced.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.buffer.len() >= self.settings.buffer_bytes
+        self.buffer.bytes.len() >= self.settings.buffer_bytes
     }
 
     /// Writes what was pushed: it outlives the process.
@@ -284,10 +312,10 @@ impl<D: Disk> Store<D> {
     /// The disk failed, now or before. What was pushed stays in the buffer.
     pub fn write(&mut self) -> Result<(), DiskError> {
         self.healthy()?;
-        if self.buffer.len() == self.frame_at {
+        if self.buffer.bytes.len() == self.buffer.frame_at {
             return Ok(());
         }
-        self.is_witnessed = false;
+        self.buffer.is_witnessed = false;
         self.put_frame()
     }
 
@@ -308,11 +336,11 @@ impl<D: Disk> Store<D> {
     /// As [`Store::write`].
     pub fn witness(&mut self) -> Result<(), DiskError> {
         self.sync()?;
-        let is_ample = self.granted.saturating_sub(self.seq) > self.settings.reserve / 2;
-        if self.is_witnessed && is_ample {
+        let is_ample = self.seqs.granted.saturating_sub(self.seqs.last) > self.settings.reserve / 2;
+        if self.buffer.is_witnessed && is_ample {
             return Ok(());
         }
-        self.is_witnessed = true;
+        self.buffer.is_witnessed = true;
         self.put_empty(Kind::Entries)?;
         self.sync_log()
     }
@@ -326,8 +354,8 @@ impl<D: Disk> Store<D> {
         if let Err(error) = self.sync().and_then(|()| self.put_end()) {
             return Err(Box::new(Unclosed { store: self, error }));
         }
-        let Store { disk, epoch, seq, lost, layout, .. } = self;
-        Ok(Recovered::of_closed(disk, epoch, seq, lost, layout))
+        let Store { disk, epoch, seqs, lost, layout, .. } = self;
+        Ok(Recovered::of_closed(disk, epoch, seqs.last, lost, layout))
     }
 
     /// Tries again what failed: begins a new segment with all that is not known to be on the disk,
@@ -336,11 +364,11 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// What failed now. Nothing has changed.
     pub fn retry(&mut self) -> Result<(), DiskError> {
-        if self.failure.is_some() {
+        if self.is_broken() {
             self.begin_segment()?;
         }
         self.make_spare();
-        self.no_spare.clone().map_or(Ok(()), Err)
+        self.refusal().cloned().map_or(Ok(()), Err)
     }
 
     /// Bytes of the log behind the last snapshot, with what has yet to be removed.
@@ -444,11 +472,14 @@ impl<D: Disk> Store<D> {
     }
 
     fn healthy(&self) -> Result<(), DiskError> {
-        self.failure.clone().map_or(Ok(()), Err)
+        match &self.health {
+            Health::Broken(error) => Err(error.clone()),
+            Health::Healthy | Health::Full(_) => Ok(()),
+        }
     }
 
     fn failed(&mut self, error: DiskError) -> Result<(), DiskError> {
-        self.failure = Some(error.clone());
+        self.health = Health::Broken(error.clone());
         Err(error)
     }
 
@@ -457,22 +488,22 @@ impl<D: Disk> Store<D> {
     fn put_end(&mut self) -> Result<(), DiskError> {
         let ended = self.put_empty(Kind::End).and_then(|()| self.sync_log());
         if ended.is_err() {
-            self.buffer.clear();
-            self.frame_at = 0;
-            (self.granted, self.claimed) = (self.seq, self.seq);
+            self.buffer.bytes.clear();
+            self.buffer.frame_at = 0;
+            (self.seqs.granted, self.seqs.claimed) = (self.seqs.last, self.seqs.last);
         }
         ended
     }
 
     fn put_empty(&mut self, kind: Kind) -> Result<(), DiskError> {
-        frame::begin(kind, &mut self.buffer);
+        frame::begin(kind, &mut self.buffer.bytes);
         self.put_frame()
     }
 
     /// Writes the frame that was put together.
     fn put_frame(&mut self) -> Result<(), DiskError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let frame = &mut self.buffer[self.frame_at..];
+        let frame = &mut self.buffer.bytes[self.buffer.frame_at..];
         let is_end = frame::is_end(frame);
         // There is always room for an end.
         let room = frame.len() + if is_end { 0 } else { FRAME_BYTES };
@@ -481,16 +512,16 @@ impl<D: Disk> Store<D> {
             return self.begin_segment().or_else(|error| self.failed(error));
         }
         let spot = Spot { number: log.number, offset: log.end };
-        let reserved = self.claimed.max(self.seq.saturating_add(self.settings.reserve));
-        frame::seal(frame, spot, log.synced, if is_end { self.seq } else { reserved });
+        let reserved = self.seqs.claimed.max(self.seqs.last.saturating_add(self.settings.reserve));
+        frame::seal(frame, spot, log.synced, if is_end { self.seqs.last } else { reserved });
         if let Err(error) = self.disk.write_at(&log.file, log.end, frame) {
             return self.failed(error);
         }
         log.end += frame.len() as u64;
         self.bytes_written += frame.len() as u64;
-        self.claimed = if is_end { self.claimed } else { reserved };
-        self.frame_at = self.buffer.len();
-        self.written_seq = self.seq;
+        self.seqs.claimed = if is_end { self.seqs.claimed } else { reserved };
+        self.buffer.frame_at = self.buffer.bytes.len();
+        self.seqs.written = self.seqs.last;
         Ok(())
     }
 
@@ -513,12 +544,13 @@ impl<D: Disk> Store<D> {
             log.synced = log.end;
             self.layout.cut = Cut { number: log.number, end: log.end };
         }
-        self.buffer.drain(..self.frame_at);
+        let buffer = &mut self.buffer;
+        buffer.bytes.drain(..buffer.frame_at);
         // One long entry is not to hold its memory for ever.
-        self.buffer.shrink_to(2 * self.settings.buffer_bytes);
-        self.frame_at = 0;
-        self.synced_seq = self.written_seq;
-        self.granted = self.claimed;
+        buffer.bytes.shrink_to(2 * self.settings.buffer_bytes);
+        buffer.frame_at = 0;
+        self.seqs.synced = self.seqs.written;
+        self.seqs.granted = self.seqs.claimed;
     }
 
     /// Begins a segment behind what is known to be on the disk, with all that is not.
@@ -531,10 +563,10 @@ impl<D: Disk> Store<D> {
         let number = self.layout.highest + 1;
         let mut head = self.head(What::Segment, number);
         let begin = head.encode().len() as u64;
-        let bytes = begin + (self.buffer.len() + FRAME_BYTES) as u64;
+        let bytes = begin + (self.buffer.bytes.len() + FRAME_BYTES) as u64;
         head.bytes = bytes.max(self.settings.segment_bytes);
         let has_length = head.bytes == self.settings.segment_bytes;
-        let (unnamed, file) = match self.spares.pop_if(|_| has_length) {
+        let (unnamed, file) = match self.spares.names.pop_if(|_| has_length) {
             Some(name) => {
                 let file = self.disk.open(&name);
                 (name, file)
@@ -555,18 +587,18 @@ impl<D: Disk> Store<D> {
                 return Err(error);
             }
         };
-        let end = begin + self.buffer.len() as u64;
+        let end = begin + self.buffer.bytes.len() as u64;
         if self.layout.cut.number >= self.layout.base.number.max(1) {
             self.layout.closed.push(self.layout.cut);
         }
         self.layout.highest = number;
         self.log = Some(Log { file, number, bytes: head.bytes, end, synced: end });
-        self.failure = None;
+        self.health = Health::Healthy;
         self.bytes_written += end;
-        self.claimed = head.reserved;
-        self.is_witnessed = false;
-        self.frame_at = self.buffer.len();
-        self.written_seq = self.seq;
+        self.seqs.claimed = head.reserved;
+        self.buffer.is_witnessed = false;
+        self.buffer.frame_at = self.buffer.bytes.len();
+        self.seqs.written = self.seqs.last;
         self.is_on_disk();
         self.make_spare();
         Ok(())
@@ -581,15 +613,15 @@ impl<D: Disk> Store<D> {
         begin: u64,
     ) -> Result<D::File, DiskError> {
         let spot = Spot { number: head.number, offset: begin };
-        let (frames, last) = self.buffer.split_at_mut(self.frame_at);
+        let (frames, last) = self.buffer.bytes.split_at_mut(self.buffer.frame_at);
         frame::seal_again(frames, spot, head.reserved);
         if !last.is_empty() {
-            let spot = Spot { offset: begin + self.frame_at as u64, ..spot };
+            let spot = Spot { offset: begin + self.buffer.frame_at as u64, ..spot };
             frame::seal(last, spot, 0, head.reserved);
         }
         self.disk.write_at(&file, 0, &head.encode())?;
-        if !self.buffer.is_empty() {
-            self.disk.write_at(&file, begin, &self.buffer)?;
+        if !self.buffer.bytes.is_empty() {
+            self.disk.write_at(&file, begin, &self.buffer.bytes)?;
         }
         self.disk.sync(&file)?;
         // From here on it may have its name, and the one before has ended.
@@ -606,32 +638,26 @@ impl<D: Disk> Store<D> {
             number,
             bytes: 0,
             before,
-            last: self.synced_seq,
-            reserved: self.claimed.max(self.seq.saturating_add(self.settings.reserve)),
+            last: self.seqs.synced,
+            reserved: self.seqs.claimed.max(self.seqs.last.saturating_add(self.settings.reserve)),
             lost: self.lost.clone(),
         }
-    }
-
-    /// A name for a file that waits: none has it, nor had it in this life.
-    fn spare_name(&mut self) -> String {
-        self.spares_made += 1;
-        head::name(SPARE, self.spares_made)
     }
 
     /// Makes room for the next segment before it is needed: a full disk is noticed while there is
     /// room for what is under way.
     fn make_spare(&mut self) {
-        if self.spares.is_empty() {
-            let name = self.spare_name();
+        let mut health = Health::Healthy;
+        if self.spares.names.is_empty() {
+            let name = self.spares.new_name();
             match self.disk.create(&name, self.settings.segment_bytes) {
-                Ok(_) => self.spares.push(name),
-                Err(error) => {
-                    self.no_spare = Some(error);
-                    return;
-                }
+                Ok(_) => self.spares.names.push(name),
+                Err(error) => health = Health::Full(error),
             }
         }
-        self.no_spare = None;
+        if !self.is_broken() {
+            self.health = health;
+        }
     }
 
     /// So many files wait to be written over at most: as many as the log has before the next
@@ -655,11 +681,11 @@ impl<D: Disk> Store<D> {
                 |number: Option<u64>| number.is_some_and(|number| number < self.layout.base.number);
             let is_segment = is_old(head::number(LOG, &name));
             // A new spare may have the name of a file that was listed.
-            let is_known = self.spares.iter().chain(&recycled).any(|spare| *spare == name);
+            let is_known = self.spares.names.iter().chain(&recycled).any(|spare| *spare == name);
             let is_lost_spare = head::number(SPARE, &name).is_some() && !is_known;
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;
-            if may_be_spare && self.spares.len() + recycled.len() < self.spares_max() {
-                let spare = self.spare_name();
+            if may_be_spare && self.spares.names.len() + recycled.len() < self.spares_max() {
+                let spare = self.spares.new_name();
                 if self.disk.rename(&name, &spare).is_ok() {
                     recycled.push(spare);
                 }
@@ -674,7 +700,15 @@ impl<D: Disk> Store<D> {
         // A file may be written over only once its old name is gone for sure. After a failed sync
         // no later one can vouch for that, so the next call removes the file.
         if self.disk.sync_dir().is_ok() {
-            self.spares.append(&mut recycled);
+            self.spares.names.append(&mut recycled);
         }
+    }
+}
+
+impl Spares {
+    /// A name for a file that waits: none has it, nor had it in this life.
+    fn new_name(&mut self) -> String {
+        self.made += 1;
+        head::name(SPARE, self.made)
     }
 }

@@ -15,7 +15,8 @@ use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
 use super::{
-    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Wire, Worker, connect_error,
+    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Purpose, Stage, Wire, Worker,
+    connect_error,
 };
 use crate::delivery::{Finder, Note};
 use crate::exchange::Seen;
@@ -87,8 +88,7 @@ impl Worker {
             self.holders.begun += 1;
             let receive_bytes = stalls.then_some(STALLING_RECEIVE_BYTES);
             let connection = Connection {
-                is_holder: true,
-                stalls,
+                purpose: if stalls { Purpose::Stalls } else { Purpose::Holds },
                 began_us: self.now_us,
                 ..Connection::default()
             };
@@ -121,7 +121,7 @@ impl Worker {
     /// The connection has become what it was opened for.
     fn settle(&mut self, socket: Peer) {
         let connection = self.at(socket);
-        let stalls = connection.stalls;
+        let stalls = connection.stalls();
         if !std::mem::replace(&mut connection.settled, true) {
             self.holders.opening -= 1;
             self.tally.opened.add(1);
@@ -336,7 +336,7 @@ impl Worker {
     fn note(&mut self, socket: Peer, number: u32, published_us: u64) {
         let after_us = self.now_us.saturating_sub(published_us);
         let connection = self.at(socket);
-        let (note, stalls) = (connection.ledger.note(number), connection.stalls);
+        let (note, stalls) = (connection.ledger.note(number), connection.stalls());
         let readers = self.readers(stalls);
         match note {
             Note::New => {}
@@ -365,7 +365,7 @@ impl Worker {
     fn gap_told(&mut self, socket: Peer) {
         let connection = self.at(socket);
         connection.told = true;
-        let stalls = connection.stalls;
+        let stalls = connection.stalls();
         self.readers(stalls).gaps_told += 1;
     }
 
@@ -382,7 +382,7 @@ impl Worker {
         let stalling = self.orders.stalling.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.holders.stalling, stalling) && !stalling {
             for (index, connection) in self.connections.iter().enumerate() {
-                if connection.stalls && connection.stage == Stage::Open {
+                if connection.stalls() && connection.stage == Stage::Open {
                     io.resume(Peer::from_index(index as u32));
                 }
             }
@@ -408,7 +408,7 @@ impl Worker {
             self.count_reader(&connection, true);
         }
         for connection in std::mem::take(&mut self.connections) {
-            if !connection.is_holder {
+            if !connection.is_holder() {
                 continue;
             }
             if connection.settled {
@@ -423,7 +423,7 @@ impl Worker {
     fn count_reader(&mut self, connection: &Connection, dropped: bool) {
         let published = self.orders.published.load(Ordering::Relaxed);
         let missing = connection.ledger.missing(published);
-        let readers = self.readers(connection.stalls);
+        let readers = self.readers(connection.stalls());
         readers.readers += 1;
         readers.missing += u64::from(missing);
         // The end of a connection tells its reader that there may be more.

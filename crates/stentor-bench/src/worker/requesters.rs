@@ -136,7 +136,7 @@ impl Worker {
             let connection = self.at(socket);
             // It may have ended, and its number may belong to another by now.
             if connection.stage == Stage::Open
-                && !connection.is_holder
+                && !connection.is_holder()
                 && connection.answers_due == 0
             {
                 let _ = self.ask(io, socket, began_us);
@@ -327,7 +327,7 @@ impl Worker {
         let long_ago_us = self.now_us.saturating_sub(PATIENCE_US);
         let mut unanswered = 0;
         for connection in &self.connections {
-            if !connection.is_holder && connection.began_us < long_ago_us {
+            if !connection.is_holder() && connection.began_us < long_ago_us {
                 unanswered += match (connection.stage, self.requesters.closing) {
                     (Stage::Connecting, Closing::Fin | Closing::Reset) => 1,
                     _ => u64::from(connection.answers_due),

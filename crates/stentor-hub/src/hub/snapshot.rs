@@ -273,12 +273,9 @@ impl fmt::Display for Unwritable {
 impl std::error::Error for Unwritable {}
 
 /// A snapshot that is being read into a hub.
-#[expect(clippy::struct_excessive_bools, reason = "to be split (xtask/tests/rooms.rs)")]
 pub struct Restore<H> {
     hub: H,
-    magic_was_read: bool,
-    /// Pieces of the snapshot are missing.
-    has_holes: bool,
+    input: Input,
     begin: Option<Begin>,
     terms: HashMap<u64, Arc<Terms>>,
     /// The rules in force are known, and the hub goes by them.
@@ -290,6 +287,16 @@ pub struct Restore<H> {
     end: Option<(u64, u64)>,
     /// The greatest number of a message or deletion so far.
     greatest_seq: u64,
+}
+
+/// How much of a snapshot was read so far.
+#[derive(PartialEq)]
+enum Input {
+    Nothing,
+    /// All since the magic bytes.
+    Whole,
+    /// Pieces are missing.
+    WithHoles,
 }
 
 /// What a snapshot begins with.
@@ -328,8 +335,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     pub fn into(hub: H) -> Restore<H> {
         Restore {
             hub,
-            magic_was_read: false,
-            has_holes: false,
+            input: Input::Nothing,
             begin: None,
             terms: HashMap::new(),
             has_rules: false,
@@ -348,12 +354,12 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     /// One sentence, if this is no snapshot.
     pub fn read(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let mut rest = bytes;
-        if !self.magic_was_read {
+        if self.input == Input::Nothing {
             let Some((magic, behind)) = rest.split_at_checked(MAGIC.len()) else { return Ok(0) };
             if magic != MAGIC {
                 return Err("This is no snapshot, or one of a version that is not known.");
             }
-            self.magic_was_read = true;
+            self.input = Input::Whole;
             rest = behind;
         }
         while let Some((len, behind)) = rest.split_first_chunk() {
@@ -376,7 +382,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
         let end = self.end.filter(|_| self.has_rules);
         let (upto_seq, upto_generation) = match end {
             Some(end) => end,
-            None if self.has_holes => (0, 0),
+            None if self.has_holes() => (0, 0),
             None => return Err(TRUNCATED),
         };
         self.hub.topics.store(self.topics.len(), Ordering::Relaxed);
@@ -388,10 +394,13 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     /// A piece of the snapshot is missing here; what comes next begins with a section. What was in
     /// it is left out, so the hub must be of another epoch: cursors of before would know no gap.
     pub fn skip(&mut self) {
-        self.magic_was_read = true;
-        self.has_holes = true;
+        self.input = Input::WithHoles;
         // If the beginning is missing, the topics that are left follow the rules of this hub.
         self.has_rules = true;
+    }
+
+    fn has_holes(&self) -> bool {
+        self.input == Input::WithHoles
     }
 
     fn read_section(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
@@ -399,7 +408,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             return Err(MALFORMED);
         }
         match reader.byte()? {
-            BEGIN if self.begin.is_none() && !self.has_holes => self.read_begin(reader),
+            BEGIN if self.begin.is_none() && !self.has_holes() => self.read_begin(reader),
             TERMS => self.read_terms(reader),
             UNSTORED => self.read_unstored(reader),
             DELETION => self.read_deletion(reader),
@@ -408,7 +417,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
                 let [seq, generation, topics] = reader.varints()?;
                 let [seq] = self.numbers([seq])?;
                 self.end = Some((seq, generation));
-                let is_whole = self.has_holes || topics == self.topics.len() as u64;
+                let is_whole = self.has_holes() || topics == self.topics.len() as u64;
                 if is_whole { Ok(()) } else { Err("Something of the snapshot is missing.") }
             }
             _ => Err(MALFORMED),
@@ -424,7 +433,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     }
 
     fn read_terms(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        if self.begin.is_none() && !self.has_holes {
+        if self.begin.is_none() && !self.has_holes() {
             return Err(MALFORMED);
         }
         let [index, generation] = reader.varints()?;
@@ -434,7 +443,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             return Err(MALFORMED);
         }
         // With a hole the topics that are left follow the rules of this hub.
-        let begin = self.begin.as_ref().filter(|_| !self.has_holes);
+        let begin = self.begin.as_ref().filter(|_| !self.has_holes());
         if let Some(Begin { seq, published, floor, undone, rules }) = begin
             && self.terms.len() as u64 == *rules
         {
@@ -557,7 +566,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     fn terms_at(&self, index: u64, topic: &str) -> Result<Arc<Terms>, &'static str> {
         match self.terms.get(&index) {
             Some(terms) => Ok(Arc::clone(terms)),
-            None if self.has_holes => Ok(Arc::clone(self.hub.sequence().rules.terms(topic))),
+            None if self.has_holes() => Ok(Arc::clone(self.hub.sequence().rules.terms(topic))),
             None => Err(MALFORMED),
         }
     }

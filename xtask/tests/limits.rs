@@ -1,0 +1,219 @@
+//! Every limit, pause, bound and account has a mutation in `xtask/mutants` that changes its value
+//! or a use of it: so a test notices when it is lost.
+//!
+//! A limit is a constant of a crate of the server that is a number or a `Duration`, and that stands
+//! in a file `limits.rs`, or whose name has one of [`WORDS`].
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod syntax;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use syntax::{attributes, is_of_tests, sources, without_tests};
+use xtask::source::{expect_none, files, words};
+
+#[test]
+fn every_limit_has_a_mutation() {
+    let (limits, mutated) = (limits(), mutated());
+    let (mut unseen, mut named) = (Vec::new(), Vec::new());
+    for limit in &limits {
+        let is_this = |other: &&Limit| other.owner == limit.owner && other.name == limit.name;
+        // A name that a crate has twice counts where it is declared.
+        let place = match limits.iter().filter(is_this).count() {
+            1 => &limit.owner,
+            _ => &limit.file,
+        };
+        let is_mutated = mutated.get(place).is_some_and(|names| names.contains(&limit.name));
+        let is_excepted = excepted().any(|name| name == limit.name);
+        if is_excepted && !is_mutated {
+            named.push(limit.name.as_str());
+        } else if !is_mutated {
+            unseen.push(limit.name.as_str());
+        }
+    }
+    assert!(limits.len() > 300, "only {} limits", limits.len());
+    unseen.sort_unstable();
+    let mut listed = Vec::from_iter(WITHOUT_MUTATION.split_whitespace());
+    listed.sort_unstable();
+    let count = |names: &[&str], name| names.iter().filter(|it| **it == name).count();
+    let new = unseen.iter().filter(|it| count(&unseen, **it) > count(&listed, **it));
+    expect_none("limits without a mutation", new.map(|it| (*it).to_owned()).collect());
+    let gone = listed.iter().filter(|it| count(&unseen, **it) < count(&listed, **it));
+    let gone = gone.copied().chain(excepted().filter(|name| !named.contains(name)));
+    expect_none("listed, and mutated or no limit any more", gone.map(str::to_owned).collect());
+    println!("{} of {} limits have no mutation yet", unseen.len(), limits.len());
+}
+
+/// A constant that limits something.
+struct Limit {
+    /// The crate, as its folder, and the file, as its path without the extension.
+    owner: String,
+    file: String,
+    name: String,
+}
+
+fn limits() -> Vec<Limit> {
+    let mut limits = Vec::new();
+    for (owner, files) in sources() {
+        if APART.contains(&owner.as_str()) {
+            continue;
+        }
+        for (module, tree) in without_tests(files) {
+            let mut constants = Constants {
+                is_of_limits: module.last().is_some_and(|it| it == "limits"),
+                names: Vec::new(),
+            };
+            constants.visit_file(&tree);
+            let file = format!("crates/{owner}/src/{}", module.join("/"));
+            limits.extend(constants.names.into_iter().map(|name| Limit {
+                owner: owner.clone(),
+                file: file.clone(),
+                name,
+            }));
+        }
+    }
+    limits
+}
+
+/// The constants of a file that are limits.
+struct Constants {
+    is_of_limits: bool,
+    names: Vec<String>,
+}
+
+impl Constants {
+    fn note(&mut self, name: &syn::Ident, kind: &syn::Type) {
+        let syn::Type::Path(kind) = kind else { return };
+        let name = name.to_string();
+        let kind = kind.path.segments.last().unwrap().ident.to_string();
+        let is_named_so = name.split('_').any(|word| WORDS.contains(&word));
+        let is_number = NUMBERS.contains(&kind.as_str());
+        if kind == "Duration" || is_number && (self.is_of_limits || is_named_so) {
+            self.names.push(name);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Constants {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if is_of_tests(attributes(item)) {
+            return;
+        }
+        if let syn::Item::Const(item) = item {
+            self.note(&item.ident, &item.ty);
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.note(&item.ident, &item.ty);
+    }
+}
+
+/// The words that mutations change, by crate and by file.
+fn mutated() -> BTreeMap<String, BTreeSet<String>> {
+    let mut mutated: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for list in files(&["txt"]).into_iter().filter(|it| it.path.starts_with("xtask/mutants/")) {
+        let mut file = "";
+        for line in list.text.lines() {
+            if let Some(path) = line.strip_prefix("file:") {
+                file = path.trim().trim_end_matches(".rs").trim_end_matches("/mod");
+            } else if line.starts_with(['-', '+']) {
+                let owner = file.split('/').nth(1).unwrap_or_default();
+                for place in [owner, file] {
+                    let names: &mut BTreeSet<String> = mutated.entry(place.to_owned()).or_default();
+                    names.extend(words(line).map(str::to_owned));
+                }
+            }
+        }
+    }
+    mutated
+}
+
+fn excepted() -> impl Iterator<Item = &'static str> {
+    EXCEPTED.iter().flat_map(|(_, names)| names.split_whitespace())
+}
+
+/// The command, the load generator, the adviser, and what tests share.
+const APART: [&str; 4] = ["stentor", "stentor-bench", "stentor-tune", "stentor-test"];
+
+const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f32", "f64"];
+
+/// What names of limits have: a unit, a bound, or what is limited.
+const WORDS: [&str; 20] = [
+    "MAX", "MIN", "NS", "US", "MS", "S", "BYTES", "COST", "PART", "PERCENT", "KEPT", "TURN",
+    "ONCE", "PAUSE", "PATIENCE", "RETRY", "TRIES", "BACKLOG", "QUEUE", "FACTOR",
+];
+
+/// Limits that need no mutation, each with the reason.
+const EXCEPTED: [(&str, &str); 2] = [
+    (
+        "a format, or a size that a protocol or the kernel sets",
+        "
+            CHUNK_HEAD_BYTES CONTROL_BYTES_MAX DESCRIBED_BYTES ED25519_BYTES EXTENSION_BYTES_MAX
+            FIELDS_BYTES FIXED_BYTES GZIP_HEADER_BYTES HEADER_BYTES HEAD_BYTES HELLO_HEADER_BYTES
+            ID_BYTES_MAX KEY_BYTES_MAX LENGTH_BYTES RECORD_BYTES SECRET_BYTES_MAX TAG_BYTES_MAX
+            TCP4_BYTES TCP6_BYTES TURN UNIX_BYTES VERSION_BYTES
+        ",
+    ),
+    (
+        "tunes speed alone",
+        "
+            ACCESS_LOG_REST_MS BATCH_BYTES BROTLI_WINDOW_MAX BROTLI_WINDOW_MIN
+            COPY_BYTES ENTRIES_BYTES ENVELOPE_BYTES_USUAL EVENTS_PER_TURN EVENTS_USUAL
+            FIELDS_BYTES_USUAL GROWTH_BYTES LIST_BYTES PIECE_BYTES READ_BYTES RECEIVE_BYTES
+            SCOPES_MIN SEARCH_BYTES SHARE_BYTES_MIN STEP_BYTES
+        ",
+    ),
+];
+
+/// Limits that no mutation breaks yet, each as often as it is declared. The list only gets
+/// shorter.
+const WITHOUT_MUTATION: &str = "
+    ACCEPTS_MAX ACKNOWLEDGE_MS AGE_MAX_MS AGE_USUAL_US ALLOCATION_BYTES APPEND_MAX_US BACKLOG
+    BACKLOG BATCH_BYTES_MAX BODY_GRACE_MS BUFFER_BYTES BULK_ERRORS_TOLD BULK_LINE_OVERHEAD_BYTES
+    BULK_SILENCE_MS BYTES_AT_ONCE BYTES_MAX BYTES_MIN CHANGES_AT_ONCE CHANGES_MAX CLIENT_BYTES_MAX
+    CLOSE_MAX COMMAND_BYTES_MAX COMPARED_COST COMPARE_COST COMPRESS_BYTES_MIN
+    COMPRESS_FILE_BYTES_MAX COMPRESS_QUEUE CONNECT_MAX CONNECT_MAX_US CONTEXTS_KEPT
+    CONTROL_LENGTH_MAX COPY_TOPICS_MAX CORES_MAX COVERAGE_COST DATA_COST DEFLATED_BYTES_KEPT
+    DEFLATE_BYTES_MAX DEPTH_MAX DERIVATION_STACK_BYTES DRAIN_ACCEPT_MS DRAIN_IDLE_MS DRAIN_LOOK_MS
+    ECHO_BYTES_MAX ENTRIES_MAX ENTRY_BYTES ENTRY_BYTES_MAX ENTRY_BYTES_USUAL ESTIMATE_PERCENT_MIN
+    EVICTED_PER_SCAN EVICTION_LOOK_MS EVICTION_PAUSE_MS EVICTION_RETRY_MS EXPIRE_MS EXPIRIES_US
+    FEED_BYTES FEED_SIGN_MS FETCH_PAUSE_MS FIELDS_MAX FIELD_BYTES_MAX FILES_RESERVED
+    FILE_SHARE_BYTES FLIGHT_BYTES FLUSH_MAX FOLLOWERS_MAX FOUND_COST FRAGMENTS_MIN FRAGMENT_BYTES
+    FRAME_BYTES_MAX FRAMING_BYTES FRUITLESS_MAX GAP GIVE_BACK_MS GROUPS_MAX GUESTBOOK_BYTES_MAX
+    HANDSHAKES_GRACE_MS HANDSHAKES_PART HANDSHAKES_US HANDSHAKE_BYTES HANDSHAKE_US_LEAST
+    HANDSHAKE_US_USUAL HASH_CHARS_MIN HASH_COST HEADROOM_PART_MAX HEAD_BYTES_MAX HEAD_BYTES_MAX
+    HEAD_BYTES_MAX HEAD_BYTES_USUAL HEAD_BYTES_USUAL HEARTBEAT_NS HEX_RUNS_MIN
+    HISTORY_BYTES_DEFAULT HISTORY_PART_MIN HOLDER_CHARS_MAX HOST_BYTES_COUNTED IDLE_MS IDLE_MS
+    IDLE_MS IGNORED_BYTES_MAX INACTIVE_NS INPUTS_MAX INPUTS_MAX JOIN_COST JUMPS_MAX JWKS_BYTES_MAX
+    KEPT_BYTES_MAX KEYS_MAX LARGE_TARGET_BYTES LAST_RECORD_MS LEADING_BYTES_MAX LINE_ALONE_BYTES
+    LINE_BYTES_MIN LINE_SHOWN_BYTES_MAX LINE_VISITS_PER_TURN LINE_VISIT_COST LINGER_MS LINKS_MAX
+    LISTING_BYTES_MAX LISTING_MAX LIVES_MAX LOAD_QUEUE LOGGED_BYTES LOGGED_COST LOGGED_FEED_BYTES
+    LOG_BYTES_MAX LOG_MESSAGES_MAX LOOK LOOK LOOKS_AT_ONCE LOOK_AGAIN_MS LOOK_EVERY LOOK_EVERY
+    LOOK_MAX_MS LOOK_MS LOOK_US LOST_MAX MEMBERS_MAX MEMBERS_MAX MESSAGE_COST MISTAKES_MAX
+    NAMES_MAX NAME_BYTES_MAX NAME_COST NAME_COST NEVER_MS NODE_COST_BYTES NUMBERS_KEPT NUMBER_MAX
+    NUMBER_MAX NUMBER_MAX OPENING_PART OPENING_US OPENING_US_LEAST OPTIONAL_FORMS_PART
+    OVERHEAD_BYTES OVER_MS PACKED_BYTES_KEPT PANICS_MAX PANICS_MAX PART_BYTES PART_BYTES
+    PART_BYTES PART_HEAD_BYTES PATH_BYTES_MAX PATH_BYTES_MAX PATIENCE PATIENCE PATIENCE_COPYING
+    PATIENCE_FOR_REASON PATIENCE_MS PATIENCE_NOT_NOW PATIENCE_TO_CONNECT PATIENCE_TO_TELL PAUSE
+    PAUSE_FACTOR PAUSE_LOG_MS PAUSE_MAX PAUSE_US PEERS_MAX PER_MS PIECE_BYTES_MAX PING_MS
+    PLACE_BYTES PROGRESS_BYTES_MIN PROMISES_TOGETHER QUEUE_AGE_MS_MAX QUIET_MS RANGES_MAX
+    READING_LOG_US REASON_BYTES_MAX RECORDS_MAX RECOUNTED_PER_TURN RELEASE_AFTER_MS
+    RELEASE_BYTES_MIN RELIEF_BYTES_MIN RELIEF_PART RELIEF_PAUSE_MS REQUEST_COST RETRY RETRY
+    REWRITE_AGAIN_MS REWRITING_LOOK_MS RUNS_MAX RUNS_MAX RUN_CHARS_MAX SALVAGE_BYTES SAMPLE_MAX
+    SCRATCH_BYTES SEALED_BYTES SEAL_ROOM_MIN SECRET_BYTES_MIN SEED_BYTES SEED_PATIENCE_MS
+    SEGMENT_BYTES_MAX SEND_COST SEQ_MAX SESSION_BYTES_MAX SETTLED_NS SHED_MS SHORTENED_PER_TURN
+    SHOWN_BYTES_MAX SILENCE_MAX SILENCE_MAX_MS SILENCE_USUAL_US SIZE_DIGITS_MAX
+    SIZE_LINE_BYTES_MAX SLICE_BYTES SLICE_COST STEPS_AT_ONCE STEP_COST STORED_BYTES_PER_MESSAGE
+    STREAMS_MIN STREAM_BUFFER_BYTES STREAM_BYTES STREAM_UNSENT_BYTES SYNC_BYTES SYNC_MS
+    TICKET_PERIOD_S TICKET_SECRETS_MAX TICKET_SECRET_BYTES_MIN TICK_MS TIDIED_PER_TURN
+    TIMES_AT_ONCE TOKENS_BYTES_MAX TOMBSTONES_MAX TOPICS_PAGE_MAX TOPIC_BYTES_MAX TOPIC_COST_BYTES
+    TRAILER_BYTES_MAX TRIES TRIM_PART TRIM_PAUSE_MIN TRUSTED_BYTES TURN_COST_USUAL TURN_NS
+    TURN_PATIENCE_MS TWO_PROCESSES_BYTES UNIX_PATH_BYTES_MAX UNMOVED_BYTES_MAX UNNAMED_PART
+    UNSENT_BYTES UNSTORED_MAX UNTIMED_BYTES VANISH_MS VIA_BYTES_MAX VISITS_AT_ONCE VISITS_IN_VAIN
+    VISITS_US VISITS_US_MAX WAITING_PART_MAX WALKS_MAX WHOLE WINDOW_BITS_MAX WINDOW_BITS_MIN
+    WIPED_STACK_BYTES WORKER_STACK_BYTES WRITE_MAX_US
+";
