@@ -200,9 +200,11 @@ impl ByteStream for HostStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
     use crate::{VirtualClock, lock};
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixListener;
     use std::sync::Mutex;
 
     fn pair() -> (Arc<dyn ByteStream>, TcpStream) {
@@ -228,6 +230,24 @@ mod tests {
         drop(peer);
         assert_eq!(stream.read(&mut buffer, None).unwrap(), 0);
         assert!(!stream.is_quiet(), "it has ended");
+    }
+
+    #[test]
+    fn a_socket_file_carries_bytes_both_ways() {
+        let scratch = Scratch::new();
+        let path = scratch.join("socket");
+        assert!(connect_to_file(&path).is_err());
+        let listener = UnixListener::bind(&path).unwrap();
+        let stream = connect_to_file(&path).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let soon_us = Some(monotonic_us() + 20_000);
+        assert!(is_late(&stream.read(&mut [0], soon_us).unwrap_err()));
+        stream.write_all(b"ping", None).unwrap();
+        let mut buffer = [0; 4];
+        peer.read_exact(&mut buffer).unwrap();
+        peer.write_all(&buffer).unwrap();
+        assert_eq!(stream.read(&mut [0; 8], None).unwrap(), 4);
+        assert!(stream.is_quiet());
     }
 
     #[test]
