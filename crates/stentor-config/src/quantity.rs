@@ -160,7 +160,8 @@ macro_rules! quantities {
     ($($name:ident: $kind:expr, $value:expr, $show:expr;)*) => {$(
         impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for $name<MIN, MAX> {
             fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-                source.deserialize_any(QuantityReader { kind: $kind, min: MIN, max: MAX }).map($name)
+                let reader = QuantityReader { kind: $kind, min: MIN, max: MAX };
+                source.deserialize_any(reader).map($name)
             }
         }
 
