@@ -37,25 +37,25 @@ use crate::refused::Refused;
 pub struct Cache {
     /// Makes hashes that nobody outside can foretell.
     secret: [u8; 32],
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[Mutex<Shard>]>,
     part_bytes_max: usize,
     scopes: Box<[Mutex<Scopes>]>,
     hasher: RandomState,
 }
 
 /// The hash of a token.
-type Name = u128;
+type TokenHash = u128;
 
 #[derive(Default)]
-struct Part {
+struct Shard {
     /// In the order of their names.
-    newer: Vec<Entry>,
-    older: Vec<Entry>,
+    newer: Vec<CachedToken>,
+    older: Vec<CachedToken>,
     newer_bytes: usize,
 }
 
-struct Entry {
-    name: Name,
+struct CachedToken {
+    name: TokenHash,
     scope: Scope,
     /// [`NEVER`] if its time is not over as long as its key is good.
     expires_unix_s: u32,
@@ -119,7 +119,7 @@ impl Cache {
         let grant = Grant { scope, ..grant };
         if self.part_bytes_max > 0 {
             let own_bytes = if is_new { bytes_of(&grant.scope) } else { 0 };
-            let entry = Entry::new(self.name(token), &grant, own_bytes);
+            let entry = CachedToken::new(self.name(token), &grant, own_bytes);
             self.part(entry.name).add(entry, self.part_bytes_max);
         }
         grant
@@ -146,7 +146,7 @@ impl Cache {
     /// How many tokens it knows.
     #[must_use]
     pub fn count(&self) -> usize {
-        let count = |part: &Mutex<Part>| {
+        let count = |part: &Mutex<Shard>| {
             let part = lock(part);
             part.newer.len() + part.older.len()
         };
@@ -156,9 +156,9 @@ impl Cache {
     /// What it holds, in bytes, as the allocator is asked for them, which rounds them up.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of_part = |part: &Mutex<Part>| {
+        let of_part = |part: &Mutex<Shard>| {
             let part = lock(part);
-            (part.newer.capacity() + part.older.capacity()) * size_of::<Entry>()
+            (part.newer.capacity() + part.older.capacity()) * size_of::<CachedToken>()
         };
         let of_scopes = |scopes: &Mutex<Scopes>| {
             let all = &lock(scopes).all;
@@ -168,23 +168,23 @@ impl Cache {
             + self.scopes.iter().map(of_scopes).sum::<usize>()
     }
 
-    fn name(&self, token: &str) -> Name {
+    fn name(&self, token: &str) -> TokenHash {
         let mut hash = Context::new(&SHA256);
         hash.update(&self.secret);
         hash.update(token.as_bytes());
         let hash = hash.finish();
-        Name::from_le_bytes(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
+        TokenHash::from_le_bytes(*hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
     }
 
     /// The last bits choose the part, the first ones a place in its lists.
-    fn part(&self, name: Name) -> MutexGuard<'_, Part> {
+    fn part(&self, name: TokenHash) -> MutexGuard<'_, Shard> {
         lock(&self.parts[name as u64 as usize % self.parts.len()])
     }
 }
 
-impl Part {
+impl Shard {
     /// Adds an entry to the newer list, in place of one of its name, and says where it is.
-    fn add(&mut self, entry: Entry, bytes_max: usize) -> usize {
+    fn add(&mut self, entry: CachedToken, bytes_max: usize) -> usize {
         let bytes = entry.bytes();
         if self.newer_bytes + bytes > bytes_max / 2 {
             self.older = mem::take(&mut self.newer);
@@ -207,11 +207,11 @@ impl Part {
     }
 }
 
-impl Entry {
-    fn new(name: Name, grant: &Grant, own_bytes: usize) -> Entry {
+impl CachedToken {
+    fn new(name: TokenHash, grant: &Grant, own_bytes: usize) -> CachedToken {
         let Grant { scope, expires_unix_s } = grant;
         let last = u64::from(NEVER) - 1;
-        Entry {
+        CachedToken {
             name,
             scope: scope.clone(),
             expires_unix_s: expires_unix_s.map_or(NEVER, |expires| expires.min(last) as u32),
@@ -226,7 +226,7 @@ impl Entry {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Entry>() * 9 / 8 + self.own_bytes as usize
+        size_of::<CachedToken>() * 9 / 8 + self.own_bytes as usize
     }
 }
 
@@ -251,7 +251,7 @@ fn bytes_of(scope: &Scope) -> usize {
     scope.bytes() + 2 * size_of::<Scope>() + ALLOCATION_BYTES
 }
 
-fn find(entries: &[Entry], name: Name) -> Result<usize, usize> {
+fn find(entries: &[CachedToken], name: TokenHash) -> Result<usize, usize> {
     entries.binary_search_by_key(&name, |entry| entry.name)
 }
 
@@ -289,7 +289,7 @@ const PART_BYTES: usize = 256 << 10;
 const SCOPES_MIN: usize = 16;
 
 // What a token is that is remembered, beside its scope.
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<CachedToken>() == 32);
 
 #[cfg(test)]
 mod tests {
@@ -392,7 +392,7 @@ mod tests {
         }
         // A count, a key, a length; one byte between the lists; two patterns and one between them.
         assert_eq!(of_scopes, TOKENS * (8 + 8 + 8 + 1 + 10 + 1 + 14));
-        let places = size_of::<Entry>() + size_of::<Scope>();
+        let places = size_of::<CachedToken>() + size_of::<Scope>();
         let bytes = cache.bytes() - empty - of_scopes;
         assert_eq!(places, 40);
         assert!(bytes <= TOKENS * places * 9 / 8 + 2 * 256 * places, "{}", bytes / TOKENS);
@@ -416,7 +416,7 @@ mod tests {
         for part in &cache.parts {
             let part = lock(part);
             assert!(part.newer.is_sorted_by(|one, other| one.name < other.name));
-            assert_eq!(part.newer_bytes, part.newer.iter().map(Entry::bytes).sum::<usize>());
+            assert_eq!(part.newer_bytes, part.newer.iter().map(CachedToken::bytes).sum::<usize>());
         }
         for scopes in &cache.scopes {
             assert!(lock(scopes).all.is_sorted_by(|one, other| one < other));

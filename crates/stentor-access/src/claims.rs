@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members: Self::Value = Vec::new();
-        while let Some(Text(name)) = map.next_key()? {
+        while let Some(JsonText(name)) = map.next_key()? {
             if members.iter().any(|(other, _)| *other == name) {
                 let name = name.escape_debug();
                 return Err(A::Error::custom(format!("the name '{name}' is there twice")));
@@ -148,10 +148,10 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
 /// A string, borrowed if there is nothing to unescape.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn text<'a>(name: &str, value: &'a RawValue) -> Result<Cow<'a, str>, String> {
-    let text = serde_json::from_str::<Text<'a>>(value.get());
+    let text = serde_json::from_str::<JsonText<'a>>(value.get());
     text.map(|text| text.0).map_err(|_| format!("'{name}' is not a string"))
 }
 
@@ -185,7 +185,7 @@ fn permissions(value: &RawValue) -> Result<Permissions, String> {
             "read" => &mut permissions.read,
             other => return Err(in_claim(&format!("'{}' is not known", other.escape_debug()))),
         };
-        let texts = serde_json::from_str::<Vec<Text<'_>>>(value.get());
+        let texts = serde_json::from_str::<Vec<JsonText<'_>>>(value.get());
         let texts = texts.map_err(|_| in_claim(&format!("'{name}' is not a list of strings")))?;
         *list = Patterns::parse(texts.iter().map(|text| &*text.0)).map_err(|e| in_claim(&e))?;
     }

@@ -17,12 +17,12 @@ use crate::settings::Algorithm;
 /// The keys of a document.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Jwks {
-    keys: Vec<Entry>,
+    keys: Vec<ParsedKey>,
     passed_over: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Entry {
+struct ParsedKey {
     material: Material,
     kid: Option<String>,
     /// What `alg` restricts it to.
@@ -112,7 +112,7 @@ impl Jwks {
     }
 
     /// The same key twice is once; two keys that a token could mean by one name are an error.
-    fn add(&mut self, entry: Entry) -> Result<(), String> {
+    fn add(&mut self, entry: ParsedKey) -> Result<(), String> {
         if self.keys.contains(&entry) {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Jwk {
     /// # Errors
     ///
     /// Why it cannot be used.
-    fn read(self, with_secrets: bool) -> Result<Entry, String> {
+    fn read(self, with_secrets: bool) -> Result<ParsedKey, String> {
         if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
             return Err("it is not for signatures (use)".to_owned());
         }
@@ -176,7 +176,7 @@ impl Jwk {
         if only.is_some_and(|only| !material.algorithms().any(|other| other == only)) {
             return Err("its alg is not one of its kind, or it is too short for that".to_owned());
         }
-        Ok(Entry { material, kid: self.kid, only })
+        Ok(ParsedKey { material, kid: self.kid, only })
     }
 }
 

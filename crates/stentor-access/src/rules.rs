@@ -41,7 +41,7 @@ pub struct TopicAccess {
 /// All of them, in order.
 #[derive(Clone, Debug, Default)]
 pub struct TopicRules {
-    rules: Vec<Rule>,
+    rules: Vec<AccessRule>,
     /// Behind the last rule that asks readers for a token: whatever comes later asks for none.
     read_end: usize,
     /// The same of publishers.
@@ -49,7 +49,7 @@ pub struct TopicRules {
 }
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct AccessRule {
     access: TopicAccess,
     /// Its pattern, to be compared with others.
     meant: Patterns,
@@ -62,9 +62,9 @@ impl TopicRules {
         let of = |access: TopicAccess| {
             // It is a pattern already.
             let meant = Patterns::parse([access.pattern.as_str()]).unwrap_or_default();
-            Rule { access, meant }
+            AccessRule { access, meant }
         };
-        let rules: Vec<Rule> = all.into_iter().map(of).collect();
+        let rules: Vec<AccessRule> = all.into_iter().map(of).collect();
         let end = |asks: fn(&TopicAccess) -> bool| {
             rules.iter().rposition(|rule| asks(&rule.access)).map_or(0, |last| last + 1)
         };
@@ -147,7 +147,7 @@ impl Comparison<'_> {
         }
         let (mut sees, mut misses) = (by_token == Coverage::Part, false);
         let mut rest = true;
-        for (at, Rule { access, meant }) in rules.rules[..rules.read_end].iter().enumerate() {
+        for (at, AccessRule { access, meant }) in rules.rules[..rules.read_end].iter().enumerate() {
             let share = meant.borrowed().coverage(filter);
             if share == Coverage::Nothing {
                 continue;
@@ -198,7 +198,7 @@ impl Comparison<'_> {
 /// What it costs to look at one pattern: some twenty nanoseconds.
 const COMPARED_COST: usize = 20;
 
-fn first<'r>(rules: &'r [Rule], topic: &str) -> Option<&'r TopicAccess> {
+fn first<'r>(rules: &'r [AccessRule], topic: &str) -> Option<&'r TopicAccess> {
     rules.iter().map(|rule| &rule.access).find(|access| access.pattern.matches(topic))
 }
 

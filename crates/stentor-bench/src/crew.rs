@@ -14,7 +14,7 @@ use stentor_io::{
 
 use crate::gauge;
 use crate::network::Network;
-use crate::orders::{Orders, Rank, Sources, Work};
+use crate::orders::{AddressSources, Orders, Rank, ThreadWork};
 use crate::plan::{Closing, Plan, Setup, Task};
 use crate::tally::{Counts, Outcome, Tally, histogram};
 use crate::worker::Worker;
@@ -35,7 +35,7 @@ impl std::error::Error for BenchError {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) threads: usize,
-    pub(crate) sources: Sources,
+    pub(crate) sources: AddressSources,
 }
 
 impl Spread {
@@ -89,7 +89,11 @@ fn threads(setup: &Setup, connections: u64, files: u64) -> Result<usize, BenchEr
     Ok(threads as usize)
 }
 
-fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources, BenchError> {
+fn sources(
+    setup: &Setup,
+    connections: u64,
+    closing: Closing,
+) -> Result<AddressSources, BenchError> {
     let to = setup.target.address.ip();
     let ports = gauge::ports();
     if let Some(network) = setup.sources {
@@ -99,7 +103,7 @@ fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources,
                  (net.ipv4.ip_local_port_range); name a larger network with --from"
             )));
         }
-        return Ok(Sources::Network(network));
+        return Ok(AddressSources::Network(network));
     }
     let few = closing == Closing::Keep && connections <= CONNECTIONS_FEW;
     if few || !to.is_loopback() || to.is_ipv6() {
@@ -110,9 +114,9 @@ fn sources(setup: &Setup, connections: u64, closing: Closing) -> Result<Sources,
                  name them with --from"
             )));
         }
-        return Ok(Sources::Any);
+        return Ok(AddressSources::Any);
     }
-    Ok(Sources::Network(LOOPBACK_SOURCES))
+    Ok(AddressSources::Network(LOOPBACK_SOURCES))
 }
 
 /// The threads of a run.
@@ -120,10 +124,10 @@ pub(crate) struct Crew {
     pub(crate) orders: Arc<Orders>,
     messages: usize,
     places: usize,
-    members: Vec<Member>,
+    members: Vec<CrewThread>,
 }
 
-struct Member {
+struct CrewThread {
     tally: Arc<Tally>,
     waker: Arc<Waker>,
     thread: JoinHandle<io::Result<Outcome>>,
@@ -134,7 +138,7 @@ impl Crew {
     ///
     /// # Errors
     /// Out of files, threads or memory.
-    pub(crate) fn start(work: Work) -> Result<Crew, BenchError> {
+    pub(crate) fn start(work: ThreadWork) -> Result<Crew, BenchError> {
         let cannot = |error: io::Error| BenchError(format!("cannot start a thread: {error}"));
         let (places, threads) = (work.places(), work.threads);
         let messages = work.holders.as_ref().map_or(0, |work| work.followed);
@@ -162,7 +166,7 @@ impl Crew {
             let thread = thread::Builder::new().name(format!("load-{index}"));
             let thread = thread.stack_size(STACK_BYTES);
             let thread = spawn_with_file_table(thread, body).map_err(cannot)?;
-            members.push(Member { tally, waker, thread });
+            members.push(CrewThread { tally, waker, thread });
         }
         Ok(Crew { orders, messages, places, members })
     }

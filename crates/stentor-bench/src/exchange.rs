@@ -1,7 +1,7 @@
 //! Our end of an HTTP exchange, as far as it is bytes: what a server answers, taken apart as it
 //! comes in.
 //!
-//! An [`Exchange`] is the few bytes of state between two reads. It owns no buffer: a head, or a
+//! An [`AnswerParser`] is the few bytes of state between two reads. It owns no buffer: a head, or a
 //! WebSocket frame, that has not arrived whole is left in the input, and whoever reads keeps it
 //! until there is more. Content is lent in whatever pieces it came.
 
@@ -12,7 +12,7 @@ use stentor_wire::websocket::client::{ServerFrame, server_frame};
 
 /// Where in an answer the next byte belongs.
 #[derive(Default, Debug)]
-pub(crate) enum Exchange {
+pub(crate) enum AnswerParser {
     /// An answer's head comes next, or is cut.
     #[default]
     Head,
@@ -39,7 +39,7 @@ pub(crate) enum Seen<'a> {
     Frame(ServerFrame<'a>),
 }
 
-impl Exchange {
+impl AnswerParser {
     /// Takes the next thing from the input; returns how many bytes of it are done with. Call it
     /// until it says [`Seen::More`].
     ///
@@ -47,18 +47,18 @@ impl Exchange {
     /// What is wrong with the answer. The connection is of no more use.
     pub(crate) fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Seen<'a>), &'static str> {
         match self {
-            Exchange::Head => self.head(input),
-            Exchange::UntilClose if input.is_empty() => Ok((0, Seen::More)),
-            Exchange::UntilClose => Ok((input.len(), Seen::Data(input))),
-            Exchange::Body(body) => match body.next(input).map_err(|refusal| refusal.reason)? {
+            AnswerParser::Head => self.head(input),
+            AnswerParser::UntilClose if input.is_empty() => Ok((0, Seen::More)),
+            AnswerParser::UntilClose => Ok((input.len(), Seen::Data(input))),
+            AnswerParser::Body(body) => match body.next(input).map_err(|refusal| refusal.reason)? {
                 Step::Data { data, used } => Ok((used, Seen::Data(data))),
                 Step::More { used } => Ok((used, Seen::More)),
                 Step::End { used } => {
-                    *self = Exchange::Head;
+                    *self = AnswerParser::Head;
                     Ok((used, Seen::End))
                 }
             },
-            Exchange::Frames => {
+            AnswerParser::Frames => {
                 match server_frame(input, FRAME_BYTES_MAX).map_err(|broken| broken.reason)? {
                     None => Ok((0, Seen::More)),
                     Some(frame) => Ok((frame.len, Seen::Frame(frame))),
@@ -79,13 +79,13 @@ impl Exchange {
                 continue;
             }
             *self = match head.body {
-                _ if head.status == Status::SWITCHING_PROTOCOLS.0 => Exchange::Frames,
-                ResponseBody::None => Exchange::Body(Body::new(BodyLength::None)),
+                _ if head.status == Status::SWITCHING_PROTOCOLS.0 => AnswerParser::Frames,
+                ResponseBody::None => AnswerParser::Body(Body::new(BodyLength::None)),
                 ResponseBody::Length(length) => {
-                    Exchange::Body(Body::new(BodyLength::Length(length)))
+                    AnswerParser::Body(Body::new(BodyLength::Length(length)))
                 }
-                ResponseBody::Chunked => Exchange::Body(Body::new(BodyLength::Chunked)),
-                ResponseBody::UntilClose => Exchange::UntilClose,
+                ResponseBody::Chunked => AnswerParser::Body(Body::new(BodyLength::Chunked)),
+                ResponseBody::UntilClose => AnswerParser::UntilClose,
             };
             return Ok((skipped + head.len, Seen::Head(head)));
         }
@@ -101,7 +101,7 @@ mod tests {
 
     /// What is seen of a server's output that comes in pieces which end at `cuts`.
     fn seen(output: &[u8], cuts: &[usize]) -> Result<Vec<String>, &'static str> {
-        let mut exchange = Exchange::default();
+        let mut exchange = AnswerParser::default();
         let (mut kept, mut all) = (Vec::new(), Vec::<String>::new());
         let ends = cuts.iter().copied().chain([output.len()]);
         let mut from = 0;

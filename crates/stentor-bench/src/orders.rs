@@ -18,11 +18,11 @@ use crate::target::Target;
 
 /// What every thread knows from the start.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct ThreadWork {
     pub(crate) address: SocketAddr,
     /// How it is connected to by TLS, if it is.
     pub(crate) secure: Option<Connector>,
-    pub(crate) sources: Sources,
+    pub(crate) sources: AddressSources,
     pub(crate) threads: usize,
     pub(crate) rank: Rank,
     pub(crate) requesters: Option<RequestWork>,
@@ -40,10 +40,14 @@ pub(crate) struct Place {
     pub(crate) request: Vec<u8>,
 }
 
-impl Work {
+impl ThreadWork {
     /// Threads that open nothing yet.
-    pub(crate) fn new(setup: &Setup, target: &Target, spread: Spread) -> Result<Work, BenchError> {
-        Ok(Work {
+    pub(crate) fn new(
+        setup: &Setup,
+        target: &Target,
+        spread: Spread,
+    ) -> Result<ThreadWork, BenchError> {
+        Ok(ThreadWork {
             address: target.address,
             secure: target.connector(setup)?,
             sources: spread.sources,
@@ -61,7 +65,7 @@ impl Work {
     }
 
     /// What the threads of one server know.
-    pub(crate) fn at(&self, place: usize) -> Work {
+    pub(crate) fn at(&self, place: usize) -> ThreadWork {
         let mut work = self.clone();
         let elsewhere = place.checked_sub(1).and_then(|place| self.elsewhere.get(place));
         if let Some(Place { address, secure, request }) = elsewhere.cloned() {
@@ -140,19 +144,19 @@ pub(crate) fn run_number() -> u32 {
 
 /// Where connections come from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sources {
+pub(crate) enum AddressSources {
     /// The host decides.
     Any,
     /// These addresses, shared out among the threads.
     Network(Network),
 }
 
-impl Sources {
+impl AddressSources {
     /// The address for a thread's `nth` connection. They are filled evenly: the kernel's search for
     /// a free port grows long as an address fills up. Where there are enough, each thread has
     /// addresses of its own.
     pub(crate) fn pick(&self, thread: usize, threads: usize, nth: u64) -> Option<IpAddr> {
-        let Sources::Network(network) = self else { return None };
+        let AddressSources::Network(network) = self else { return None };
         let (thread, threads) = (thread as u64, threads as u64);
         let addresses = network.len().min(threads * ADDRESSES_PER_THREAD_MAX);
         let turn = nth / CONNECTIONS_PER_TURN;
@@ -286,7 +290,7 @@ mod tests {
 
     #[test]
     fn threads_share_no_address_while_there_are_enough() {
-        let sources = Sources::Network("127.1.0.0/16".parse().unwrap());
+        let sources = AddressSources::Network("127.1.0.0/16".parse().unwrap());
         let mut whose = std::collections::HashMap::new();
         for thread in 0..7 {
             for nth in (0..2_000_000).step_by(1_000) {
@@ -297,11 +301,11 @@ mod tests {
         let own = |thread| whose.values().filter(|owner| **owner == thread).count() as u64;
         assert!((0..7).all(|thread| own(thread) == ADDRESSES_PER_THREAD_MAX));
         // Fewer addresses than threads: they are shared, and none is left out.
-        let sources = Sources::Network("127.1.0.0/30".parse().unwrap());
+        let sources = AddressSources::Network("127.1.0.0/30".parse().unwrap());
         let picked: Vec<_> = (0..4).map(|thread| sources.pick(thread, 4, 0).unwrap()).collect();
         assert_eq!((picked[0], picked[1]), (picked[2], picked[3]));
         assert_ne!(picked[0], picked[1]);
-        assert_eq!(Sources::Any.pick(0, 1, 0), None);
+        assert_eq!(AddressSources::Any.pick(0, 1, 0), None);
     }
 
     #[test]
@@ -309,7 +313,7 @@ mod tests {
         for (network, addresses, threads) in
             [("127.1.0.0/30", 2, 3), ("127.1.0.0/29", 6, 4), ("127.1.0.0/24", 254, 2)]
         {
-            let sources = Sources::Network(network.parse().unwrap());
+            let sources = AddressSources::Network(network.parse().unwrap());
             let mut filled = std::collections::HashMap::new();
             for (thread, nth) in (0..threads).flat_map(|t| (0..10_000).map(move |nth| (t, nth))) {
                 *filled.entry(sources.pick(thread, threads, nth).unwrap()).or_insert(0) += 1;

@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
 
 /// How far publishing has come; shared with whoever looks on.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
+pub(crate) struct PublishProgress {
     /// Messages published and accepted.
     pub(crate) messages: AtomicU32,
     /// No more will come.
@@ -105,7 +105,7 @@ impl Publisher {
         mut self,
         messages: u32,
         rate: f64,
-        published: &Arc<Published>,
+        published: &Arc<PublishProgress>,
     ) -> (Histogram<u64>, Option<BenchError>) {
         let mut took = histogram();
         let began_us = monotonic_us();
@@ -136,7 +136,7 @@ impl Publisher {
         mut self,
         rate: f64,
         orders: &Orders,
-        published: &Published,
+        published: &PublishProgress,
     ) -> Option<BenchError> {
         for number in 1.. {
             let due_us = loop {
@@ -193,7 +193,7 @@ fn sleep_us(us: u64) {
 const LOOK_US: u64 = 5_000;
 
 /// Sleeps until then; says whether to go on.
-fn wait_until(due_us: u64, published: &Published) -> bool {
+fn wait_until(due_us: u64, published: &PublishProgress) -> bool {
     loop {
         if published.stop.load(Ordering::Relaxed) {
             return false;

@@ -21,7 +21,7 @@ use stentor_tls::{Connector, Trust};
 
 use crate::crew::{BenchError, Crew};
 use crate::gauge::{Gauge, MemoryNow, machine};
-use crate::orders::Work;
+use crate::orders::ThreadWork;
 use crate::plan::{Plan, Setup, Task};
 use crate::progress::{Progress, Watch};
 use crate::publisher::Publisher;
@@ -78,7 +78,7 @@ impl Target {
 }
 
 /// A run under way.
-struct Session<'a> {
+struct ActiveRun<'a> {
     plan: &'a Plan,
     crew: Crew,
     /// Those who are not what is measured, but what is measured by.
@@ -96,7 +96,7 @@ struct Session<'a> {
 }
 
 /// What a phase looks like from outside.
-struct Phase {
+struct PhaseInfo {
     name: &'static str,
     unit: &'static str,
     wanted: u64,
@@ -107,25 +107,29 @@ struct Phase {
     every: Duration,
 }
 
-impl Phase {
+impl PhaseInfo {
     /// A phase without an end, in which nothing is paced.
     fn new(
         name: &'static str,
         unit: &'static str,
         wanted: impl Into<u64>,
         count: fn(&Counts) -> u64,
-    ) -> Phase {
-        Phase { name, unit, wanted: wanted.into(), count, ends_us: None, every: LOOK }
+    ) -> PhaseInfo {
+        PhaseInfo { name, unit, wanted: wanted.into(), count, ends_us: None, every: LOOK }
     }
 }
 
-impl<'a> Session<'a> {
-    fn start(plan: &'a Plan, work: Work, watch: &'a dyn Watch) -> Result<Session<'a>, BenchError> {
+impl<'a> ActiveRun<'a> {
+    fn start(
+        plan: &'a Plan,
+        work: ThreadWork,
+        watch: &'a dyn Watch,
+    ) -> Result<ActiveRun<'a>, BenchError> {
         let pid = plan.setup.pid;
         let gauge = Gauge::new(pid).map_err(|error| no_process(pid, &error))?;
         let memory_before = gauge.memory();
         let began_us = monotonic_us();
-        Ok(Session {
+        Ok(ActiveRun {
             plan,
             crew: Crew::start(work)?,
             beside: None,
@@ -168,14 +172,14 @@ impl<'a> Session<'a> {
 
     /// Looks on until `done`, the phase's end, a standstill, or an order to stop: by the caller, or
     /// since a thread of the generator has ended.
-    fn look_on(&mut self, phase: &Phase, done: impl Fn(&Counts) -> bool) {
+    fn look_on(&mut self, phase: &PhaseInfo, done: impl Fn(&Counts) -> bool) {
         self.direct(phase, |_, _| {}, done);
     }
 
     /// The same. `direct` is called each time, with the time of now, and may give orders.
     fn direct(
         &mut self,
-        phase: &Phase,
+        phase: &PhaseInfo,
         mut direct: impl FnMut(&Crew, u64),
         done: impl Fn(&Counts) -> bool,
     ) {
@@ -218,12 +222,12 @@ impl<'a> Session<'a> {
             return;
         }
         let ends_us = Some(monotonic_us() + time.as_micros() as u64);
-        let phase = Phase::new(name, "requests", 0_u32, |counts| counts.completed);
-        self.look_on(&Phase { ends_us, ..phase }, |_| false);
+        let phase = PhaseInfo::new(name, "requests", 0_u32, |counts| counts.completed);
+        self.look_on(&PhaseInfo { ends_us, ..phase }, |_| false);
     }
 
     /// Notes a point, and tells whoever looks on.
-    fn note(&mut self, phase: &Phase, now_us: u64, counts: &Counts) {
+    fn note(&mut self, phase: &PhaseInfo, now_us: u64, counts: &Counts) {
         let answers = counts.completed + counts.delivered + counts.delivered_stalled;
         let counted = (phase.count)(counts);
         let Some(rates) = self.timeline.due(now_us, answers, counted) else { return };
@@ -251,9 +255,9 @@ impl<'a> Session<'a> {
     /// opened for or has failed. Returns the seconds it took.
     fn open_holders(&mut self, wanted: u32, ramp: Option<u32>) -> f64 {
         let began_us = monotonic_us();
-        let phase = Phase::new("opening", "connections", wanted, |counts| counts.opened);
+        let phase = PhaseInfo::new("opening", "connections", wanted, |counts| counts.opened);
         self.direct(
-            &Phase { every: LOOK_OFTEN, ..phase },
+            &PhaseInfo { every: LOOK_OFTEN, ..phase },
             |crew, now_us| crew.raise_holders(due(wanted, ramp, now_us - began_us)),
             |counts| counts.opened + counts.failed >= wanted.into(),
         );

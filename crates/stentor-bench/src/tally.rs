@@ -97,9 +97,9 @@ pub(crate) struct Outcome {
     /// How far each of the messages that are followed has come, in order.
     pub(crate) messages: Vec<Spread>,
     /// Readers that read all the time.
-    pub(crate) steady: Readers,
+    pub(crate) steady: ReaderTally,
     /// Readers that stalled.
-    pub(crate) stalled: Readers,
+    pub(crate) stalled: ReaderTally,
     /// Requests that were due and never answered, by when the run ended.
     pub(crate) unanswered: u64,
     /// Readers of each server and how late they were; of all threads together.
@@ -117,7 +117,7 @@ pub(crate) struct Spread {
 
 /// What readers of one kind got.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Readers {
+pub(crate) struct ReaderTally {
     pub(crate) readers: u64,
     /// Those that got every message once, in order.
     pub(crate) complete: u64,
@@ -145,8 +145,8 @@ impl Outcome {
             statuses: BTreeMap::new(),
             errors: BTreeMap::new(),
             messages: vec![Spread::default(); messages],
-            steady: Readers::default(),
-            stalled: Readers::default(),
+            steady: ReaderTally::default(),
+            stalled: ReaderTally::default(),
             unanswered: 0,
             places: Vec::new(),
         }
@@ -207,8 +207,8 @@ impl Spread {
     }
 }
 
-impl Readers {
-    fn merge(&mut self, other: &Readers) {
+impl ReaderTally {
+    fn merge(&mut self, other: &ReaderTally) {
         self.readers += other.readers;
         self.complete += other.complete;
         self.current += other.current;
@@ -272,7 +272,8 @@ mod tests {
         mine.messages[0].reached(50);
         theirs.messages[0].reached(20);
         theirs.messages[1].reached(70);
-        theirs.steady = Readers { readers: 2, complete: 1, missing: 4, ..Readers::default() };
+        theirs.steady =
+            ReaderTally { readers: 2, complete: 1, missing: 4, ..ReaderTally::default() };
         mine.merge(&theirs);
         assert_eq!(mine.statuses, [(200, 3), (503, 1)].into());
         let errors: Vec<_> = mine.errors.iter().map(|(kind, n)| (&**kind, *n)).collect();

@@ -20,16 +20,16 @@ use std::time::Duration;
 use stentor_io::{Dial, Epoll, Flow, Gone, Peer, monotonic_us};
 
 use crate::delivery::Ledger;
-use crate::exchange::{Exchange, Seen};
-use crate::orders::{Orders, Rank, Work};
+use crate::exchange::{AnswerParser, Seen};
+use crate::orders::{Orders, Rank, ThreadWork};
 use crate::tally::{Outcome, Tally, record};
 use holders::{Ask, Holders};
 use requesters::Requesters;
-use secured::{Layer, Secured, Wire};
+use secured::{Layer, TlsConnections, Wire};
 
 /// One thread's part of a run.
 pub(crate) struct Worker {
-    work: Arc<Work>,
+    work: Arc<ThreadWork>,
     orders: Arc<Orders>,
     tally: Arc<Tally>,
     index: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Worker {
 /// One connection, or an empty place for one.
 #[derive(Default)]
 struct Connection {
-    stage: Stage,
+    stage: ConnectionStage,
     purpose: Purpose,
     /// The server has said that it will close.
     closes: bool,
@@ -61,8 +61,8 @@ struct Connection {
     hasty: u8,
     /// Answers still to come.
     answers_due: u16,
-    exchange: Exchange,
-    rest: Option<Box<Rest>>,
+    exchange: AnswerParser,
+    rest: Option<Box<Buffers>>,
     /// When `connect` was called.
     dialled_us: u64,
     /// When the request began, or was due.
@@ -73,7 +73,7 @@ struct Connection {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-enum Stage {
+enum ConnectionStage {
     #[default]
     Empty,
     Connecting,
@@ -103,7 +103,7 @@ impl Connection {
 
 /// What few connections have at a time.
 #[derive(Default)]
-struct Rest {
+struct Buffers {
     /// Input that is not complete.
     input: Vec<u8>,
     /// Content that is not complete: an event, or the answer to a long-poll.
@@ -114,7 +114,7 @@ struct Rest {
 
 impl Worker {
     pub(crate) fn new(
-        work: Arc<Work>,
+        work: Arc<ThreadWork>,
         orders: Arc<Orders>,
         tally: Arc<Tally>,
         index: usize,
@@ -139,7 +139,7 @@ impl Worker {
     /// # Errors
     /// Only if the epoll instance is broken.
     pub(crate) fn run(mut self, mut io: Epoll) -> io::Result<Outcome> {
-        let mut secured = self.work.secure.clone().map(Secured::new);
+        let mut secured = self.work.secure.clone().map(TlsConnections::new);
         loop {
             self.now_us = monotonic_us();
             let deadline_ms = self.tend(&mut Wire::new(&mut io, secured.as_mut()));
@@ -209,7 +209,8 @@ impl Worker {
         if socket.index() >= self.connections.len() {
             self.connections.resize_with(socket.index() + 1, Connection::default);
         }
-        *self.at(socket) = Connection { stage: Stage::Connecting, dialled_us, ..connection };
+        *self.at(socket) =
+            Connection { stage: ConnectionStage::Connecting, dialled_us, ..connection };
         Ok(socket)
     }
 
@@ -286,7 +287,7 @@ impl Worker {
     /// A connection has come to a bad end, on either side; it is closed.
     fn broken(&mut self, io: &mut Wire<'_>, socket: Peer, kind: Cow<'static, str>) {
         let connection = std::mem::take(self.at(socket));
-        if connection.stage == Stage::Open {
+        if connection.stage == ConnectionStage::Open {
             self.tally.connections.sub(1);
         }
         io.close(socket);
@@ -308,7 +309,7 @@ impl Worker {
         self.tally.connections.add(1);
         let now_us = self.now_us;
         let connection = self.at(socket);
-        connection.stage = Stage::Open;
+        connection.stage = ConnectionStage::Open;
         let (took_us, is_holder) =
             (now_us.saturating_sub(connection.dialled_us), connection.is_holder());
         record(&mut self.outcome.connect, took_us);
@@ -328,14 +329,16 @@ impl Worker {
         self.now_us = monotonic_us();
     }
 
-    fn stage(&self, socket: Peer) -> Stage {
-        self.connections.get(socket.index()).map_or(Stage::Empty, |connection| connection.stage)
+    fn stage(&self, socket: Peer) -> ConnectionStage {
+        self.connections
+            .get(socket.index())
+            .map_or(ConnectionStage::Empty, |connection| connection.stage)
     }
 
     fn ready(&mut self, io: &mut Wire<'_>, socket: Peer, writable: bool) -> bool {
         self.events += 1;
         match self.stage(socket) {
-            Stage::Connecting => {
+            ConnectionStage::Connecting => {
                 self.see();
                 if let Some(error) = io.connect_error(socket) {
                     self.broken(io, socket, connect_error(&error));
@@ -345,15 +348,15 @@ impl Worker {
                     return false;
                 }
             }
-            Stage::Open if writable => {
+            ConnectionStage::Open if writable => {
                 if let Err(reason) = self.flush(io, socket) {
                     self.broken(io, socket, reason.into());
                     return false;
                 }
             }
-            Stage::Open => {}
+            ConnectionStage::Open => {}
             // Closed earlier in this turn.
-            Stage::Empty => return false,
+            ConnectionStage::Empty => return false,
         }
         !(self.at(socket).stalls() && self.stalling())
     }

@@ -20,7 +20,7 @@ use crate::settings::Settings;
 /// Overrides `settings` by the TOML document `text`. Errors call the document `name`.
 pub(crate) fn read(text: &str, name: &str, settings: &mut Settings) -> Result<(), ConfigErrors> {
     let (tree, errors) = DeTable::parse_recoverable(text);
-    let mut reading = Reading { text, name, mistakes: Vec::new() };
+    let mut reading = DocumentReader { text, name, mistakes: Vec::new() };
     reading.add_syntax(&errors);
     if errors.is_empty() {
         reading.table("", tree.into_inner(), settings);
@@ -62,14 +62,14 @@ fn unknown(key: &str, known: &[&str]) -> String {
 }
 
 /// A document on its way into settings.
-struct Reading<'t> {
+struct DocumentReader<'t> {
     text: &'t str,
     name: &'t str,
     /// The mistakes, each with the offset at which it begins.
     mistakes: Vec<(usize, ConfigError)>,
 }
 
-impl Reading<'_> {
+impl DocumentReader<'_> {
     /// Reads all settings of a table.
     fn table(&mut self, table: &str, entries: DeTable<'_>, settings: &mut Settings) {
         let of_table = || groups::all().filter(|setting| setting.table == table);

@@ -24,7 +24,7 @@ pub(crate) struct Millis<const MIN: u64, const MAX: u64>(pub(crate) u64);
 pub(crate) struct Seconds<const MIN: u64, const MAX: u64>(u64);
 
 /// A rate in bytes per second from `MIN` to `MAX`, which is shown as a number.
-pub(crate) struct Rate<const MIN: u64, const MAX: u64>(u64);
+pub(crate) struct ByteRate<const MIN: u64, const MAX: u64>(u64);
 
 /// A number from `MIN` to `MAX`.
 pub(crate) struct Count<const MIN: u64, const MAX: u64>(pub(crate) u64);
@@ -39,14 +39,14 @@ pub(crate) const YEAR: u64 = 365 * DAY;
 
 /// What a family of units has in common: its name in errors, its units (the first multiplies a
 /// plain number), and how a value is shown.
-struct Kind {
+struct UnitFamily {
     example: &'static str,
     plain: u64,
     units: &'static [(&'static str, u64)],
     show: fn(u64) -> String,
 }
 
-const SIZE: Kind = Kind {
+const SIZE: UnitFamily = UnitFamily {
     example: "a size such as \"64 KiB\" or a number of bytes",
     plain: 1,
     units: &[
@@ -61,17 +61,17 @@ const SIZE: Kind = Kind {
     show: |bytes| largest(bytes, &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)], " "),
 };
 
-const DURATION: Kind = Kind {
+const DURATION: UnitFamily = UnitFamily {
     example: "a duration such as \"15s\" or \"500ms\" or a number of seconds",
     plain: SECOND,
     units: &[("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", HOUR), ("d", DAY), ("y", YEAR)],
     show: |ms| largest(ms, &[("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1)], ""),
 };
 
-const NUMBER: Kind =
-    Kind { example: "a number", plain: 1, units: &[], show: |count| count.to_string() };
+const NUMBER: UnitFamily =
+    UnitFamily { example: "a number", plain: 1, units: &[], show: |count| count.to_string() };
 
-impl Kind {
+impl UnitFamily {
     /// The value of `text`, a number with or without a unit, in the kind's smallest unit.
     fn parse(&self, text: &str) -> Option<u64> {
         let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -128,13 +128,13 @@ pub fn parse_period_s(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a value of a kind from an integer or a string.
-struct Reader {
-    kind: &'static Kind,
+struct QuantityReader {
+    kind: &'static UnitFamily,
     min: u64,
     max: u64,
 }
 
-impl Visitor<'_> for Reader {
+impl Visitor<'_> for QuantityReader {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,7 +160,8 @@ macro_rules! quantities {
     ($($name:ident: $kind:expr, $value:expr, $show:expr;)*) => {$(
         impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for $name<MIN, MAX> {
             fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-                source.deserialize_any(Reader { kind: $kind, min: MIN, max: MAX }).map($name)
+                let reader = QuantityReader { kind: $kind, min: MIN, max: MAX };
+                source.deserialize_any(reader).map($name)
             }
         }
 
@@ -183,7 +184,7 @@ quantities! {
     Bytes: &SIZE, |bytes| bytes, |bytes| Value::from(size(bytes));
     Millis: &DURATION, |ms| ms, |ms| Value::from(duration(ms));
     Seconds: &DURATION, |ms: u64| ms.div_ceil(SECOND), |s| Value::from(duration(s * SECOND));
-    Rate: &SIZE, |bytes| bytes, number;
+    ByteRate: &SIZE, |bytes| bytes, number;
     Count: &NUMBER, |count| count, number;
 }
 

@@ -15,7 +15,7 @@ use crate::forms::{
     AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
     UserName,
 };
-use crate::quantity::{Bytes, Count, DAY, GIB, HOUR, MIB, Millis, Rate};
+use crate::quantity::{ByteRate, Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use crate::setting::settings;
 use crate::values::{AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto};
 
@@ -168,7 +168,7 @@ settings! {
             /// How long an answer may wait for a client that does not read.
             write_timeout_ms: u64 = 30_000, write_timeout: Millis<10, DAY>;
             /// The slowest a request body may arrive, in bytes per second; 0 turns the check off.
-            body_rate_min: u64 = 256, body_rate_min: Rate<0, GIB>;
+            body_rate_min: u64 = 256, body_rate_min: ByteRate<0, GIB>;
             /// The largest message, unpacked, in bytes.
             message_bytes_max: usize = 1 << 20, message_bytes_max(restart): Bytes<1, { 256 * MIB }>;
             /// How many topics may exist at once.

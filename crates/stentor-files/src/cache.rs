@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries by the path they answer for.
 #[derive(Default)]
-pub(crate) struct Cache {
+pub(crate) struct CachedFiles {
     table: papaya::HashMap<Box<str>, Arc<CachedFile>, foldhash::fast::RandomState>,
     entries: AtomicU64,
     bytes: AtomicU64,
@@ -24,7 +24,7 @@ pub struct Kept {
     pub evictions: u64,
 }
 
-impl Cache {
+impl CachedFiles {
     /// Shows the entry of a path.
     pub(super) fn with<R>(
         &self,

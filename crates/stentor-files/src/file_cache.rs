@@ -1,6 +1,6 @@
 //! The cache of files, as workers and the loader share it.
 
-use crate::cache::{Cache, Kept};
+use crate::cache::{CachedFiles, Kept};
 use crate::entry::CachedFile;
 use crate::loader::FileLoader;
 use std::io;
@@ -13,7 +13,7 @@ use stentor_wire::negotiate::{Encoding, compressible};
 
 /// What workers and loader share: the cache, and the way to ask for more.
 pub struct FileCache {
-    pub(crate) cache: Cache,
+    pub(crate) cache: CachedFiles,
     pub(crate) jobs: SyncSender<Job>,
     /// The other end, as long as there is no loader.
     pub(crate) queue: Mutex<Option<Receiver<Job>>>,
@@ -39,7 +39,7 @@ impl FileCache {
     pub fn new() -> io::Result<FileCache> {
         let (jobs, queue) = mpsc::sync_channel(LOAD_QUEUE);
         Ok(FileCache {
-            cache: Cache::default(),
+            cache: CachedFiles::default(),
             jobs,
             queue: Mutex::new(Some(queue)),
             reload: Mutex::new(None),

@@ -1,7 +1,7 @@
 //! Files: small ones from memory, large ones straight from the disk.
 //!
 //! What is asked for often is an [`CachedFile`]: its head and its body, ready to be sent, in the
-//! encodings that clients want. The entries are in a `Cache` that all workers read without a
+//! encodings that clients want. The entries are in a `CachedFiles` that all workers read without a
 //! lock. A thread of its own, the [`FileLoader`], is the only one that writes to it: it loads what
 //! a worker did not find, compresses, evicts, and hears from the kernel what changes on the disk.
 //! That one thread does all of it is what makes it right: a directory is watched before a file of

@@ -60,7 +60,7 @@ pub struct FileLoader {
 }
 
 /// What came of reading a file.
-enum Reading {
+enum ReadOutcome {
     Whole(Box<CachedFile>),
     /// It is being written, or cannot be read at the moment.
     NotNow,
@@ -312,8 +312,8 @@ impl FileLoader {
         let Some(before) = file_cache.cache.entry(path) else { return };
         match self.read(path, before.used_ms()) {
             // Its name or its rights were touched, and no more.
-            Reading::Whole(entry) if entry.is_same(&before) => {}
-            Reading::Whole(mut entry) => {
+            ReadOutcome::Whole(entry) if entry.is_same(&before) => {}
+            ReadOutcome::Whole(mut entry) => {
                 entry.shares_second = entry.modified_at == before.modified_at
                     && (entry.tag != before.tag || before.shares_second);
                 // Packing takes its time: first comes what else has changed.
@@ -327,8 +327,8 @@ impl FileLoader {
                 self.enter(file_cache, path, *entry);
             }
             // Its writer is not done: what there was goes on being served.
-            Reading::NotNow => drop(self.unsettled.insert(path.into())),
-            Reading::Nothing => file_cache.cache.remove(path),
+            ReadOutcome::NotNow => drop(self.unsettled.insert(path.into())),
+            ReadOutcome::Nothing => file_cache.cache.remove(path),
         }
     }
 
@@ -336,7 +336,7 @@ impl FileLoader {
     fn load(&mut self, file_cache: &FileCache, job: &Job) {
         if let Some(entry) = file_cache.cache.entry(&job.path) {
             self.repack(file_cache, &job.path, &entry, job.encoding);
-        } else if let Reading::Whole(entry) = self.read(&job.path, job.now_ms) {
+        } else if let ReadOutcome::Whole(entry) = self.read(&job.path, job.now_ms) {
             self.pack(&job.path, &entry, job.encoding);
             self.enter(file_cache, &job.path, *entry);
         }
@@ -360,30 +360,30 @@ impl FileLoader {
     }
 
     /// Makes an entry of a file, with what stands beside it, and watches its directories first.
-    fn read(&mut self, path: &str, used_ms: u64) -> Reading {
+    fn read(&mut self, path: &str, used_ms: u64) -> ReadOutcome {
         #[cfg(test)]
         assert!(!path.ends_with(PANICS_IF_READ));
         let Some((index, mount, rest)) = mount_of(&self.mounts, path) else {
-            return Reading::Nothing;
+            return ReadOutcome::Nothing;
         };
         let mount = mount.clone();
         if !self.watch_above(index, &mount.path, rest) {
-            return Reading::Nothing;
+            return ReadOutcome::Nothing;
         }
-        let Some(root) = &self.roots[index] else { return Reading::Nothing };
+        let Some(root) = &self.roots[index] else { return ReadOutcome::Nothing };
         let find = |path: &str| match root.directory().find(path, symlinks(&mount)) {
             // What is behind a link changes elsewhere, in a directory that is not watched.
             Ok(Found::File(file)) if !file.through_symlink() => Some(file),
             _ => None,
         };
-        let Some(file) = find(rest) else { return Reading::Nothing };
+        let Some(file) = find(rest) else { return ReadOutcome::Nothing };
         let kind = content_type(rest);
         if !is_worth_keeping(&self.files, file.status().bytes, kind) {
-            return Reading::Nothing;
+            return ReadOutcome::Nothing;
         }
         let small_bytes_max = self.files.small_bytes_max as u64;
         let Some(Siblings { packed, mut stored }) = siblings(rest, small_bytes_max, find) else {
-            return Reading::NotNow;
+            return ReadOutcome::NotNow;
         };
         let mut identity = None;
         let mut status = file.status();
@@ -393,7 +393,7 @@ impl FileLoader {
             status = read;
             identity = Some(content);
         } else {
-            return Reading::NotNow;
+            return ReadOutcome::NotNow;
         }
         let tag = match &identity {
             Some(content) => Tag::of_content(content, Encoding::Identity),
@@ -414,7 +414,7 @@ impl FileLoader {
         };
         let entry = CachedFile::new(&outline, identity, packed, stored);
         entry.note_use(used_ms);
-        Reading::Whole(Box::new(entry))
+        ReadOutcome::Whole(Box::new(entry))
     }
 
     /// Watches the directory of a file and all above it, up to the root. Returns whether all of

@@ -91,7 +91,7 @@ impl fmt::Display for Filter {
 #[derive(Debug)]
 pub struct Filters<T> {
     topics: Map<T>,
-    patterns: Node<T>,
+    patterns: TrieNode<T>,
     len: usize,
 }
 
@@ -179,34 +179,34 @@ impl<T> Filters<T> {
 
 impl<T> Default for Filters<T> {
     fn default() -> Filters<T> {
-        Filters { topics: Map::default(), patterns: Node::default(), len: 0 }
+        Filters { topics: Map::default(), patterns: TrieNode::default(), len: 0 }
     }
 }
 
 /// A position after some segments. The depth of the tree, and so that of every recursion, is
 /// bounded by [`SEGMENTS_MAX`].
 #[derive(Debug)]
-struct Node<T> {
+struct TrieNode<T> {
     /// Of the pattern that ends here.
     here: Option<T>,
     /// Of the pattern that goes on with `**`.
     rest: Option<T>,
     /// Where `*` leads.
-    one: Option<Box<Node<T>>>,
+    one: Option<Box<TrieNode<T>>>,
     /// Where a segment leads that stands for itself.
-    named: Named<T>,
+    named: ChildNodes<T>,
 }
 
-impl<T> Node<T> {
-    fn child(&self, segment: &str) -> Option<&Node<T>> {
+impl<T> TrieNode<T> {
+    fn child(&self, segment: &str) -> Option<&TrieNode<T>> {
         if segment == ONE { self.one.as_deref() } else { self.named.get(segment) }
     }
 
-    fn child_mut(&mut self, segment: &str) -> Option<&mut Node<T>> {
+    fn child_mut(&mut self, segment: &str) -> Option<&mut TrieNode<T>> {
         if segment == ONE { self.one.as_deref_mut() } else { self.named.get_mut(segment) }
     }
 
-    fn child_or_new(&mut self, segment: &str) -> &mut Node<T> {
+    fn child_or_new(&mut self, segment: &str) -> &mut TrieNode<T> {
         if segment == ONE {
             self.one.get_or_insert_default()
         } else {
@@ -263,70 +263,70 @@ impl<T> Node<T> {
     }
 }
 
-impl<T> Default for Node<T> {
-    fn default() -> Node<T> {
-        Node { here: None, rest: None, one: None, named: Named::None }
+impl<T> Default for TrieNode<T> {
+    fn default() -> TrieNode<T> {
+        TrieNode { here: None, rest: None, one: None, named: ChildNodes::None }
     }
 }
 
 /// Nodes by segment. Most positions of most patterns have one way on, and a table for it would be
 /// many times as large.
 #[derive(Debug)]
-enum Named<T> {
+enum ChildNodes<T> {
     None,
-    One(Box<str>, Box<Node<T>>),
-    Many(Map<Node<T>>),
+    One(Box<str>, Box<TrieNode<T>>),
+    Many(Map<TrieNode<T>>),
 }
 
-impl<T> Named<T> {
-    fn get(&self, segment: &str) -> Option<&Node<T>> {
+impl<T> ChildNodes<T> {
+    fn get(&self, segment: &str) -> Option<&TrieNode<T>> {
         match self {
-            Named::One(name, node) => (**name == *segment).then_some(node),
-            Named::Many(map) => map.get(segment),
-            Named::None => None,
+            ChildNodes::One(name, node) => (**name == *segment).then_some(node),
+            ChildNodes::Many(map) => map.get(segment),
+            ChildNodes::None => None,
         }
     }
 
-    fn get_mut(&mut self, segment: &str) -> Option<&mut Node<T>> {
+    fn get_mut(&mut self, segment: &str) -> Option<&mut TrieNode<T>> {
         match self {
-            Named::One(name, node) => (**name == *segment).then_some(node),
-            Named::Many(map) => map.get_mut(segment),
-            Named::None => None,
+            ChildNodes::One(name, node) => (**name == *segment).then_some(node),
+            ChildNodes::Many(map) => map.get_mut(segment),
+            ChildNodes::None => None,
         }
     }
 
-    fn get_or_new(&mut self, segment: &str) -> &mut Node<T> {
-        if let Named::One(name, _) = self
+    fn get_or_new(&mut self, segment: &str) -> &mut TrieNode<T> {
+        if let ChildNodes::One(name, _) = self
             && **name != *segment
-            && let Named::One(name, node) = std::mem::replace(self, Named::None)
+            && let ChildNodes::One(name, node) = std::mem::replace(self, ChildNodes::None)
         {
-            *self = Named::Many(Map::from_iter([(name, *node)]));
+            *self = ChildNodes::Many(Map::from_iter([(name, *node)]));
         }
-        if let Named::None = self {
-            *self = Named::One(segment.into(), Box::default());
+        if let ChildNodes::None = self {
+            *self = ChildNodes::One(segment.into(), Box::default());
         }
         match self {
-            Named::One(_, node) => node,
-            Named::Many(map) => map.entry(segment.into()).or_default(),
-            Named::None => unreachable!("it was just filled"),
+            ChildNodes::One(_, node) => node,
+            ChildNodes::Many(map) => map.entry(segment.into()).or_default(),
+            ChildNodes::None => unreachable!("it was just filled"),
         }
     }
 
     fn remove(&mut self, segment: &str) {
         match self {
-            Named::One(name, _) if **name == *segment => *self = Named::None,
-            Named::Many(map) => {
+            ChildNodes::One(name, _) if **name == *segment => *self = ChildNodes::None,
+            ChildNodes::Many(map) => {
                 map.remove(segment);
                 if map.is_empty() {
-                    *self = Named::None;
+                    *self = ChildNodes::None;
                 }
             }
-            Named::One(..) | Named::None => {}
+            ChildNodes::One(..) | ChildNodes::None => {}
         }
     }
 
     fn is_empty(&self) -> bool {
-        matches!(self, Named::None)
+        matches!(self, ChildNodes::None)
     }
 }
 

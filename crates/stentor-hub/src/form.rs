@@ -80,7 +80,7 @@ impl Event {
         let mut made_bytes = None;
         let bytes = self.message.rare().streamed.find_or_make(form, || {
             let made = make();
-            made_bytes = Some(made.as_ref().map_or(0, |bytes| bytes.len()) + size_of::<Made>());
+            made_bytes = Some(made.as_ref().map_or(0, |bytes| bytes.len()) + size_of::<MadeForm>());
             made
         });
         if let Some(bytes) = made_bytes {
@@ -202,10 +202,10 @@ pub(crate) struct Streamed {
     first: Link,
 }
 
-type Link = OnceLock<Box<Made>>;
+type Link = OnceLock<Box<MadeForm>>;
 
 #[derive(Debug)]
-struct Made {
+struct MadeForm {
     form: StreamForm,
     /// `None` if the form is not worth it.
     bytes: Option<Box<[u8]>>,
@@ -233,7 +233,7 @@ impl Streamed {
         let mut link = &self.first;
         loop {
             let made =
-                link.get_or_init(|| Box::new(Made { form, bytes: make(), next: Link::new() }));
+                link.get_or_init(|| Box::new(MadeForm { form, bytes: make(), next: Link::new() }));
             if made.form == form {
                 return made.bytes.as_deref();
             }

@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// The sum over all messages that the topics of a hub keep.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FormBytes(Arc<Counts>);
+pub(crate) struct FormBytes(Arc<FormCounts>);
 
 #[derive(Debug)]
-struct Counts {
+struct FormCounts {
     /// In bytes.
     sum: AtomicI64,
     /// Above this sum no form is made that readers can do without: a compressed one.
     optional_max: AtomicI64,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts { sum: AtomicI64::new(0), optional_max: AtomicI64::new(i64::MAX) }
+impl Default for FormCounts {
+    fn default() -> FormCounts {
+        FormCounts { sum: AtomicI64::new(0), optional_max: AtomicI64::new(i64::MAX) }
     }
 }
 

@@ -195,7 +195,7 @@ pub struct Message {
     data: Box<[u8]>,
     extras: Option<Box<Extras>>,
     /// The head of the identity form.
-    head: OnceLock<Head>,
+    head: OnceLock<RenderedHead>,
     rare: OnceLock<Box<Rare>>,
     /// Unix seconds; good until 2106.
     published_at: u32,
@@ -243,7 +243,7 @@ impl OwnFields {
         HeadPart::Vary,
     ];
 
-    /// Reads what [`Head`] has in front of its bytes.
+    /// Reads what [`RenderedHead`] has in front of its bytes.
     fn read(packed: &[u8]) -> OwnFields {
         let (lengths, _) = packed.as_chunks::<2>();
         OwnFields(std::array::from_fn(|at| u16::from_le_bytes(lengths[at])))
@@ -620,7 +620,7 @@ impl Message {
         }
     }
 
-    fn render_head(&self, encoding: Encoding, content_length: usize) -> Head {
+    fn render_head(&self, encoding: Encoding, content_length: usize) -> RenderedHead {
         let leave_out = self.terms.rule.leave_out;
         let encoded = encoding != Encoding::Identity;
         let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
@@ -654,7 +654,7 @@ impl Message {
             head[at * 2..][..2].copy_from_slice(&length.to_le_bytes());
         }
         head.extend_from_slice(b"\r\n");
-        Head(head.into_boxed_slice())
+        RenderedHead(head.into_boxed_slice())
     }
 
     /// Whether a head says what the answer depends on. A rule may leave that out, and is heeded
@@ -722,20 +722,20 @@ fn stored_bytes(parts: &Parts<'_>) -> usize {
 const STORED_BYTES_PER_MESSAGE: usize = 104 + FIELDS_BYTES + HEAD_BYTES_USUAL;
 
 /// The value response in encodings other than identity.
-type Coded = [Coding; COMPRESSED.len()];
+type Coded = [CodedBody; COMPRESSED.len()];
 
 /// One content coding: its body, and the head once somebody wanted it.
 #[derive(Debug, Default)]
-struct Coding {
-    head: OnceLock<Head>,
+struct CodedBody {
+    head: OnceLock<RenderedHead>,
     body: OnceLock<Box<[u8]>>,
 }
 
 /// A rendered head in one piece of memory: [`OwnFields`], two bytes each, and the head itself.
 #[derive(Debug)]
-struct Head(Box<[u8]>);
+struct RenderedHead(Box<[u8]>);
 
-impl Head {
+impl RenderedHead {
     fn form<'a>(&'a self, body: &'a [u8]) -> Form<'a> {
         let (fields, head) = self.0.split_at(FIELDS_BYTES);
         Form { head, fields: OwnFields::read(fields), body }

@@ -45,11 +45,11 @@ pub struct SubscriberId(u32);
 /// The subscribers of a hub and their filters.
 #[derive(Default)]
 pub(crate) struct Subscribers {
-    all: Vec<Entry>,
+    all: Vec<Registration>,
     filters: Filters<Vec<Interest>>,
 }
 
-struct Entry {
+struct Registration {
     subscriber: Arc<dyn Subscriber>,
     /// The number of the message it was notified of last, so that it is notified once.
     notified_seq: u64,
@@ -64,7 +64,7 @@ struct Interest {
 impl Subscribers {
     pub(crate) fn add(&mut self, subscriber: Arc<dyn Subscriber>) -> SubscriberId {
         let id = SubscriberId(self.all.len() as u32);
-        self.all.push(Entry { subscriber, notified_seq: 0 });
+        self.all.push(Registration { subscriber, notified_seq: 0 });
         id
     }
 

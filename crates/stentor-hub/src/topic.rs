@@ -24,10 +24,10 @@ pub(crate) struct Topic {
     name: Box<str>,
     /// `None` only once the topic was deleted, for those who still hold it.
     value: ArcSwapOption<Message>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Retained>,
 }
 
-struct Kept {
+struct Retained {
     terms: Arc<Terms>,
     earlier: Option<Box<Earlier>>,
     /// No message up to this number is kept; some of those may have been this topic's. All that
@@ -72,13 +72,14 @@ impl Topic {
     /// A topic with its first value, whose terms it is held to. Of a topic of this name before,
     /// what was up to `lost_seq` is gone.
     pub(crate) fn new(name: &str, value: Arc<Message>, lost_seq: u64) -> Topic {
-        let kept = Mutex::new(Kept { terms: Arc::clone(value.terms()), earlier: None, lost_seq });
+        let kept =
+            Mutex::new(Retained { terms: Arc::clone(value.terms()), earlier: None, lost_seq });
         Topic { name: name.into(), value: ArcSwapOption::new(Some(value)), kept }
     }
 
     /// A topic that was deleted, for those who hear of it later.
     pub(crate) fn deleted(name: &str, terms: Arc<Terms>, lost_seq: u64) -> Topic {
-        let kept = Mutex::new(Kept { terms, earlier: None, lost_seq });
+        let kept = Mutex::new(Retained { terms, earlier: None, lost_seq });
         Topic { name: name.into(), value: ArcSwapOption::empty(), kept }
     }
 
@@ -93,7 +94,7 @@ impl Topic {
         let value = earlier.pop_back();
         earlier.iter().for_each(|message| message.supersede());
         let earlier = Earlier::of(earlier);
-        let kept = Mutex::new(Kept { terms, earlier, lost_seq });
+        let kept = Mutex::new(Retained { terms, earlier, lost_seq });
         Topic { name: name.into(), value: ArcSwapOption::new(value), kept }
     }
 
@@ -191,7 +192,7 @@ impl Topic {
         self.value.load().as_ref().map(|value| value.seq())
     }
 
-    /// See [`Kept`].
+    /// See [`Retained`].
     pub(crate) fn lost_seq(&self) -> u64 {
         self.kept().lost_seq
     }
@@ -325,7 +326,7 @@ impl Topic {
         act();
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Retained> {
         interleave::inside();
         lock(&self.kept)
     }
@@ -365,7 +366,7 @@ impl Earlier {
     }
 }
 
-impl Kept {
+impl Retained {
     /// How many messages before the value may be kept.
     fn earlier_max(&self) -> usize {
         (self.terms.rule.history as usize).saturating_sub(1)

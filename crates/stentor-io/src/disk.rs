@@ -113,10 +113,10 @@ impl std::error::Error for DiskError {}
 
 /// A directory of the host.
 #[derive(Clone, Debug)]
-pub struct HostDisk(Arc<Place>);
+pub struct HostDisk(Arc<OpenDirectory>);
 
 #[derive(Debug)]
-struct Place {
+struct OpenDirectory {
     fd: OwnedFd,
     path: PathBuf,
     /// The lock lasts as long as this is open. `None`: only looked at.
@@ -161,7 +161,9 @@ impl HostDisk {
             }
         }
         match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: Some(lock) }))),
+            Ok(()) => {
+                Ok(HostDisk(Arc::new(OpenDirectory { fd, path: path.into(), lock: Some(lock) })))
+            }
             Err(Errno::WOULDBLOCK) => Err(DiskError {
                 kind: DiskErrorKind::Locked,
                 tried: "lock",
@@ -198,7 +200,7 @@ impl HostDisk {
     /// The kernel's reason.
     pub fn look(path: &Path) -> Result<HostDisk, DiskError> {
         let fd = open_directory(path)?;
-        Ok(HostDisk(Arc::new(Place { fd, path: path.into(), lock: None })))
+        Ok(HostDisk(Arc::new(OpenDirectory { fd, path: path.into(), lock: None })))
     }
 
     fn failed(&self, tried: &'static str, name: &str, error: Errno) -> DiskError {

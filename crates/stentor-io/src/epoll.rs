@@ -17,13 +17,13 @@ mod send;
 mod vanishing;
 
 use self::alarm::Alarm;
-use self::clock::Clock;
+use self::clock::TurnClock;
 use self::handover::HandingOver;
 pub use self::handover::Parts;
 use self::listening::Listening;
 use self::reserved::ReservedDescriptors;
 use self::send::{send_part_of, send_parts};
-use crate::owned::Owned;
+use crate::owned::OpenSockets;
 use crate::process::timespec;
 use crate::queue::AcceptQueue;
 use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
@@ -48,7 +48,7 @@ pub struct Epoll {
     listening: Listening,
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
-    owned: Owned,
+    owned: OpenSockets,
     /// Descriptors that connections do not get.
     reserved: ReservedDescriptors,
     /// Another process is about to take over.
@@ -59,7 +59,7 @@ pub struct Epoll {
     /// Lent to the handler, one read at a time.
     buffer: Vec<u8>,
     reported: Reported,
-    clock: Clock,
+    clock: TurnClock,
     /// Its descriptors are of the thread's own file table, so it is neither `Send` nor `Sync`.
     _of_thread: PhantomData<*const ()>,
 }
@@ -94,14 +94,14 @@ impl Epoll {
             epoll,
             listening: Listening::new(listeners),
             waker,
-            owned: Owned::default(),
+            owned: OpenSockets::default(),
             reserved: ReservedDescriptors::default(),
             handing_over: None,
             alarm: Alarm::new(),
             broken: None,
             buffer: vec![0; RECEIVE_BYTES],
             reported: Reported { events: Vec::with_capacity(EVENTS_PER_TURN), handled: 0 },
-            clock: Clock::new(),
+            clock: TurnClock::new(),
             _of_thread: PhantomData,
         })
     }

@@ -12,13 +12,13 @@ use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// The open sockets of one backend. Those that are left are closed with it.
 #[derive(Debug, Default)]
-pub(crate) struct Owned {
+pub(crate) struct OpenSockets {
     /// One bit for each descriptor.
     bits: Vec<u64>,
     count: usize,
 }
 
-impl Owned {
+impl OpenSockets {
     /// Takes a socket over.
     pub(crate) fn insert(&mut self, fd: OwnedFd) -> Peer {
         let socket = Peer(fd.into_raw_fd() as u32);
@@ -66,7 +66,7 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OpenSockets {
     fn drop(&mut self) {
         for number in 0..self.bits.len() as u32 * u64::BITS {
             drop(self.remove(Peer(number)));
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn only_what_was_taken_over_is_touched() {
         let (ours, mut peer) = UnixStream::pair().unwrap();
-        let mut owned = Owned::default();
+        let mut owned = OpenSockets::default();
         let foreign = std::fs::File::open("/dev/null").unwrap();
         let number = Peer::from_index(foreign.as_raw_fd() as u32);
         assert!(owned.get(number).is_none() && owned.remove(number).is_none());
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_socket_is_given_back_once() {
         let (ours, mut peer) = UnixStream::pair().unwrap();
-        let mut owned = Owned::default();
+        let mut owned = OpenSockets::default();
         let socket = owned.insert(ours.into());
         drop(owned.remove(socket).unwrap());
         assert_eq!(peer.read(&mut [0]).unwrap(), 0);

@@ -47,11 +47,11 @@ impl MemoryLoad {
 pub struct MemoryGauges {
     root: PathBuf,
     /// The directories of the group and those around it.
-    groups: Vec<Group>,
+    groups: Vec<MemoryCgroup>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Group {
+struct MemoryCgroup {
     directory: PathBuf,
     names: &'static Names,
 }
@@ -82,7 +82,8 @@ impl MemoryGauges {
         // With both versions mounted, memory is with one of them.
         let group = |directory: PathBuf| {
             let versions = [&VERSION_2, &VERSION_1].into_iter();
-            let mut groups = versions.map(|names| Group { directory: directory.clone(), names });
+            let mut groups =
+                versions.map(|names| MemoryCgroup { directory: directory.clone(), names });
             groups.find(|group| group.number(group.names.used).is_some())
         };
         let groups = control_groups(root, "memory").into_iter().filter_map(group).collect();
@@ -92,7 +93,7 @@ impl MemoryGauges {
     /// How full everything is now that has a limit.
     #[must_use]
     pub fn read(&self) -> Vec<MemoryLoad> {
-        let groups = self.groups.iter().filter_map(Group::load);
+        let groups = self.groups.iter().filter_map(MemoryCgroup::load);
         let fullest = groups.max_by_key(MemoryLoad::per_mille);
         [fullest, self.host(), self.tcp()].into_iter().flatten().collect()
     }
@@ -101,7 +102,7 @@ impl MemoryGauges {
     /// or what the host has. `None` if neither is known.
     #[must_use]
     pub fn total(&self) -> Option<(MemoryOf, u64)> {
-        let groups = self.groups.iter().filter_map(Group::limit);
+        let groups = self.groups.iter().filter_map(MemoryCgroup::limit);
         let group = groups.min().map(|limit| (MemoryOf::Cgroup, limit));
         let host = meminfo_bytes(&self.root)("MemTotal").map(|bytes| (MemoryOf::Host, bytes));
         [group, host].into_iter().flatten().min_by_key(|(_, bytes)| *bytes)
@@ -127,7 +128,7 @@ impl MemoryGauges {
     }
 }
 
-impl Group {
+impl MemoryCgroup {
     fn limit(&self) -> Option<u64> {
         let limits = self.names.limits.iter().filter_map(|name| self.number(name));
         limits.filter(|&limit| limit < UNLIMITED).min()

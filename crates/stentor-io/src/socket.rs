@@ -22,11 +22,11 @@ use crate::{Retransmission, TurnAway};
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) fd: OwnedFd,
-    origin: Origin,
+    origin: ListenerOrigin,
 }
 
 #[derive(Debug)]
-enum Origin {
+enum ListenerOrigin {
     /// Of this port.
     Tcp(u16),
     /// The socket file and its inode: unlinked when the listener goes, if it still is the same.
@@ -105,7 +105,7 @@ impl Inherited {
             Ok(fd)
         };
         match shared() {
-            Ok(fd) => Ok(Listener { fd, origin: Origin::Inherited { is_left: false } }),
+            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Inherited { is_left: false } }),
             Err(error) => Err(BindError { address: self.name.to_string(), error: error.into() }),
         }
     }
@@ -229,7 +229,7 @@ impl Reservation {
             Ok(fd)
         };
         match bound() {
-            Ok(fd) => Ok(Listener { fd, origin: Origin::Tcp(self.address.port()) }),
+            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Tcp(self.address.port()) }),
             Err(error) => Err(BindError { address: self.address.to_string(), error: error.into() }),
         }
     }
@@ -259,7 +259,9 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
         Ok((fd, std::fs::symlink_metadata(path)?.ino()))
     };
     match bound() {
-        Ok((fd, inode)) => Ok(Listener { fd, origin: Origin::File(path.to_owned(), inode) }),
+        Ok((fd, inode)) => {
+            Ok(Listener { fd, origin: ListenerOrigin::File(path.to_owned(), inode) })
+        }
         Err(error) => Err(BindError { address: format!("unix:{}", path.display()), error }),
     }
 }
@@ -271,14 +273,14 @@ impl Listener {
     /// left to the process that has it next.
     pub(crate) fn refuse_new(&mut self, how: TurnAway) {
         match (&mut self.origin, how) {
-            (Origin::Inherited { is_left }, _) => {
+            (ListenerOrigin::Inherited { is_left }, _) => {
                 *is_left = true;
                 return;
             }
             // A socket file has no such filter.
-            (Origin::File(..), _) => return,
-            (Origin::Tcp(_), TurnAway::Drop) => self.drop_new(),
-            (Origin::Tcp(_), TurnAway::Refuse) => {
+            (ListenerOrigin::File(..), _) => return,
+            (ListenerOrigin::Tcp(_), TurnAway::Drop) => self.drop_new(),
+            (ListenerOrigin::Tcp(_), TurnAway::Refuse) => {
                 // To SYNs the listener is at home on a device where none arrives, so that the
                 // kernel refuses them as if there were none. The final packet of a handshake finds
                 // its own entry, and with it the listener.
@@ -300,22 +302,22 @@ impl Listener {
 
     /// Another process has it from now on, and this one only until it is dropped.
     pub(crate) fn leave(&mut self) {
-        self.origin = Origin::Inherited { is_left: true };
+        self.origin = ListenerOrigin::Inherited { is_left: true };
     }
 
     /// Where it comes from, for [`Listener::described`].
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         match &self.origin {
-            Origin::Tcp(port) => {
+            ListenerOrigin::Tcp(port) => {
                 out.push(b'T');
                 out.extend_from_slice(&port.to_le_bytes());
             }
-            Origin::File(path, inode) => {
+            ListenerOrigin::File(path, inode) => {
                 out.push(b'F');
                 out.extend_from_slice(&inode.to_le_bytes());
                 out.extend_from_slice(path.as_os_str().as_bytes());
             }
-            Origin::Inherited { .. } => out.push(b'I'),
+            ListenerOrigin::Inherited { .. } => out.push(b'I'),
         }
     }
 
@@ -323,12 +325,12 @@ impl Listener {
     pub(crate) fn described(fd: OwnedFd, bytes: &[u8]) -> Option<Listener> {
         let (kind, rest) = bytes.split_first()?;
         let origin = match kind {
-            b'T' => Origin::Tcp(u16::from_le_bytes(rest.try_into().ok()?)),
+            b'T' => ListenerOrigin::Tcp(u16::from_le_bytes(rest.try_into().ok()?)),
             b'F' => {
                 let (inode, path) = rest.split_first_chunk()?;
-                Origin::File(OsStr::from_bytes(path).into(), u64::from_le_bytes(*inode))
+                ListenerOrigin::File(OsStr::from_bytes(path).into(), u64::from_le_bytes(*inode))
             }
-            b'I' => Origin::Inherited { is_left: false },
+            b'I' => ListenerOrigin::Inherited { is_left: false },
             _ => return None,
         };
         Some(Listener { fd, origin })
@@ -337,18 +339,18 @@ impl Listener {
     /// Whether it is one of several of its address, one for each worker.
     #[must_use]
     pub fn is_one_of_many(&self) -> bool {
-        matches!(self.origin, Origin::Tcp(_))
+        matches!(self.origin, ListenerOrigin::Tcp(_))
     }
 
     /// Whether it is left to another process.
     pub(crate) fn is_left(&self) -> bool {
-        matches!(self.origin, Origin::Inherited { is_left: true })
+        matches!(self.origin, ListenerOrigin::Inherited { is_left: true })
     }
 
     /// Whether handshakes of this port are under way, as the kernel's table of connections says. If
     /// that cannot be read, there may be.
     pub(crate) fn has_handshakes(&self) -> bool {
-        let Origin::Tcp(port) = self.origin else { return false };
+        let ListenerOrigin::Tcp(port) = self.origin else { return false };
         ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
             std::fs::read_to_string(table).map_or(true, |table| has_handshakes(&table, port))
         })
@@ -429,7 +431,7 @@ impl AsFd for Listener {
 impl Listener {
     /// Removes its socket file, if it has one.
     fn remove_file(&self) {
-        if let Origin::File(path, inode) = &self.origin
+        if let ListenerOrigin::File(path, inode) = &self.origin
             && std::fs::symlink_metadata(path).is_ok_and(|file| file.ino() == *inode)
         {
             let _ = std::fs::remove_file(path);

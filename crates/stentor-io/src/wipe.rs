@@ -26,7 +26,7 @@ pub struct WipingAllocator;
 ///
 /// It takes some microseconds, and 64 KiB of the stack.
 pub fn wiping<R>(work: impl FnOnce() -> R) -> R {
-    let scope = Scope { outer: IS_WIPING.replace(true) };
+    let scope = WipeScope { outer: IS_WIPING.replace(true) };
     let result = apart(work);
     drop(scope);
     zeroize_stack::<WIPED_STACK_BYTES>();
@@ -34,11 +34,11 @@ pub fn wiping<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// The allocator wipes until this is dropped, also by a panic.
-struct Scope {
+struct WipeScope {
     outer: bool,
 }
 
-impl Drop for Scope {
+impl Drop for WipeScope {
     fn drop(&mut self) {
         IS_WIPING.set(self.outer);
     }
@@ -110,7 +110,7 @@ mod tests {
     fn what_grows_while_it_is_wiped_keeps_its_contents() {
         let layout = Layout::array::<u8>(100).unwrap();
         for is_wiped in [false, true] {
-            let scope = Scope { outer: IS_WIPING.replace(is_wiped) };
+            let scope = WipeScope { outer: IS_WIPING.replace(is_wiped) };
             // SAFETY: each allocation is used within its size and given back with its own layout.
             let kept = unsafe {
                 let first = WipingAllocator.alloc(layout);

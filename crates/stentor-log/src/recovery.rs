@@ -26,9 +26,9 @@ use stentor_io::{Disk, DiskError};
 /// A store whose files were looked at, but not read.
 pub struct Recovery<D: Disk> {
     disk: D,
-    snapshot: Option<Part>,
+    snapshot: Option<StoreFile>,
     /// From the oldest to the newest.
-    segments: Vec<Part>,
+    segments: Vec<StoreFile>,
     /// The greatest number that a file has.
     highest: u64,
     /// Bytes of files that no longer count.
@@ -39,7 +39,7 @@ pub struct Recovery<D: Disk> {
 }
 
 /// A file that counts.
-struct Part {
+struct StoreFile {
     name: String,
     number: u64,
     is_log: bool,
@@ -53,7 +53,7 @@ struct Part {
     bytes: u64,
 }
 
-impl Part {
+impl StoreFile {
     /// No frame is behind this offset.
     fn limit(&self) -> u64 {
         self.end.map_or(self.bytes, |end| end.min(self.bytes))
@@ -222,14 +222,14 @@ impl<D: Disk> Recovery<D> {
         number: u64,
         bytes: u64,
         end: Option<u64>,
-    ) -> Result<Part, OpenError> {
+    ) -> Result<StoreFile, OpenError> {
         let name = head::name(word, number);
         let mut source = Source::open(&self.disk, &name, bytes)?;
         let start = source.at(0, HEAD_BYTES_MAX)?;
         let damage = |what| Damage { file: name.clone(), offset: 0, bytes, what, between: None };
         let (head, is_log) = (Head::parse(start, number), word == LOG);
         let mut part =
-            Part { name: name.clone(), number, is_log, head: None, begin: 0, end, bytes };
+            StoreFile { name: name.clone(), number, is_log, head: None, begin: 0, end, bytes };
         match head {
             Ok((head, _)) if (head.what == What::Segment) != is_log => {
                 self.damages.tell(damage("it has the name of another file"))?;
@@ -294,11 +294,11 @@ impl<D: Disk> Recovery<D> {
     /// As [`Recovery::open`], or what is shown is refused.
     pub fn read(mut self, visit: &mut Visit<'_>) -> Result<Recovered<D>, OpenError> {
         let total = self.snapshot.iter().chain(&self.segments);
-        let total = total.map(Part::limit).sum();
+        let total = total.map(StoreFile::limit).sum();
         let newest = self.segments.last().map(|part| part.number);
         let may_repeat = self.segments.iter().rev().skip(1).any(|part| part.end.is_none());
         let (is_whole, mut copied) = (self.is_whole(), 0);
-        let mut reading = Reading::begin(&mut self.damages, visit, total, may_repeat);
+        let mut reading = LogReplay::begin(&mut self.damages, visit, total, may_repeat);
         for part in self.snapshot.iter().chain(&self.segments) {
             let is_newest = part.is_log && Some(part.number) == newest;
             reading.keeps_tail = is_newest && part.end.is_none();
@@ -307,7 +307,7 @@ impl<D: Disk> Recovery<D> {
                 copied = reading.closed.unwrap_or(reading.seq);
             }
         }
-        let Reading { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
+        let LogReplay { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
         let newest = self.segments.last();
         let newest_head = newest.and_then(|part| part.head.as_ref());
         let mut lost = newest_head.map_or_else(Vec::new, |head| head.lost.clone());
@@ -367,7 +367,7 @@ fn missing(number: u64) -> Damage {
 }
 
 /// A store that is being read.
-struct Reading<'r, 'v> {
+struct LogReplay<'r, 'v> {
     damages: &'r mut Damages,
     visit: &'r mut Visit<'v>,
     progress: Progress,
@@ -388,14 +388,14 @@ struct Reading<'r, 'v> {
     has_entries: bool,
 }
 
-impl<'r, 'v> Reading<'r, 'v> {
+impl<'r, 'v> LogReplay<'r, 'v> {
     fn begin(
         damages: &'r mut Damages,
         visit: &'r mut Visit<'v>,
         total: u64,
         may_repeat: bool,
-    ) -> Reading<'r, 'v> {
-        Reading {
+    ) -> LogReplay<'r, 'v> {
+        LogReplay {
             damages,
             visit,
             progress: Progress { read: 0, total },
@@ -411,7 +411,7 @@ impl<'r, 'v> Reading<'r, 'v> {
         }
     }
 
-    fn part<D: Disk>(&mut self, disk: &D, part: &Part) -> Result<(), OpenError> {
+    fn part<D: Disk>(&mut self, disk: &D, part: &StoreFile) -> Result<(), OpenError> {
         let limit = part.limit();
         let mut source = Source::open(disk, &part.name, limit)?;
         if let Some(head) = &part.head {
@@ -459,7 +459,7 @@ impl<'r, 'v> Reading<'r, 'v> {
     /// A frame that verified.
     fn frame(
         &mut self,
-        part: &Part,
+        part: &StoreFile,
         spot: Spot,
         head: FrameHead,
         bytes: &[u8],
@@ -496,7 +496,7 @@ impl<'r, 'v> Reading<'r, 'v> {
     }
 
     /// Everything below this offset was on the disk.
-    fn vouch(&mut self, synced: u64, part: &Part) -> Result<(), OpenError> {
+    fn vouch(&mut self, synced: u64, part: &StoreFile) -> Result<(), OpenError> {
         if !self.keeps_tail || self.tail.begin >= synced {
             return Ok(());
         }
@@ -512,7 +512,13 @@ impl<'r, 'v> Reading<'r, 'v> {
         if self.tail.begin > synced { self.tell(part, synced, 0, WHAT) } else { Ok(()) }
     }
 
-    fn entry(&mut self, part: &Part, spot: Spot, seq: u64, entry: &[u8]) -> Result<(), OpenError> {
+    fn entry(
+        &mut self,
+        part: &StoreFile,
+        spot: Spot,
+        seq: u64,
+        entry: &[u8],
+    ) -> Result<(), OpenError> {
         if let Some(last) = &mut self.repeated {
             if seq < self.seq || seq == self.seq && *entry == **last {
                 return Ok(());
@@ -526,12 +532,12 @@ impl<'r, 'v> Reading<'r, 'v> {
         self.show(part, spot, Piece::Entry(seq, entry))
     }
 
-    fn hole(&mut self, part: &Part, spot: Spot) -> Result<(), OpenError> {
+    fn hole(&mut self, part: &StoreFile, spot: Spot) -> Result<(), OpenError> {
         self.lacks_begin = true;
         self.show(part, spot, Piece::Hole)
     }
 
-    fn show(&mut self, part: &Part, spot: Spot, piece: Piece<'_>) -> Result<(), OpenError> {
+    fn show(&mut self, part: &StoreFile, spot: Spot, piece: Piece<'_>) -> Result<(), OpenError> {
         (self.visit)(piece, self.progress).map_err(|reason| OpenError::Refused {
             file: part.name.clone(),
             offset: spot.offset,
@@ -542,7 +548,7 @@ impl<'r, 'v> Reading<'r, 'v> {
     /// A frame that something vouches for, and that does not verify: what can be had of it is.
     fn bad_frame<D: Disk>(
         &mut self,
-        part: &Part,
+        part: &StoreFile,
         source: &mut Source<D>,
         spot: Spot,
         next: u64,
@@ -586,7 +592,7 @@ impl<'r, 'v> Reading<'r, 'v> {
 
     fn tell(
         &mut self,
-        part: &Part,
+        part: &StoreFile,
         offset: u64,
         bytes: u64,
         what: &'static str,
@@ -610,7 +616,7 @@ fn whole_frame<D: Disk>(
 }
 
 /// Where the frames of a segment end now that may be written to.
-fn end_of_frames<D: Disk>(disk: &D, part: &Part) -> Result<u64, OpenError> {
+fn end_of_frames<D: Disk>(disk: &D, part: &StoreFile) -> Result<u64, OpenError> {
     let mut end = part.begin;
     loop {
         // Opened anew: what is in memory of the other one is older than the frame that it lacks.

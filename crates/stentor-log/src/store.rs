@@ -64,7 +64,7 @@ pub struct Store<D: Disk> {
     settings: Settings,
     epoch: u32,
     /// The segment that is written to; none before the first could be begun.
-    log: Option<Log<D>>,
+    log: Option<Segment<D>>,
     health: Health,
     buffer: FrameBuffer,
     seqs: Sequences,
@@ -114,7 +114,7 @@ struct Spares {
 }
 
 /// The segment that is written to.
-struct Log<D: Disk> {
+struct Segment<D: Disk> {
     file: D::File,
     number: u64,
     bytes: u64,
@@ -592,7 +592,7 @@ impl<D: Disk> Store<D> {
             self.layout.closed.push(self.layout.cut);
         }
         self.layout.highest = number;
-        self.log = Some(Log { file, number, bytes: head.bytes, end, synced: end });
+        self.log = Some(Segment { file, number, bytes: head.bytes, end, synced: end });
         self.health = Health::Healthy;
         self.bytes_written += end;
         self.seqs.claimed = head.reserved;

@@ -19,15 +19,15 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 /// A handle to the compressing thread, which ends with the last handle.
 #[derive(Clone, Debug)]
 pub struct Compressor {
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<CompressJob>,
 }
 
 /// A message that nobody holds any more need not be compressed.
-type Job = (Weak<Message>, Encoding);
+type CompressJob = (Weak<Message>, Encoding);
 
 /// What is to be compressed. Nobody does until it is started.
 pub struct Jobs {
-    queue: mpsc::Receiver<Job>,
+    queue: mpsc::Receiver<CompressJob>,
     encoder: Encoder,
 }
 
@@ -85,7 +85,7 @@ impl Compressor {
 }
 
 /// Does a job. A panic costs its message this form, and nothing else.
-fn work(encoder: &mut Encoder, (message, encoding): &Job) {
+fn work(encoder: &mut Encoder, (message, encoding): &CompressJob) {
     let Some(message) = message.upgrade() else { return };
     let done = encoder.outlive(|encoder| {
         #[cfg(test)]

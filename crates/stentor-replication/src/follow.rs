@@ -46,12 +46,12 @@ pub struct FollowState {
     snapshots: Counter,
     /// Bytes of feeds and snapshots.
     bytes: Counter,
-    pace: Pace,
+    pace: PauseGate,
 }
 
 /// Where the thread stands still while another process may go on from here.
 #[derive(Default)]
-struct Pace {
+struct PauseGate {
     stands_still: Mutex<bool>,
     goes_on: Condvar,
 }
@@ -196,7 +196,7 @@ impl FollowState {
     }
 }
 
-impl Pace {
+impl PauseGate {
     /// Holds up whoever has others stand still, until it is dropped.
     fn step(&self) -> MutexGuard<'_, bool> {
         let waits = |stands_still: &mut bool| *stands_still;

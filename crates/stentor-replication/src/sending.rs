@@ -16,7 +16,7 @@ mod intake;
 mod ring;
 mod snapshot;
 
-use intake::{Cut, Intake, News};
+use intake::{Intake, IntakeCut, OrderedChange};
 use ring::{Chunk, Lost, Place, Ring, frame_in};
 use snapshot::{SnapshotCopy, is_meant};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +31,7 @@ pub struct Replication {
     subscriber: Option<(SubscriberId, Arc<Intake>)>,
     ring: Option<Ring>,
     /// What comes into it next.
-    pending: VecDeque<News>,
+    pending: VecDeque<OrderedChange>,
     /// Entries that were taken in and not counted yet.
     entries: u64,
     /// Counts the rings: a place in one is none in the next.
@@ -280,7 +280,7 @@ impl Replication {
                 }
                 Ok(news) => self.pending = news.into(),
                 Err(cut) => {
-                    if cut == Cut::TooMuch {
+                    if cut == IntakeCut::TooMuch {
                         tracing::warn!("more was published at once than feeds have room for");
                     }
                     self.close(hub);
@@ -289,7 +289,7 @@ impl Replication {
             }
         }
         let mut bytes = 0;
-        let is_some = |news: &News| {
+        let is_some = |news: &OrderedChange| {
             let has_room = bytes < bytes_at_once();
             bytes += news.bytes();
             has_room

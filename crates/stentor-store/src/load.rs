@@ -32,7 +32,7 @@ pub fn load<D: Disk>(
     // What a repair left may lack any part, and its EPOCH says so.
     let may_lack = recovery.is_whole();
     let (mut upto_seq, mut upto_generation) = (0, 0);
-    let mut end = |snapshot: &mut Option<Snapshot<'_>>| -> Result<(), String> {
+    let mut end = |snapshot: &mut Option<SnapshotLoader<'_>>| -> Result<(), String> {
         if let Some(snapshot) = snapshot.take() {
             (upto_seq, upto_generation) = snapshot.end()?;
         }
@@ -40,7 +40,7 @@ pub fn load<D: Disk>(
     };
     let mut told = None;
     let read = thread::scope(|scope| {
-        let mut log = Log::new(scope, hub);
+        let mut log = EntryLoader::new(scope, hub);
         let read = recovery.read(&mut |piece, so_far| {
             // There is a clock in there, and a message is read sooner than one.
             if told.is_none_or(|told| so_far.read >= told + progress_bytes()) {
@@ -49,10 +49,10 @@ pub fn load<D: Disk>(
             }
             match piece {
                 Piece::Payload(bytes) | Piece::Rest(bytes) => {
-                    snapshot.get_or_insert_with(|| Snapshot::begin(hub)).read(bytes)?;
+                    snapshot.get_or_insert_with(|| SnapshotLoader::begin(hub)).read(bytes)?;
                     fits(hub)?;
                 }
-                Piece::Hole => snapshot.get_or_insert_with(|| Snapshot::begin(hub)).skip(),
+                Piece::Hole => snapshot.get_or_insert_with(|| SnapshotLoader::begin(hub)).skip(),
                 Piece::Entry(seq, bytes) => {
                     end(&mut snapshot)?;
                     let (entry, place) = decode_entry(bytes)?;
@@ -62,7 +62,7 @@ pub fn load<D: Disk>(
                     if log.is_at_a_batch() {
                         fits(hub)?;
                     }
-                    log.apply(Logged { seq, entry: entry.into_owned(), place }, bytes.len());
+                    log.apply(LoggedEntry { seq, entry: entry.into_owned(), place }, bytes.len());
                 }
             }
             Ok(())
@@ -89,30 +89,30 @@ pub fn load<D: Disk>(
 }
 
 /// Entries on their way into the hub, in their order.
-struct Log<'s, 'h> {
+struct EntryLoader<'s, 'h> {
     scope: &'s Scope<'s, 'h>,
     hub: &'h Hub,
-    batch: Vec<Logged>,
+    batch: Vec<LoggedEntry>,
     /// What it holds, roughly.
     bytes: usize,
     /// To the thread that applies them. There is none before the first batch is full.
-    to: Option<SyncSender<Vec<Logged>>>,
+    to: Option<SyncSender<Vec<LoggedEntry>>>,
 }
 
 /// An entry of the log.
-struct Logged {
+struct LoggedEntry {
     seq: u64,
     entry: Entry<'static>,
     place: Place,
 }
 
-impl<'s, 'h> Log<'s, 'h> {
-    fn new(scope: &'s Scope<'s, 'h>, hub: &'h Hub) -> Log<'s, 'h> {
-        Log { scope, hub, batch: Vec::new(), bytes: 0, to: None }
+impl<'s, 'h> EntryLoader<'s, 'h> {
+    fn new(scope: &'s Scope<'s, 'h>, hub: &'h Hub) -> EntryLoader<'s, 'h> {
+        EntryLoader { scope, hub, batch: Vec::new(), bytes: 0, to: None }
     }
 
     /// Has an entry of so many bytes applied, soon.
-    fn apply(&mut self, logged: Logged, bytes: usize) {
+    fn apply(&mut self, logged: LoggedEntry, bytes: usize) {
         self.batch.push(logged);
         self.bytes += bytes;
         if self.batch.len() >= batch_entries() || self.bytes >= BATCH_BYTES {
@@ -128,7 +128,7 @@ impl<'s, 'h> Log<'s, 'h> {
         self.bytes = 0;
         let batch = std::mem::take(&mut self.batch);
         if self.to.is_none() {
-            let (to, batches) = mpsc::sync_channel::<Vec<Logged>>(BATCHES);
+            let (to, batches) = mpsc::sync_channel::<Vec<LoggedEntry>>(BATCHES);
             let hub = self.hub;
             let life = move || batches.into_iter().for_each(|batch| apply_all(hub, batch));
             let thread = thread::Builder::new().name("store-load".to_owned());
@@ -155,8 +155,8 @@ fn fits(hub: &Hub) -> Result<(), String> {
     if hub.is_overfull() { Err(TOO_LARGE.to_owned()) } else { Ok(()) }
 }
 
-fn apply_all(hub: &Hub, batch: Vec<Logged>) {
-    for Logged { seq, entry, place } in batch {
+fn apply_all(hub: &Hub, batch: Vec<LoggedEntry>) {
+    for LoggedEntry { seq, entry, place } in batch {
         if entry.topic().is_none() {
             // Under the rules before it, messages may have come that are not here.
             hub.forget_unstored(seq);
@@ -170,14 +170,14 @@ fn apply_all(hub: &Hub, batch: Vec<Logged>) {
 }
 
 /// A snapshot that is being read, and what is left of the pieces so far.
-struct Snapshot<'h> {
+struct SnapshotLoader<'h> {
     restore: Restore<&'h Hub>,
     rest: Vec<u8>,
 }
 
-impl<'h> Snapshot<'h> {
-    fn begin(hub: &'h Hub) -> Snapshot<'h> {
-        Snapshot { restore: hub.restore(), rest: Vec::new() }
+impl<'h> SnapshotLoader<'h> {
+    fn begin(hub: &'h Hub) -> SnapshotLoader<'h> {
+        SnapshotLoader { restore: hub.restore(), rest: Vec::new() }
     }
 
     fn read(&mut self, bytes: &[u8]) -> Result<(), &'static str> {

@@ -107,7 +107,7 @@ impl Export {
     /// What is written to says.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         for event in &self.0 {
-            serde_json::to_writer(&mut *out, &Line::of(event))?;
+            serde_json::to_writer(&mut *out, &ExportLine::of(event))?;
             out.write_all(b"\n")?;
         }
         out.flush()
@@ -140,7 +140,7 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
             break;
         }
         if !text.trim().is_empty() {
-            let line: Line<'_> =
+            let line: ExportLine<'_> =
                 serde_json::from_str(&text).map_err(|error| wrong(in_one_line(&error)))?;
             line.apply(&hub).map_err(wrong)?;
         }
@@ -156,7 +156,7 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
 /// A message or a deletion as a line.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct ExportLine<'a> {
     #[serde(borrow)]
     topic: Cow<'a, str>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -181,22 +181,22 @@ struct Line<'a> {
     last_seq: Option<u64>,
 }
 
-impl<'a> Line<'a> {
-    fn of(event: &'a Event) -> Line<'a> {
+impl<'a> ExportLine<'a> {
+    fn of(event: &'a Event) -> ExportLine<'a> {
         let message = &event.message;
-        let line = Line {
+        let line = ExportLine {
             topic: event.topic().into(),
             id: Some(message.id().to_string().into()),
             published_at: Some(message.published_at()),
             deleted: message.is_deletion(),
-            ..Line::default()
+            ..ExportLine::default()
         };
         if message.is_deletion() {
-            return Line { last_seq: Some(message.last_seq()), ..line };
+            return ExportLine { last_seq: Some(message.last_seq()), ..line };
         }
         let text = std::str::from_utf8(message.data()).ok();
         let coded = || STANDARD.encode(message.data()).into();
-        Line {
+        ExportLine {
             content_type: Some(message.content_type().into()),
             event: message.event().map(Into::into),
             cache_control: message.own_cache_control().map(Into::into),

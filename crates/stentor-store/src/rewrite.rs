@@ -15,9 +15,9 @@ use stentor_log::{Snapshot, SnapshotWriter};
 
 /// A snapshot that somebody waits for.
 pub(super) struct Rewriting {
-    result: mpsc::Receiver<Result<Shown, DiskError>>,
+    result: mpsc::Receiver<Result<WrittenSnapshot, DiskError>>,
     /// It is written, and shows messages that the log has not got yet.
-    shown: Option<Shown>,
+    shown: Option<WrittenSnapshot>,
     /// Dropped, it says that nobody waits.
     _waits: Arc<()>,
 }
@@ -28,12 +28,12 @@ pub struct Pass<D: Disk> {
     to: SnapshotWriter<D>,
     slices: Slices,
     slice: Vec<u8>,
-    result: mpsc::Sender<Result<Shown, DiskError>>,
+    result: mpsc::Sender<Result<WrittenSnapshot, DiskError>>,
     waits: Weak<()>,
 }
 
 /// A snapshot, and the greatest number that is in it.
-struct Shown {
+struct WrittenSnapshot {
     snapshot: Snapshot,
     upto_seq: u64,
 }
@@ -84,7 +84,7 @@ impl<D: Disk> Pass<D> {
             }
             Ok(false) => self.to.end().map(|snapshot| {
                 // Behind the last look: whatever was found in a topic has its number by now.
-                Shown { snapshot, upto_seq: self.hub.notified_seq() }
+                WrittenSnapshot { snapshot, upto_seq: self.hub.notified_seq() }
             }),
             Err(error) => {
                 self.to.give_up();

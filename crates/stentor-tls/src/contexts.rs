@@ -20,7 +20,7 @@ use std::fmt;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use zeroize::Zeroizing;
 
-use crate::keys::{Failed, Opener, SECRET_BYTES_MAX};
+use crate::keys::{CipherFailed, Opener, SECRET_BYTES_MAX};
 use crate::session::Session;
 use crate::suite::Suite;
 
@@ -68,7 +68,7 @@ impl Contexts {
 
     /// The context of a secret, out of its place or made now. Whoever has opened something
     /// authentic with it, and will again, [keeps](Contexts::keep) it.
-    pub(crate) fn find(&mut self, suite: Suite, secret: &[u8]) -> Result<Found, Failed> {
+    pub(crate) fn find(&mut self, suite: Suite, secret: &[u8]) -> Result<Found, CipherFailed> {
         let entry = match self.take(suite, secret) {
             Some(entry) => entry,
             None if self.places.is_empty() => {

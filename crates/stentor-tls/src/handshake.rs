@@ -22,7 +22,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::{ConnectionTrafficSecrets, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 
 use crate::alert::{Alert, FATAL, PeerAlert};
-use crate::keys::Keys;
+use crate::keys::RecordKeys;
 use crate::memory::{Owned, Secrets};
 use crate::names;
 use crate::session::{ALERT, SEAL_ROOM_MIN};
@@ -45,16 +45,16 @@ pub(crate) use hello::prefers_chacha;
 pub use incoming::{HANDSHAKE_BYTES_MAX, HANDSHAKE_RECORDS_MAX};
 pub(crate) use signing::{Certified, CertifiedError};
 
-use incoming::{Incoming, Next};
-use step::{Secret, Taken};
+use incoming::{IncomingHandshake, Next};
+use step::{StepResult, TrafficSecret};
 
 /// A handshake that is under way.
 pub struct Handshake {
     acceptor: Acceptor,
     /// Made when the first record is there, by which the suites are put in order.
     connection: Option<Box<UnbufferedServerConnection>>,
-    taken: Taken,
-    incoming: Incoming,
+    taken: StepResult,
+    incoming: IncomingHandshake,
     has_sent: bool,
     has_ended: bool,
 }
@@ -97,8 +97,8 @@ impl Handshake {
         Handshake {
             acceptor,
             connection: None,
-            taken: Taken::default(),
-            incoming: Incoming::default(),
+            taken: StepResult::default(),
+            incoming: IncomingHandshake::default(),
             has_sent: false,
             has_ended: false,
         }
@@ -125,7 +125,7 @@ impl Handshake {
         if !matches!(progress, Ok(Progress { established: None, .. })) {
             self.has_ended = true;
             self.connection = None;
-            self.incoming = Incoming::default();
+            self.incoming = IncomingHandshake::default();
         }
         progress
     }
@@ -295,7 +295,7 @@ fn material(secrets: &ConnectionTrafficSecrets) -> Result<(&[u8], &[u8]), Handsh
 fn begin_session(
     version: Option<ProtocolVersion>,
     extracted: &ExtractedSecrets,
-    taken: &Taken,
+    taken: &StepResult,
 ) -> Result<(Suite, Owned), HandshakeError> {
     let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
     let ((tx_seq, tx), (rx_seq, rx)) = (&extracted.tx, &extracted.rx);
@@ -304,7 +304,7 @@ fn begin_session(
     let secrets = match suite.version() {
         Version::Tls12 => Secrets::Keys { tx, tx_iv, rx, rx_iv },
         Version::Tls13 => {
-            let Taken { tx: Some(tx_secret), rx: Some(rx_secret), .. } = taken else {
+            let StepResult { tx: Some(tx_secret), rx: Some(rx_secret), .. } = taken else {
                 return Err(internal("the secrets are missing"));
             };
             for (secret, key, iv) in [(tx_secret, tx, tx_iv), (rx_secret, rx, rx_iv)] {
@@ -321,8 +321,8 @@ fn begin_session(
 }
 
 /// Whether the key and the nonce are those of the secret.
-fn is_of(suite: Suite, secret: &Secret, key: &[u8], iv: &[u8]) -> bool {
-    let derived = Keys::derive(suite, secret);
+fn is_of(suite: Suite, secret: &TrafficSecret, key: &[u8], iv: &[u8]) -> bool {
+    let derived = RecordKeys::derive(suite, secret);
     derived.key() == key && *derived.iv == *iv
 }
 

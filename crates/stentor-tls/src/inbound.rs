@@ -96,9 +96,9 @@ impl Records<'_> {
     ) -> Result<Option<Record<'_>>, Failure> {
         let Some((place, range)) = self.find(session, contexts)? else { return Ok(None) };
         let bytes = match place {
-            Place::Kept => &mut self.inbound.bytes[range],
-            Place::Arrived => &mut self.arrived[range],
-            Place::End => return Ok(Some(Record::Closed)),
+            DataPlace::Kept => &mut self.inbound.bytes[range],
+            DataPlace::Arrived => &mut self.arrived[range],
+            DataPlace::End => return Ok(Some(Record::Closed)),
         };
         Ok(Some(Record::Data(bytes)))
     }
@@ -107,7 +107,7 @@ impl Records<'_> {
         &mut self,
         session: &mut Session<'_>,
         contexts: &mut Contexts,
-    ) -> Result<Option<(Place, Range<usize>)>, Failure> {
+    ) -> Result<Option<(DataPlace, Range<usize>)>, Failure> {
         loop {
             let is_kept = self.inbound.at < self.inbound.bytes.len();
             if !is_kept {
@@ -127,10 +127,10 @@ impl Records<'_> {
             }
             match opened.what {
                 What::Data(range) => {
-                    let place = if is_kept { Place::Kept } else { Place::Arrived };
+                    let place = if is_kept { DataPlace::Kept } else { DataPlace::Arrived };
                     return Ok(Some((place, from + range.start..from + range.end)));
                 }
-                What::Closed => return Ok(Some((Place::End, 0..0))),
+                What::Closed => return Ok(Some((DataPlace::End, 0..0))),
                 What::Nothing => {}
                 What::Incomplete { needs } if is_kept => {
                     let missing = needs - (self.inbound.bytes.len() - from);
@@ -161,7 +161,7 @@ impl Records<'_> {
 }
 
 /// Where data stands.
-enum Place {
+enum DataPlace {
     Kept,
     Arrived,
     /// There is none, and none will come.

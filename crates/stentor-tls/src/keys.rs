@@ -11,17 +11,18 @@ use zeroize::{Zeroizing, zeroize_stack};
 use crate::suite::{HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
 
 /// A key and its initial nonce.
-pub(crate) struct Keys {
+pub(crate) struct RecordKeys {
     key: Zeroizing<[u8; KEY_BYTES_MAX]>,
     key_bytes: usize,
     pub(crate) iv: Zeroizing<[u8; IV_BYTES]>,
 }
 
-impl Keys {
+impl RecordKeys {
     /// The keys of a traffic secret (RFC 8446 section 7.3).
-    pub(crate) fn derive(suite: Suite, secret: &[u8]) -> Keys {
+    pub(crate) fn derive(suite: Suite, secret: &[u8]) -> RecordKeys {
         let (hash, key_bytes) = (suite.hash(), suite.key_bytes());
-        let mut keys = Keys { key: Zeroizing::default(), key_bytes, iv: Zeroizing::default() };
+        let mut keys =
+            RecordKeys { key: Zeroizing::default(), key_bytes, iv: Zeroizing::default() };
         expand_label(hash, secret, b"key", &mut keys.key[..key_bytes]);
         expand_label(hash, secret, b"iv", &mut *keys.iv);
         keys
@@ -63,21 +64,21 @@ fn expand_label(hash: hkdf::Algorithm, secret: &[u8], label: &[u8], out: &mut [u
     let label_bytes = [u8::try_from(6 + label.len()).expect("labels are short")];
     let info: [&[u8]; 5] = [&length, &label_bytes, b"tls13 ", label, &[0]];
     let prk = hkdf::Prk::new_less_safe(hash, secret);
-    let okm = prk.expand(&info, Bytes(out.len())).expect("keys are shorter than 255 hashes");
+    let okm = prk.expand(&info, KeyBytes(out.len())).expect("keys are shorter than 255 hashes");
     okm.fill(out).expect("it has the length that was asked for");
 }
 
 /// So many bytes of key material.
-pub(crate) struct Bytes(pub(crate) usize);
+pub(crate) struct KeyBytes(pub(crate) usize);
 
-impl hkdf::KeyType for Bytes {
+impl hkdf::KeyType for KeyBytes {
     fn len(&self) -> usize {
         self.0
     }
 }
 
 /// The AEAD did not do it: the record is not what was sealed, or the library has failed.
-pub(crate) struct Failed;
+pub(crate) struct CipherFailed;
 
 /// The nonce of a record: each sequence number has another one (RFC 8446 section 5.3, RFC 7905
 /// section 2). For AES-GCM in TLS 1.2 the explicit part may be anything that does not come twice
@@ -126,8 +127,8 @@ impl Authenticated {
     }
 }
 
-fn context(suite: Suite, key: &[u8]) -> Result<LessSafeKey, Failed> {
-    Ok(LessSafeKey::new(UnboundKey::new(suite.aead(), key).map_err(|_| Failed)?))
+fn context(suite: Suite, key: &[u8]) -> Result<LessSafeKey, CipherFailed> {
+    Ok(LessSafeKey::new(UnboundKey::new(suite.aead(), key).map_err(|_| CipherFailed)?))
 }
 
 /// Seals `plaintext` and then `last` into `out`, which has room for both and the tag.
@@ -138,12 +139,12 @@ pub(crate) fn seal_from(
     plaintext: &[u8],
     last: &[u8],
     out: &mut [u8],
-) -> Result<(), Failed> {
+) -> Result<(), CipherFailed> {
     let (sealed, end) = out.split_at_mut(plaintext.len());
     let nonce = Nonce::assume_unique_for_key(nonce);
     context(suite, key)?
         .seal_out_of_place_scatter(nonce, authenticated.aad(), plaintext, sealed, last, end)
-        .map_err(|_| Failed)
+        .map_err(|_| CipherFailed)
 }
 
 /// Seals what stands in `out` before the end, and then `last`.
@@ -153,13 +154,13 @@ pub(crate) fn seal_in_place(
     authenticated: &Authenticated,
     last: &[u8],
     out: &mut [u8],
-) -> Result<(), Failed> {
+) -> Result<(), CipherFailed> {
     let content = out.len() - TAG_BYTES - last.len();
     let (sealed, end) = out.split_at_mut(content);
     let nonce = Nonce::assume_unique_for_key(nonce);
     context(suite, key)?
         .seal_in_place_scatter(nonce, authenticated.aad(), sealed, last, end)
-        .map_err(|_| Failed)
+        .map_err(|_| CipherFailed)
 }
 
 /// Opens what was sealed, where it is, and says how long it is without the tag.
@@ -168,7 +169,7 @@ pub(crate) fn open(
     nonce: [u8; IV_BYTES],
     authenticated: &Authenticated,
     sealed: &mut [u8],
-) -> Result<usize, Failed> {
+) -> Result<usize, CipherFailed> {
     open_by(&context(suite, key)?, nonce, authenticated, sealed)
 }
 
@@ -177,10 +178,10 @@ fn open_by(
     nonce: [u8; IV_BYTES],
     authenticated: &Authenticated,
     sealed: &mut [u8],
-) -> Result<usize, Failed> {
+) -> Result<usize, CipherFailed> {
     let nonce = Nonce::assume_unique_for_key(nonce);
     let opened = context.open_in_place(nonce, authenticated.aad(), sealed);
-    opened.map(|plaintext| plaintext.len()).map_err(|_| Failed)
+    opened.map(|plaintext| plaintext.len()).map_err(|_| CipherFailed)
 }
 
 /// All that is derived of the secret of what comes. The library overwrites its part with zeros.
@@ -190,11 +191,11 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    pub(crate) fn new(suite: Suite, secret: &[u8]) -> Result<Opener, Failed> {
+    pub(crate) fn new(suite: Suite, secret: &[u8]) -> Result<Opener, CipherFailed> {
         #[cfg(test)]
         OPENERS.set(OPENERS.get() + 1);
         wiping_stack(|| {
-            let keys = Keys::derive(suite, secret);
+            let keys = RecordKeys::derive(suite, secret);
             Ok(Opener { context: context(suite, keys.key())?, iv: keys.iv.clone() })
         })
     }
@@ -205,7 +206,7 @@ impl Opener {
         sequence: u64,
         authenticated: &Authenticated,
         sealed: &mut [u8],
-    ) -> Result<usize, Failed> {
+    ) -> Result<usize, CipherFailed> {
         open_by(&self.context, nonce(&self.iv, sequence), authenticated, sealed)
     }
 }
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn keys_are_those_of_the_rfc() {
         let check = |secret: &str, key: &str, iv: &str| {
-            let keys = Keys::derive(Suite::Tls13Aes128, &hex(secret));
+            let keys = RecordKeys::derive(Suite::Tls13Aes128, &hex(secret));
             assert_eq!(keys.key(), hex(key));
             assert_eq!(keys.iv.to_vec(), hex(iv));
         };

@@ -18,7 +18,7 @@ use std::fmt;
 
 use zeroize::Zeroize;
 
-use crate::keys::Keys;
+use crate::keys::RecordKeys;
 use crate::session::{FRUITLESS_MAX, Session};
 use crate::suite::{IV_BYTES, Suite, Version};
 
@@ -162,7 +162,7 @@ impl Owned {
             (Version::Tls13, Secrets::Traffic { tx, rx })
                 if tx.len() == secret_bytes && rx.len() == secret_bytes =>
             {
-                let derived = Keys::derive(suite, tx);
+                let derived = RecordKeys::derive(suite, tx);
                 tx_key.copy_from_slice(derived.key());
                 header.tx_iv = *derived.iv;
                 rest[..secret_bytes].copy_from_slice(tx);

@@ -26,7 +26,7 @@ use std::ops::Range;
 use crate::alert::{Alert, CLOSE_NOTIFY, FATAL, PeerAlert, USER_CANCELED, WARNING};
 use crate::contexts::Contexts;
 use crate::failure::{Failure, SealError};
-use crate::keys::{self, Authenticated, Keys, Opener};
+use crate::keys::{self, Authenticated, Opener, RecordKeys};
 use crate::memory::{
     CLIENT, CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
     RENEGOTIATION_SEEN, SmallSession,
@@ -241,7 +241,7 @@ impl<'a> Session<'a> {
         let tx_secret = &mut rest[..suite.secret_bytes()];
         keys::advance_secret(suite, tx_secret);
         keys::wiping_stack(|| {
-            let derived = Keys::derive(suite, tx_secret);
+            let derived = RecordKeys::derive(suite, tx_secret);
             tx_key.copy_from_slice(derived.key());
             self.header.tx_iv = *derived.iv;
         });

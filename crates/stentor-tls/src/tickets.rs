@@ -26,7 +26,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
 use zeroize::Zeroizing;
 
-use crate::keys::Bytes;
+use crate::keys::KeyBytes;
 
 /// The keys of tickets.
 pub struct Tickets {
@@ -73,7 +73,12 @@ impl Tickets {
     }
 
     /// Makes a ticket of a state. `None` if the system gives no random numbers.
-    pub(crate) fn seal(&self, now_unix_s: u64, context: &Context, state: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seal(
+        &self,
+        now_unix_s: u64,
+        context: &TicketContext,
+        state: &[u8],
+    ) -> Option<Vec<u8>> {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&period(now_unix_s).to_be_bytes());
         rand::fill(&mut head[4..]).ok()?;
@@ -90,7 +95,7 @@ impl Tickets {
     pub(crate) fn open(
         &self,
         now_unix_s: u64,
-        context: &Context,
+        context: &TicketContext,
         ticket: &[u8],
     ) -> Option<Vec<u8>> {
         let (head, sealed) = ticket.split_first_chunk::<HEAD_BYTES>()?;
@@ -109,17 +114,17 @@ impl Tickets {
 }
 
 /// What a ticket may be resumed for: a hash of whatever it depends on.
-pub(crate) type Context = [u8; 32];
+pub(crate) type TicketContext = [u8; 32];
 
 /// The key of one ticket.
 fn key(
     secret: &hkdf::Prk,
-    context: &Context,
+    context: &TicketContext,
     head: &[u8; HEAD_BYTES],
 ) -> Option<(LessSafeKey, Nonce)> {
     let info: [&[u8]; 3] = [b"stentor ticket", context, head];
     let mut okm = Zeroizing::new([0; 44]);
-    secret.expand(&info, Bytes(okm.len())).ok()?.fill(&mut *okm).ok()?;
+    secret.expand(&info, KeyBytes(okm.len())).ok()?.fill(&mut *okm).ok()?;
     let key = UnboundKey::new(&AES_256_GCM, &okm[..32]).ok()?;
     Some((LessSafeKey::new(key), Nonce::try_assume_unique_for_key(&okm[32..]).ok()?))
 }
@@ -175,7 +180,7 @@ mod tests {
     }
 
     const NOW: u64 = 1_800_000_000;
-    const HERE: Context = [1; 32];
+    const HERE: TicketContext = [1; 32];
 
     #[test]
     fn a_ticket_is_good_for_a_period_and_the_next_also_after_a_restart() {

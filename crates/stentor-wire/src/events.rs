@@ -52,7 +52,7 @@ pub struct Command {
 ///
 /// One plain sentence: a parameter that is unknown or broken, or too many topics.
 pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, String> {
-    let mut reading = Reading::default();
+    let mut reading = QueryReader::default();
     for piece in pieces(query) {
         let (name, value) = decoded(piece)?;
         if name == "topic" {
@@ -77,7 +77,7 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
 ///
 /// One plain sentence: a parameter that is known and broken.
 pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
-    let mut reading = Reading::default();
+    let mut reading = QueryReader::default();
     for piece in pieces(query) {
         if matches!(name_of(piece), b"since" | b"last_event_id" | b"mode" | b"wait") {
             let (name, value) = decoded(piece)?;
@@ -139,12 +139,12 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
 
 /// A query that is being read.
 #[derive(Default)]
-struct Reading {
+struct QueryReader {
     query: EventsQuery,
     last_event_id: Option<String>,
 }
 
-impl Reading {
+impl QueryReader {
     /// Takes one parameter. Returns whether it is known.
     fn parameter(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let cursor = || (!value.is_empty()).then(|| value.to_owned());

@@ -110,10 +110,12 @@ impl<F: Flags> Run<F> {
     fn run(&self) -> Result<(), Failure> {
         let plans = self.plans()?;
         carry_out(&self.common, |watch| match &plans[..] {
-            [plan] => stentor_bench::run(plan, watch).map(|report| Outcome::One(Box::new(report))),
+            [plan] => {
+                stentor_bench::run(plan, watch).map(|report| BenchOutcome::One(Box::new(report)))
+            }
             plans => {
                 let rounds = self.rounds.unwrap_or(ROUNDS).into();
-                stentor_bench::compare(plans, rounds, watch).map(Outcome::Several)
+                stentor_bench::compare(plans, rounds, watch).map(BenchOutcome::Several)
             }
         })
     }
@@ -162,23 +164,23 @@ fn check_private(target: &Target) -> Result<(), Failure> {
 /// What a run came to. Serialised as what is in it.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome {
+enum BenchOutcome {
     One(Box<Report>),
     Several(Comparison),
 }
 
-impl Outcome {
+impl BenchOutcome {
     fn text(&self) -> String {
         match self {
-            Outcome::One(report) => report.text(),
-            Outcome::Several(comparison) => comparison.text(),
+            BenchOutcome::One(report) => report.text(),
+            BenchOutcome::Several(comparison) => comparison.text(),
         }
     }
 
     fn html(&self) -> String {
         match self {
-            Outcome::One(report) => report.html(),
-            Outcome::Several(comparison) => comparison.html(),
+            BenchOutcome::One(report) => report.html(),
+            BenchOutcome::Several(comparison) => comparison.html(),
         }
     }
 
@@ -190,8 +192,8 @@ impl Outcome {
     /// Whether the servers passed: something was measured, and no message was lost in silence.
     fn check(&self) -> Result<(), Failure> {
         match self {
-            Outcome::One(report) => check(report),
-            Outcome::Several(comparison) => {
+            BenchOutcome::One(report) => check(report),
+            BenchOutcome::Several(comparison) => {
                 let subjects = comparison.subjects.iter();
                 subjects.flat_map(|subject| &subject.reports).try_for_each(check)
             }
@@ -202,7 +204,7 @@ impl Outcome {
 /// Runs, and shows what came of it wherever that was asked for.
 fn carry_out(
     common: &Common,
-    work: impl FnOnce(&dyn Watch) -> Result<Outcome, BenchError>,
+    work: impl FnOnce(&dyn Watch) -> Result<BenchOutcome, BenchError>,
 ) -> Result<(), Failure> {
     let page = common.html.as_deref().map(Page::prepare).transpose()?;
     let (outcome, interrupted) = live::watched(work)?;

@@ -30,7 +30,7 @@ pub(crate) struct OperationFlags {
 }
 
 /// One kind of operation.
-pub(crate) trait Operation {
+pub(crate) trait RemoteOperation {
     /// The entry of a finished operation in the status.
     type Done: DeserializeOwned;
 
@@ -55,7 +55,7 @@ pub(crate) trait Operation {
 
 /// The answer to the request: what was before.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Begun {
+pub(crate) struct OperationBegun {
     pub(crate) process: u32,
     pub(crate) done: u64,
     pub(crate) failed: u64,
@@ -63,21 +63,21 @@ pub(crate) struct Begun {
 
 /// The entry of one kind of operation in the status.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Operations<D> {
+pub(crate) struct OperationStatus<D> {
     pub(crate) under_way: bool,
     pub(crate) done: u64,
     pub(crate) failed: u64,
     pub(crate) last: Option<D>,
-    pub(crate) last_failure: Option<Failed>,
+    pub(crate) last_failure: Option<OperationFailed>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Failed {
+pub(crate) struct OperationFailed {
     pub(crate) reason: String,
 }
 
 /// Has a server do it, and prints the outcome.
-pub(crate) fn run<O: Operation>(flags: &OperationFlags) -> Result<(), Failure> {
+pub(crate) fn run<O: RemoteOperation>(flags: &OperationFlags) -> Result<(), Failure> {
     let sentence = match flags.process {
         Some(process) => O::ask_process(process)?,
         None => ask_server::<O>(flags)?,
@@ -85,7 +85,7 @@ pub(crate) fn run<O: Operation>(flags: &OperationFlags) -> Result<(), Failure> {
     crate::print(&format!("{sentence}\n"))
 }
 
-fn ask_server<O: Operation>(flags: &OperationFlags) -> Result<String, Failure> {
+fn ask_server<O: RemoteOperation>(flags: &OperationFlags) -> Result<String, Failure> {
     let agent = client::agent(&flags.server, &flags.trust, Some(ANSWER_TIMEOUT))?;
     let begun = begin::<O>(flags, &agent)?;
     let agent = client::agent(&flags.server, &flags.trust, Some(LOOK_TIMEOUT))?;
@@ -106,15 +106,18 @@ fn ask_server<O: Operation>(flags: &OperationFlags) -> Result<String, Failure> {
     }
 }
 
-fn begin<O: Operation>(flags: &OperationFlags, agent: &Agent) -> Result<Begun, Failure> {
+fn begin<O: RemoteOperation>(
+    flags: &OperationFlags,
+    agent: &Agent,
+) -> Result<OperationBegun, Failure> {
     let answer = agent.post(flags.server.page(O::PAGE)).send_empty();
     client::json(&mut client::success(&flags.server, O::NOT_DONE, answer)?)
 }
 
-fn status<O: Operation>(
+fn status<O: RemoteOperation>(
     flags: &OperationFlags,
     agent: &Agent,
-) -> Result<(u32, Operations<O::Done>), Failure> {
+) -> Result<(u32, OperationStatus<O::Done>), Failure> {
     let answer = agent.get(flags.server.page("/-/status")).call();
     let what = format!("no status from {}", flags.server);
     let mut answer = client::success(&flags.server, &what, answer)?;
@@ -128,12 +131,12 @@ fn status<O: Operation>(
 }
 
 /// The outcome as a sentence, once it is known.
-pub(crate) fn outcome<O: Operation>(
-    begun: &Begun,
+pub(crate) fn outcome<O: RemoteOperation>(
+    begun: &OperationBegun,
     process: u32,
-    operations: &Operations<O::Done>,
+    operations: &OperationStatus<O::Done>,
 ) -> Option<Result<String, String>> {
-    let Operations { under_way, done, failed, last, last_failure } = operations;
+    let OperationStatus { under_way, done, failed, last, last_failure } = operations;
     if *failed > begun.failed {
         let reason = last_failure.as_ref().map_or("it is not known why", |it| &it.reason);
         return Some(Err(O::failed(process, reason)));

@@ -81,15 +81,15 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
 
 /// The answer to a stream of lines.
 #[derive(Deserialize)]
-struct Report {
+struct PublishReport {
     published: u64,
     failed: u64,
     last_id: Option<String>,
-    errors: Vec<LineError>,
+    errors: Vec<PublishError>,
 }
 
 #[derive(Deserialize)]
-struct LineError {
+struct PublishError {
     line: u64,
     error: String,
 }
@@ -104,7 +104,8 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
         let mut text = String::new();
         while input.read_line(&mut text)? > 0 {
             let data = text.strip_suffix('\n').unwrap_or(&text);
-            let line = Line { topic: &topic, data, content_type: &content_type, event: &event };
+            let line =
+                PublishLine { topic: &topic, data, content_type: &content_type, event: &event };
             if sender.send(line.encode()).is_err() {
                 break;
             }
@@ -114,14 +115,14 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     });
     let agent = client::agent(&args.control, &args.trust, None)?;
     let request = agent.post(args.control.page("/-/publish"));
-    let stream = SendBody::from_owned_reader(Stream::new(receiver, QUIET_MAX));
+    let stream = SendBody::from_owned_reader(LineStream::new(receiver, QUIET_MAX));
     let answer = request.header("Content-Type", "application/x-ndjson").send(stream);
     let mut answer = client::success(&args.control, "the lines are not published", answer)?;
-    let report: Report = client::json(&mut answer)?;
+    let report: PublishReport = client::json(&mut answer)?;
     if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;
     }
-    for LineError { line, error } in &report.errors {
+    for PublishError { line, error } in &report.errors {
         event_log::say(&format!("stentor: line {line}: {error}"));
     }
     if report.failed > 0 {
@@ -136,7 +137,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
 
 /// A message as a line of NDJSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct PublishLine<'a> {
     topic: &'a str,
     data: &'a str,
     #[serde(rename = "type")]
@@ -145,7 +146,7 @@ struct Line<'a> {
     event: &'a Option<String>,
 }
 
-impl Line<'_> {
+impl PublishLine<'_> {
     fn encode(&self) -> Vec<u8> {
         let mut line = serde_json::to_vec(self).expect("strings always make JSON");
         line.push(b'\n');
@@ -154,16 +155,16 @@ impl Line<'_> {
 }
 
 /// The request body: lines as they come, spaces while there are none.
-struct Stream {
+struct LineStream {
     lines: Receiver<Vec<u8>>,
     current: Vec<u8>,
     sent: usize,
     quiet_max: Duration,
 }
 
-impl Stream {
-    fn new(lines: Receiver<Vec<u8>>, quiet_max: Duration) -> Stream {
-        Stream { lines, current: Vec::new(), sent: 0, quiet_max }
+impl LineStream {
+    fn new(lines: Receiver<Vec<u8>>, quiet_max: Duration) -> LineStream {
+        LineStream { lines, current: Vec::new(), sent: 0, quiet_max }
     }
 
     /// Makes `current` the next line, and those that wait behind it as far as they fill a write.
@@ -184,7 +185,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for LineStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.sent == self.current.len() && !self.advance() {
             return Ok(0);
@@ -252,7 +253,8 @@ mod tests {
     #[test]
     fn a_line_is_one_line_of_json() {
         let event = Some("e".to_owned());
-        let line = Line { topic: "/a", data: "say \"hi\"\r", content_type: "t/t", event: &event };
+        let line =
+            PublishLine { topic: "/a", data: "say \"hi\"\r", content_type: "t/t", event: &event };
         let expected = br#"{"topic":"/a","data":"say \"hi\"\r","type":"t/t","event":"e"}"#;
         assert_eq!(line.encode(), [&expected[..], b"\n"].concat());
     }
@@ -260,7 +262,7 @@ mod tests {
     #[test]
     fn the_stream_gathers_lines_and_fills_silence() {
         let (sender, receiver) = sync_channel(8);
-        let mut stream = Stream::new(receiver, Duration::from_millis(1));
+        let mut stream = LineStream::new(receiver, Duration::from_millis(1));
         let mut buffer = [0; 8];
         sender.send(b"12345\n".to_vec()).unwrap();
         sender.send(b"6789\n".to_vec()).unwrap();

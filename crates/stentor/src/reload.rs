@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Deserialize;
 
-use crate::operation::{self, Operation, OperationFlags};
+use crate::operation::{self, OperationFlags, RemoteOperation};
 use crate::{Failure, local};
 
 /// Have a running server read its configuration again
@@ -22,7 +22,7 @@ enum Reload {}
 
 /// A reload that was done, in the status.
 #[derive(Debug, Deserialize)]
-struct Done {
+struct ReloadDone {
     need_restart: Vec<String>,
 }
 
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
     operation::run::<Reload>(&args.flags)
 }
 
-impl Operation for Reload {
-    type Done = Done;
+impl RemoteOperation for Reload {
+    type Done = ReloadDone;
     const PAGE: &'static str = "/-/reload";
     const OPERATIONS: &'static str = "reloads";
     const NOT_DONE: &'static str = "not reloaded";
@@ -40,7 +40,7 @@ impl Operation for Reload {
         local::reload(process)
     }
 
-    fn done(_: u32, _: u32, done: &Done) -> String {
+    fn done(_: u32, _: u32, done: &ReloadDone) -> String {
         reloaded(&done.need_restart)
     }
 
@@ -72,16 +72,16 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{Begun, Failed, Operations, outcome};
+    use crate::operation::{OperationBegun, OperationFailed, OperationStatus, outcome};
 
     #[test]
     fn the_outcome_names_what_needs_a_restart_or_the_reason() {
-        let begun = Begun { process: 12, done: 1, failed: 0 };
+        let begun = OperationBegun { process: 12, done: 1, failed: 0 };
         let of = |done, failed, need_restart: &[&str]| {
             let need_restart = need_restart.iter().map(|name| name.to_string()).collect();
-            let last_failure = Some(Failed { reason: "f.toml:1:1: no".to_owned() });
-            let last = Some(Done { need_restart });
-            let reloads = Operations { under_way: false, done, failed, last, last_failure };
+            let last_failure = Some(OperationFailed { reason: "f.toml:1:1: no".to_owned() });
+            let last = Some(ReloadDone { need_restart });
+            let reloads = OperationStatus { under_way: false, done, failed, last, last_failure };
             outcome::<Reload>(&begun, 12, &reloads).unwrap()
         };
         assert_eq!(of(2, 0, &[]), Ok("reloaded".to_owned()));

@@ -26,7 +26,7 @@ use ureq::{Agent, Body};
 use crate::Failure;
 use crate::client::{self, BaseUrl, parse_topic};
 use crate::trust::{TrustFlags, explain};
-use output::Output;
+use output::EventPrinter;
 
 /// Print the messages of topics as they come
 ///
@@ -59,7 +59,7 @@ pub(crate) struct SubArgs {
 }
 
 pub(crate) fn run(args: &SubArgs) -> Result<(), Failure> {
-    Follower::new(args, PATIENCE, BufWriter::new(stdout().lock()), stderr())?.run()
+    StreamFollower::new(args, PATIENCE, BufWriter::new(stdout().lock()), stderr())?.run()
 }
 
 /// Why a stream is not followed any further.
@@ -91,11 +91,11 @@ struct Patience {
 }
 
 /// A reader of one stream after the other.
-struct Follower<'a, O, N> {
+struct StreamFollower<'a, O, N> {
     args: &'a SubArgs,
     patience: Patience,
     agent: Agent,
-    output: Output<O, N>,
+    output: EventPrinter<O, N>,
     /// The id of the last message seen.
     cursor: Option<String>,
     /// The shortest pause between two attempts, as the server wants it.
@@ -108,20 +108,20 @@ struct Follower<'a, O, N> {
     was_there: bool,
 }
 
-impl<'a, O: Write, N: Write> Follower<'a, O, N> {
+impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
     fn new(
         args: &'a SubArgs,
         patience: Patience,
         out: O,
         notices: N,
-    ) -> Result<Follower<'a, O, N>, Failure> {
+    ) -> Result<StreamFollower<'a, O, N>, Failure> {
         let pattern = |topic: &String| topic.split('/').any(|part| matches!(part, "*" | "**"));
         let with_topic = args.topics.len() > 1 || args.topics.iter().any(pattern);
-        Ok(Follower {
+        Ok(StreamFollower {
             args,
             patience,
             agent: client::stream_agent(&args.server, &args.trust, patience.silence_max)?,
-            output: Output::new(out, notices, args.json, with_topic),
+            output: EventPrinter::new(out, notices, args.json, with_topic),
             cursor: args.since.clone(),
             pause_min: patience.pause_min,
             attempts: 0,

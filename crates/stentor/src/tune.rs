@@ -94,7 +94,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         return apply(args, &report);
     }
     if args.json {
-        crate::print(&json(&Outcome { report: &report, applied: &[] })?)?;
+        crate::print(&json(&TuneOutcome { report: &report, applied: &[] })?)?;
     } else {
         crate::print(&report.text(args.all, style()))?;
     }
@@ -125,7 +125,7 @@ impl TuneArgs {
 
 /// The report, and what was changed.
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct TuneOutcome<'a> {
     #[serde(flatten)]
     report: &'a Report,
     applied: &'a [Applied],
@@ -140,7 +140,7 @@ fn apply(args: &TuneArgs, report: &Report) -> Result<(), Failure> {
     let socket_bytes = report.facts.socket_bytes;
     let after = judge(&Facts { socket_bytes, ..Facts::of_this_host() }, &report.plan);
     if args.json {
-        crate::print(&json(&Outcome { report: &after, applied: &applied })?)?;
+        crate::print(&json(&TuneOutcome { report: &after, applied: &applied })?)?;
         return answer(&after);
     }
     let mut text = String::new();

@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Deserialize;
 use stentor_io::thousands;
 
-use crate::operation::{self, Operation, OperationFlags};
+use crate::operation::{self, OperationFlags, RemoteOperation};
 use crate::{Failure, local};
 
 /// Upgrade a running server, and drop nobody
@@ -26,7 +26,7 @@ enum Upgrade {}
 
 /// An upgrade that was done, in the status.
 #[derive(Debug, Deserialize)]
-struct Done {
+struct UpgradeDone {
     connections: u64,
     stood_still_us: u64,
 }
@@ -35,8 +35,8 @@ pub(crate) fn run(args: &UpgradeArgs) -> Result<(), Failure> {
     operation::run::<Upgrade>(&args.flags)
 }
 
-impl Operation for Upgrade {
-    type Done = Done;
+impl RemoteOperation for Upgrade {
+    type Done = UpgradeDone;
     const PAGE: &'static str = "/-/upgrade";
     const OPERATIONS: &'static str = "upgrades";
     const NOT_DONE: &'static str = "not upgraded";
@@ -45,7 +45,7 @@ impl Operation for Upgrade {
         local::upgrade(process)
     }
 
-    fn done(before: u32, process: u32, done: &Done) -> String {
+    fn done(before: u32, process: u32, done: &UpgradeDone) -> String {
         format!(
             "upgraded: process {before} -> {process}, {} {}, nobody waited longer than {}",
             thousands(done.connections),
@@ -73,17 +73,17 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{Begun, Failed, Operations, outcome};
+    use crate::operation::{OperationBegun, OperationFailed, OperationStatus, outcome};
 
-    fn operations(under_way: bool, done: u64, failed: u64) -> Operations<Done> {
-        let last = (done > 0).then_some(Done { connections: 10_000, stood_still_us: 8_812 });
-        let last_failure = (failed > 0).then(|| Failed { reason: "it ended".to_owned() });
-        Operations { under_way, done, failed, last, last_failure }
+    fn operations(under_way: bool, done: u64, failed: u64) -> OperationStatus<UpgradeDone> {
+        let last = (done > 0).then_some(UpgradeDone { connections: 10_000, stood_still_us: 8_812 });
+        let last_failure = (failed > 0).then(|| OperationFailed { reason: "it ended".to_owned() });
+        OperationStatus { under_way, done, failed, last, last_failure }
     }
 
     #[test]
     fn the_outcome_is_one_sentence() {
-        let begun = Begun { process: 12, done: 3, failed: 1 };
+        let begun = OperationBegun { process: 12, done: 3, failed: 1 };
         let said = |operations| outcome::<Upgrade>(&begun, 34, &operations);
         assert_eq!(said(operations(true, 3, 1)), None);
         let done =

@@ -133,7 +133,7 @@ pub(super) fn rarity(percentile: f64, count: u64) -> f64 {
 pub(super) const NAMED_PERCENTILES: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
 /// Lines over an axis.
-pub(super) struct Lines<'a> {
+pub(super) struct LineChart<'a> {
     /// What there is to see, for who cannot see it.
     pub(super) label: &'a str,
     pub(super) x: Axis,
@@ -148,7 +148,7 @@ pub(super) struct Lines<'a> {
     pub(super) notes: Vec<(f64, String)>,
 }
 
-impl Lines<'_> {
+impl LineChart<'_> {
     /// The chart, or nothing if there is no point in it.
     pub(super) fn svg(mut self) -> String {
         for line in &mut self.lines {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn no_value_is_no_chart() {
-        let lines = |points| Lines {
+        let lines = |points| LineChart {
             label: "",
             x: Axis::seconds(1.0),
             y: Axis::from_zero(1.0, units::compact),

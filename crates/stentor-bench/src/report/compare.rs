@@ -136,11 +136,11 @@ impl Comparison {
     }
 
     /// One figure of all servers as bars.
-    fn chart(&self, row: &Row) -> String {
+    fn chart(&self, row: &FigureRow) -> String {
         let mut all = Vec::new();
         for (i, cell) in row.cells.iter().enumerate() {
             let Some(cell) = cell else { continue };
-            let Spread { median, low, high, .. } = cell.value;
+            let RoundSpread { median, low, high, .. } = cell.value;
             let mut shown = row.unit.show(median);
             if let Some(ratio) = &cell.ratio {
                 shown += &format!(" ({})", times(ratio.median));
@@ -157,7 +157,7 @@ impl Comparison {
         plots::figure(row.label, about, &[], &bars(&label, &all))
     }
 
-    fn table(&self, rows: &[Row]) -> String {
+    fn table(&self, rows: &[FigureRow]) -> String {
         let mut lines = String::new();
         for row in rows {
             let mut label = format!(
@@ -190,7 +190,7 @@ impl Comparison {
 }
 
 /// One figure of all servers.
-struct Row {
+struct FigureRow {
     label: &'static str,
     unit: Unit,
     better: Better,
@@ -200,13 +200,13 @@ struct Row {
 
 /// One figure of one server.
 struct Cell {
-    value: Spread,
+    value: RoundSpread,
     /// To the first server; None for that one, and where there is nothing to divide by.
-    ratio: Option<Spread>,
+    ratio: Option<RoundSpread>,
 }
 
 /// The middle, the least and the most of some rounds.
-struct Spread {
+struct RoundSpread {
     median: f64,
     low: f64,
     high: f64,
@@ -215,7 +215,7 @@ struct Spread {
 
 impl Cell {
     /// Median and range, ratio and its range, and what is to be said of it.
-    fn columns(&self, row: &Row) -> [String; 5] {
+    fn columns(&self, row: &FigureRow) -> [String; 5] {
         let ratio = self.ratio.as_ref();
         [
             row.unit.show(self.value.median),
@@ -227,15 +227,15 @@ impl Cell {
     }
 }
 
-impl Spread {
+impl RoundSpread {
     /// Of numbers that are some; None without any.
-    fn of(mut values: Vec<f64>) -> Option<Spread> {
+    fn of(mut values: Vec<f64>) -> Option<RoundSpread> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
         let rounds = values.len();
         let median = f64::midpoint(values[(rounds - 1) / 2], values[rounds / 2]);
-        Some(Spread { median, low, high, rounds })
+        Some(RoundSpread { median, low, high, rounds })
     }
 
     fn range(&self, show: impl Fn(f64) -> String) -> String {
@@ -258,7 +258,7 @@ impl Spread {
 }
 
 /// All figures that any of the reports has, in the order in which they come.
-fn rows(comparison: &Comparison) -> Vec<Row> {
+fn rows(comparison: &Comparison) -> Vec<FigureRow> {
     let figures: Vec<Vec<Vec<Figure>>> = comparison
         .subjects
         .iter()
@@ -273,7 +273,7 @@ fn rows(comparison: &Comparison) -> Vec<Row> {
     // That there were no errors is said above the table.
     let none = |key| figures.iter().flatten().flatten().all(|f| f.key != key || f.value == 0.0);
     seen.retain(|figure| figure.key != "errors" || !none("errors"));
-    let rows = seen.into_iter().map(|figure| Row {
+    let rows = seen.into_iter().map(|figure| FigureRow {
         label: figure.label,
         unit: figure.unit,
         better: figure.better,
@@ -291,7 +291,10 @@ fn cell(figures: &[Vec<Vec<Figure>>], i: usize, key: &str) -> Option<Cell> {
     let rounds = 0..figures[i].len();
     let values = rounds.clone().filter_map(|round| value(i, round)).collect();
     let ratios = rounds.filter_map(|round| Some(value(i, round)? / value(0, round)?)).collect();
-    Some(Cell { value: Spread::of(values)?, ratio: if i == 0 { None } else { Spread::of(ratios) } })
+    Some(Cell {
+        value: RoundSpread::of(values)?,
+        ratio: if i == 0 { None } else { RoundSpread::of(ratios) },
+    })
 }
 
 /// One line of the table.

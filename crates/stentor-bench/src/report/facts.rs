@@ -10,7 +10,7 @@ use super::units::{bytes, count, number, percent, printable, time_us};
 use super::{Connections, Delivery, Latency, Memory, Processor, Report};
 
 /// Facts of one kind.
-pub(super) struct Section {
+pub(super) struct FactSection {
     pub(super) title: &'static str,
     pub(super) facts: Vec<Fact>,
 }
@@ -22,9 +22,9 @@ pub(super) struct Fact {
 }
 
 /// All sections of a report but its latencies.
-pub(super) fn sections(report: &Report) -> Vec<Section> {
+pub(super) fn sections(report: &Report) -> Vec<FactSection> {
     let mut sections = Vec::new();
-    let mut add = |title, facts: Vec<Fact>| sections.push(Section { title, facts });
+    let mut add = |title, facts: Vec<Fact>| sections.push(FactSection { title, facts });
     if !report.errors.is_empty() {
         add("errors", errors(report));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use std::{env, iter};
 
 use super::chart::escape;
-use super::facts::{self, LATENCY_COLUMNS, Section};
+use super::facts::{self, FactSection, LATENCY_COLUMNS};
 use super::figures::Figure;
 use super::units::{bytes, count};
 use super::{Machine, Report, plots};
@@ -147,7 +147,7 @@ fn latencies(report: &Report) -> String {
     )
 }
 
-fn table(section: &Section) -> String {
+fn table(section: &FactSection) -> String {
     let rows = section.facts.iter().map(|fact| {
         format!("<tr><td>{}</td><td>{}</td></tr>\n", escape(&fact.figure), escape(&fact.words))
     });

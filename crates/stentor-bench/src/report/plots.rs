@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::chart::{self, Axis, Bar, Lines, NAMED_PERCENTILES, bars, escape, rarity};
+use super::chart::{self, Axis, Bar, LineChart, NAMED_PERCENTILES, bars, escape, rarity};
 use super::units::{bytes, compact, count, number, time_us};
 use super::{Latency, Point, Report, facts};
 
@@ -76,7 +76,7 @@ fn throughput(report: &Report) -> String {
     };
     let label = format!("{title} over {}: at most {}.", facts::duration(report), number(most));
     let lines = vec![points.iter().map(|p| (p.at_s, p.per_second)).collect()];
-    let svg = Lines {
+    let svg = LineChart {
         label: &label,
         x: time_axis(points),
         y: Axis::from_zero(most, compact),
@@ -100,7 +100,7 @@ fn connections(report: &Report) -> String {
     let goal = (report.bystanders.is_none() && wanted >= most).then_some(wanted as f64);
     let about = if goal.is_some() { "over time; dashed: asked for" } else { "over time" };
     let label = format!("Open connections over time: at most {}.", count(most));
-    let svg = Lines {
+    let svg = LineChart {
         label: &label,
         x: time_axis(points),
         y: Axis::from_zero(goal.unwrap_or(most as f64), compact),
@@ -121,7 +121,7 @@ fn memory_over_time(report: &Report) -> String {
     if points.len() < 2 || most - least < most * GROWTH_MIN {
         return String::new();
     }
-    let svg = Lines {
+    let svg = LineChart {
         label: &format!("Resident memory of the process over time: at most {}.", bytes(most)),
         x: time_axis(&points),
         y: Axis::from_zero(most, bytes),
@@ -190,7 +190,7 @@ fn percentiles(title: &str, latencies: &[(Cow<'_, str>, &Latency)]) -> String {
     });
     let label = format!("{title} by percentile. {}.", worst.collect::<Vec<_>>().join("; "));
     let values = curves.iter().flatten().map(|(_, us)| *us);
-    let svg = Lines {
+    let svg = LineChart {
         label: &label,
         x: Axis::percentiles(most),
         y: Axis::log_us(values),
@@ -239,7 +239,7 @@ fn messages(report: &Report) -> String {
         );
         (f64::from(m.number), note)
     });
-    let svg = Lines {
+    let svg = LineChart {
         label: &format!("Until the last reader had each message: at most {}.", time_us(most)),
         x: Axis::numbers(last),
         y: Axis::from_zero(most, time_us),

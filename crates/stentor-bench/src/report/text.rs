@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use textwrap::{Options, WordSplitter};
 
-use super::facts::{self, Fact, LATENCY_COLUMNS, Section};
+use super::facts::{self, Fact, FactSection, LATENCY_COLUMNS};
 use super::units::{printable, shortened};
 use super::{Latency, Report};
 
@@ -49,7 +49,7 @@ fn headline(report: &Report) -> String {
 }
 
 /// One section: its title, and its facts in columns.
-fn rows(text: &mut String, section: &Section) {
+fn rows(text: &mut String, section: &FactSection) {
     let mut line = format!("{:LABEL$}", section.title);
     let mut free = CELLS;
     for Fact { figure, words } in &section.facts {

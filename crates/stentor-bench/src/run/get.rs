@@ -2,18 +2,18 @@
 
 use stentor_io::monotonic_us;
 
-use super::{LOOK, LOOK_OFTEN, Measured, Phase, Session, latency, seconds_since};
+use super::{ActiveRun, LOOK, LOOK_OFTEN, Measured, PhaseInfo, latency, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{RequestWork, Work};
+use crate::orders::{RequestWork, ThreadWork};
 use crate::plan::{Closing, Get, Plan, Setup, Until};
 use crate::progress::Watch;
 use crate::report::{Connections, Report, Requests};
 use crate::request::{complete, open_head};
 
 pub(super) fn run(plan: &Plan, get: &Get, watch: &dyn Watch) -> Result<Report, BenchError> {
-    let work = Work::new(&plan.setup, &plan.setup.target, Spread::of(plan)?)?;
-    let work = Work { requesters: Some(requests(&plan.setup, get)), ..work };
-    let mut session = Session::start(plan, work, watch)?;
+    let work = ThreadWork::new(&plan.setup, &plan.setup.target, Spread::of(plan)?)?;
+    let work = ThreadWork { requesters: Some(requests(&plan.setup, get)), ..work };
+    let mut session = ActiveRun::start(plan, work, watch)?;
     let wanted = u64::from(get.connections);
     let opening = open(&mut session, get);
     let opened = session.crew.counts().requesters_opened;
@@ -75,29 +75,29 @@ fn requests(setup: &Setup, get: &Get) -> RequestWork {
 
 /// Opens connections that are kept before the first request, so that neither delays the other.
 /// Returns the seconds it took.
-fn open(session: &mut Session<'_>, get: &Get) -> f64 {
+fn open(session: &mut ActiveRun<'_>, get: &Get) -> f64 {
     let (began_us, wanted) = (monotonic_us(), u64::from(get.connections));
     session.crew.set_requesters(get.connections);
     if get.closing != Closing::Keep {
         return 0.0;
     }
-    let phase = Phase::new("connecting", "connections", wanted, |counts| counts.connections);
+    let phase = PhaseInfo::new("connecting", "connections", wanted, |counts| counts.connections);
     let ends_us = Some(began_us + OPENING_US_MAX);
     // If the very first ones fail there is no server; a few that fail are tried again.
-    session.look_on(&Phase { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
+    session.look_on(&PhaseInfo { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
         counts.connections >= wanted || (counts.connections == 0 && counts.errors > 0)
     });
     seconds_since(began_us)
 }
 
-fn ask(session: &mut Session<'_>, get: &Get, began_us: u64) {
+fn ask(session: &mut ActiveRun<'_>, get: &Get, began_us: u64) {
     let (ends_us, limit) = match get.until {
         Until::Time(time) => (Some(began_us + time.as_micros() as u64), u64::MAX),
         Until::Requests(requests) => (None, requests),
     };
     let every = if limit == u64::MAX { LOOK } else { LOOK_OFTEN };
-    let phase = Phase::new("asking", "requests", get.connections, |counts| counts.completed);
-    session.look_on(&Phase { ends_us, every, ..phase }, |counts| {
+    let phase = PhaseInfo::new("asking", "requests", get.connections, |counts| counts.completed);
+    session.look_on(&PhaseInfo { ends_us, every, ..phase }, |counts| {
         let nobody_there = counts.completed == 0 && counts.requesters_opened == 0;
         counts.completed + counts.lost >= limit || (nobody_there && counts.errors >= ERRORS_ENOUGH)
     });

@@ -2,9 +2,9 @@
 
 use stentor_io::monotonic_us;
 
-use super::{Measured, Phase, Session, held, seconds_since};
+use super::{ActiveRun, Measured, PhaseInfo, held, seconds_since};
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Work};
+use crate::orders::{HoldWork, ThreadWork};
 use crate::plan::{Hold, Plan};
 use crate::progress::Watch;
 use crate::report::Report;
@@ -12,8 +12,8 @@ use crate::report::Report;
 pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report, BenchError> {
     let (setup, target) = (&plan.setup, &plan.setup.target);
     let holders = Some(HoldWork::new(setup, target, hold.role, 0));
-    let work = Work { holders, ..Work::new(setup, target, Spread::of(plan)?)? };
-    let mut session = Session::start(plan, work, watch)?;
+    let work = ThreadWork { holders, ..ThreadWork::new(setup, target, Spread::of(plan)?)? };
+    let mut session = ActiveRun::start(plan, work, watch)?;
     let processor = session.gauge.processor();
     let opening_seconds = session.open_holders(hold.connections, hold.ramp);
     let opened = session.crew.counts();
@@ -21,9 +21,9 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
     let began_us = monotonic_us();
     if !session.interrupted && opened.held > 0 {
         let wanted = hold.connections;
-        let phase = Phase::new("holding", "messages", wanted, |counts| counts.delivered);
+        let phase = PhaseInfo::new("holding", "messages", wanted, |counts| counts.delivered);
         let ends_us = Some(began_us + hold.duration.as_micros() as u64);
-        session.look_on(&Phase { ends_us, ..phase }, |counts| counts.held == 0);
+        session.look_on(&PhaseInfo { ends_us, ..phase }, |counts| counts.held == 0);
     }
     let counts = session.crew.counts();
     let measured = Measured {

@@ -13,14 +13,14 @@ use std::time::Duration;
 use stentor_io::monotonic_us;
 
 use super::{
-    LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, publish_first,
+    ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, publish_first,
     seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
-use crate::orders::{HoldWork, Place, Work, run_number};
+use crate::orders::{HoldWork, Place, ThreadWork, run_number};
 use crate::plan::{Plan, Push, Role, Setup};
 use crate::progress::Watch;
-use crate::publisher::{Published, Publisher};
+use crate::publisher::{PublishProgress, Publisher};
 use crate::report::{Delivery, Latency, MessageDelivery, Report, ServerDelivery, Stalled};
 use crate::request::open_head;
 use crate::tally::{Counts, Outcome};
@@ -28,13 +28,13 @@ use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
     let setup = &plan.setup;
-    let work = Work::new(setup, &setup.target, Spread::of(plan)?)?;
+    let work = ThreadWork::new(setup, &setup.target, Spread::of(plan)?)?;
     let run = run_number();
     let publisher = publish_first(Publisher::new(&push.publish, run), watch)?;
     let place = |target| place(setup, push.role, target);
     let elsewhere = push.also.iter().map(place).collect::<Result<_, _>>()?;
-    let work = Work { holders: Some(hold_work(setup, push, run)), elsewhere, ..work };
-    let mut session = Session::start(plan, work, watch)?;
+    let work = ThreadWork { holders: Some(hold_work(setup, push, run)), elsewhere, ..work };
+    let mut session = ActiveRun::start(plan, work, watch)?;
     let opening_seconds = session.open_holders(push.connections, push.ramp);
     let opened = session.crew.counts();
     if push.role == Role::Poll && !session.interrupted {
@@ -45,7 +45,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
     let memory = (opened.held > 0).then(|| session.memory(opened.held));
     let processor = session.gauge.processor();
     let began_us = monotonic_us();
-    let mut told = Told::default();
+    let mut told = PublishSummary::default();
     if !session.interrupted && opened.held > 0 {
         told = publish_all(&mut session, push, publisher)?;
     }
@@ -92,7 +92,7 @@ fn stride(messages: u32) -> u32 {
 
 /// What is known of the publishing in the end.
 #[derive(Default)]
-struct Told {
+struct PublishSummary {
     published: u32,
     publishing_seconds: f64,
     delivering_seconds: f64,
@@ -101,18 +101,18 @@ struct Told {
 }
 
 fn publish_all(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     push: &Push,
     publisher: Publisher,
-) -> Result<Told, BenchError> {
-    let published = Arc::new(Published::default());
+) -> Result<PublishSummary, BenchError> {
+    let published = Arc::new(PublishProgress::default());
     let (messages, rate, shared) = (push.messages, push.rate, published.clone());
     session.crew.orders.stalling.store(true, Ordering::Relaxed);
     session.crew.wake();
     let began_us = monotonic_us();
     let thread = spawn_publisher(move || publisher.publish_all(messages, rate, &shared))?;
     let all_us = (f64::from(messages) * 1e6 / rate) as u64;
-    let phase = Phase { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
+    let phase = PhaseInfo { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
     session.look_on(&phase, |_| published.over.load(Ordering::Acquire));
     published.stop.store(true, Ordering::Relaxed);
     let publishing_seconds = seconds_since(began_us);
@@ -129,12 +129,12 @@ fn publish_all(
     let published = published.messages.load(Ordering::Acquire);
     session.crew.orders.published.store(published, Ordering::Relaxed);
     let delivering_seconds = deliver(session, push, published, began_us);
-    Ok(Told { published, publishing_seconds, delivering_seconds, took, error })
+    Ok(PublishSummary { published, publishing_seconds, delivering_seconds, took, error })
 }
 
 /// Waits until all have everything, or nothing comes any more. Returns the seconds from the first
 /// publish to the last delivery to a reader that reads all the time.
-fn deliver(session: &mut Session<'_>, push: &Push, published: u32, began_us: u64) -> f64 {
+fn deliver(session: &mut ActiveRun<'_>, push: &Push, published: u32, began_us: u64) -> f64 {
     let all = u64::from(published);
     let last_us = await_all(
         session,
@@ -157,7 +157,7 @@ fn deliver(session: &mut Session<'_>, push: &Push, published: u32, began_us: u64
 /// Waits until the count is what it should be, or has not moved for a while. Says when it was last
 /// seen to move.
 fn await_all(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     count: fn(&Counts) -> u64,
     should_be: impl Fn(&Counts) -> u64,
 ) -> u64 {
@@ -172,11 +172,17 @@ fn await_all(
     moved.get().0
 }
 
-fn phase(name: &'static str) -> Phase {
-    Phase::new(name, "messages", 0_u32, |counts| counts.delivered + counts.delivered_stalled)
+fn phase(name: &'static str) -> PhaseInfo {
+    PhaseInfo::new(name, "messages", 0_u32, |counts| counts.delivered + counts.delivered_stalled)
 }
 
-fn delivery(plan: &Plan, push: &Push, told: &Told, outcome: &Outcome, stride: u32) -> Delivery {
+fn delivery(
+    plan: &Plan,
+    push: &Push,
+    told: &PublishSummary,
+    outcome: &Outcome,
+    stride: u32,
+) -> Delivery {
     let (steady, stalled) = (&outcome.steady, &outcome.stalled);
     let messages = outcome.messages.iter().zip(1..).map(|(spread, nth)| MessageDelivery {
         number: nth * stride,

@@ -17,14 +17,14 @@ use std::time::Duration;
 use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority};
 
 use super::{
-    LOOK_OFTEN, Measured, Phase, Session, held, join_publisher, latency, no_process, publish_first,
-    seconds_since, spawn_publisher,
+    ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, no_process,
+    publish_first, seconds_since, spawn_publisher,
 };
 use crate::crew::{BenchError, Crew, Spread};
-use crate::orders::{HoldWork, Rank, RequestWork, Sources, Work, run_number};
+use crate::orders::{AddressSources, HoldWork, Rank, RequestWork, ThreadWork, run_number};
 use crate::plan::{Closing, Plan, Role, Setup, Surge};
 use crate::progress::Watch;
-use crate::publisher::{Published, Publisher};
+use crate::publisher::{PublishProgress, Publisher};
 use crate::report::{Bystanders, Listeners, Report};
 use crate::request::{complete, open_head};
 use crate::tally::{Counts, Outcome};
@@ -35,14 +35,14 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     // Its helper is forked, so it comes before the threads and their memory.
     let server = stoppable(setup, surge)?;
     let run = run_number();
-    let work = Work {
+    let work = ThreadWork {
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
         holders: Some(hold_work(setup, &setup.target, surge.role, run)),
-        ..Work::new(setup, &setup.target, Spread::of(plan)?)?
+        ..ThreadWork::new(setup, &setup.target, Spread::of(plan)?)?
     };
     let publisher = surge.listeners.as_ref().map(|l| Publisher::new(&l.publish, run));
     let publisher = publisher.map(|publisher| publish_first(publisher, watch)).transpose()?;
-    let mut session = Session::start(plan, work, watch)?;
+    let mut session = ActiveRun::start(plan, work, watch)?;
     session.beside = bystanders(setup, surge, run)?;
     let began_us = monotonic_us();
     let publishing = calm_before(&mut session, surge, publisher)?;
@@ -102,25 +102,25 @@ fn bystanders(setup: &Setup, surge: &Surge, run: u32) -> Result<Option<Crew>, Be
         rate: Some(surge.bystander_rate),
         limit: None,
     });
-    let sources = setup.sources.map_or(Sources::Any, Sources::Network);
-    let work = Work {
+    let sources = setup.sources.map_or(AddressSources::Any, AddressSources::Network);
+    let work = ThreadWork {
         rank: Rank::First,
         requesters,
         holders: surge.listeners.is_some().then(|| hold_work(setup, beside, Role::Sse, run)),
-        ..Work::new(setup, beside, Spread { threads: 1, sources })?
+        ..ThreadWork::new(setup, beside, Spread { threads: 1, sources })?
     };
     Crew::start(work).map(Some)
 }
 
 /// Somebody who publishes, and how far that has come.
 struct Publishing {
-    published: Arc<Published>,
+    published: Arc<PublishProgress>,
     thread: JoinHandle<Option<BenchError>>,
 }
 
 /// Lets the bystanders come, and ask and read for a while.
 fn calm_before(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     surge: &Surge,
     publisher: Option<Publisher>,
 ) -> Result<Option<Publishing>, BenchError> {
@@ -129,18 +129,19 @@ fn calm_before(
     beside.raise_holders(readers);
     beside.set_requesters(surge.bystanders);
     let wanted = u64::from(surge.bystanders) + u64::from(readers);
-    let phase = Phase::new("before the surge", "connections", wanted, |counts| counts.connections);
+    let phase =
+        PhaseInfo::new("before the surge", "connections", wanted, |counts| counts.connections);
     let ends_us = Some(monotonic_us() + BYSTANDERS_US_MAX);
     let readers = u64::from(readers);
     let bystanders = u64::from(surge.bystanders);
-    session.look_on(&Phase { ends_us, ..phase }, |counts| {
+    session.look_on(&PhaseInfo { ends_us, ..phase }, |counts| {
         counts.requesters_opened >= bystanders && counts.opened >= readers
     });
     let Some(beside) = &session.beside else { return Ok(None) };
     beside.go();
     let publishing = match (publisher, &surge.listeners) {
         (Some(publisher), Some(listeners)) => {
-            let published = Arc::new(Published::default());
+            let published = Arc::new(PublishProgress::default());
             let (shared, rate) = (published.clone(), listeners.rate);
             let orders = beside.orders.clone();
             let body = move || {
@@ -159,7 +160,7 @@ fn calm_before(
 /// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
 /// and the processor time of the server before.
 fn come(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     surge: &Surge,
     server: Option<&StoppableProcess>,
 ) -> Result<(f64, Option<Duration>), BenchError> {
@@ -181,9 +182,9 @@ fn come(
         let all = u64::from(wanted) + before.opened + before.failed;
         let within_us = surge.within.as_micros();
         let ends_us = Some(began_us + within_us as u64 + ANSWER_US_MAX);
-        let phase = Phase::new("the surge", "connections", wanted, |counts| counts.opened);
+        let phase = PhaseInfo::new("the surge", "connections", wanted, |counts| counts.opened);
         session.direct(
-            &Phase { ends_us, every: LOOK_SURGE, ..phase },
+            &PhaseInfo { ends_us, every: LOOK_SURGE, ..phase },
             |crew, now_us| crew.raise_holders(due(wanted, within_us, now_us - began_us)),
             |counts| counts.opened + counts.failed >= all,
         );
@@ -195,7 +196,7 @@ fn come(
 /// Stops the server once nothing of the bystanders' is under way, until what is returned is
 /// dropped.
 fn stand_still<'s>(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     server: &'s StoppableProcess,
 ) -> Result<Stopped<'s>, BenchError> {
     session.pause();
@@ -204,15 +205,15 @@ fn stand_still<'s>(
 }
 
 /// All newcomers connect and ask, as far as the kernel takes them.
-fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
+fn fill_queue(session: &mut ActiveRun<'_>, surge: &Surge) {
     session.crew.raise_holders(surge.connections);
     let before = session.beside.as_ref().map_or(0, |beside| beside.counts().connections);
     let wanted = before + u64::from(surge.connections);
-    let phase = Phase::new("filling the queue", "connections", surge.connections, |counts| {
+    let phase = PhaseInfo::new("filling the queue", "connections", surge.connections, |counts| {
         counts.connections
     });
     let ends_us = Some(monotonic_us() + FILLING_US_MAX);
-    session.look_on(&Phase { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
+    session.look_on(&PhaseInfo { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
         counts.connections >= wanted
     });
     // Each has asked when its thread has been round once more.
@@ -222,7 +223,7 @@ fn fill_queue(session: &mut Session<'_>, surge: &Surge) {
 /// Waits until the newcomers' connections time out. Just before they do, the server is stopped
 /// until they all have.
 fn time_out(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     surge: &Surge,
     timeout: Duration,
     server: &StoppableProcess,
@@ -239,16 +240,18 @@ fn time_out(
     drop(stopped);
     session.resume();
     let before = session.beside.as_ref().map_or(0, |beside| beside.counts().held);
-    let phase = Phase::new("the timeout", "connections", 0_u32, |counts| counts.held_dropped);
+    let phase = PhaseInfo::new("the timeout", "connections", 0_u32, |counts| counts.held_dropped);
     let ends_us = Some(began_us + TIMEOUT_US_MAX);
-    session.look_on(&Phase { ends_us, every: LOOK_SURGE, ..phase }, |counts| counts.held <= before);
+    session.look_on(&PhaseInfo { ends_us, every: LOOK_SURGE, ..phase }, |counts| {
+        counts.held <= before
+    });
     Ok(())
 }
 
 /// Stops the bystanders and sums up. Returns what they found out, what was counted, and how many
 /// messages were published.
 fn end_bystanders(
-    session: &mut Session<'_>,
+    session: &mut ActiveRun<'_>,
     publishing: Option<Publishing>,
 ) -> Result<Option<(Outcome, Counts, u32)>, BenchError> {
     let Some(beside) = session.beside.take() else { return Ok(None) };

@@ -15,15 +15,15 @@ use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
 use super::{
-    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Purpose, Stage, Wire, Worker,
+    Connection, ConnectionStage, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Purpose, Wire, Worker,
     connect_error,
 };
 use crate::delivery::{Finder, Note};
 use crate::exchange::Seen;
-use crate::orders::{HoldWork, Work, share};
+use crate::orders::{HoldWork, ThreadWork, share};
 use crate::plan::Role;
 use crate::request::{WEBSOCKET_ACCEPT, complete};
-use crate::tally::{Readers, record};
+use crate::tally::{ReaderTally, record};
 
 /// What a thread's holders have in common.
 pub(super) struct Holders {
@@ -51,7 +51,7 @@ pub(super) struct Ask {
 }
 
 impl Holders {
-    pub(super) fn new(work: &Work) -> Holders {
+    pub(super) fn new(work: &ThreadWork) -> Holders {
         let own = work.holders.as_ref();
         Holders {
             request: own.map(|own| complete(&own.request, &[])).unwrap_or_default(),
@@ -369,7 +369,7 @@ impl Worker {
         self.readers(stalls).gaps_told += 1;
     }
 
-    fn readers(&mut self, stalls: bool) -> &mut Readers {
+    fn readers(&mut self, stalls: bool) -> &mut ReaderTally {
         if stalls { &mut self.outcome.stalled } else { &mut self.outcome.steady }
     }
 
@@ -382,7 +382,7 @@ impl Worker {
         let stalling = self.orders.stalling.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.holders.stalling, stalling) && !stalling {
             for (index, connection) in self.connections.iter().enumerate() {
-                if connection.stalls() && connection.stage == Stage::Open {
+                if connection.stalls() && connection.stage == ConnectionStage::Open {
                     io.resume(Peer::from_index(index as u32));
                 }
             }

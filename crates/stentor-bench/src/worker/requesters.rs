@@ -11,10 +11,11 @@ use std::collections::VecDeque;
 use stentor_io::{Flow, Peer, monotonic_us};
 
 use super::{
-    Connection, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Stage, Wire, Worker, connect_error,
+    Connection, ConnectionStage, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Wire, Worker,
+    connect_error,
 };
-use crate::exchange::{Exchange, Seen};
-use crate::orders::{RequestWork, Work, share};
+use crate::exchange::{AnswerParser, Seen};
+use crate::orders::{RequestWork, ThreadWork, share};
 use crate::plan::Closing;
 use crate::tally::record;
 
@@ -31,7 +32,7 @@ pub(super) struct Requesters {
     idle: VecDeque<Peer>,
     /// Requests still to be sent.
     left: u64,
-    pace: Option<Pace>,
+    pace: Option<RequestPace>,
     /// Nothing is opened before this time of the backend, after failures with no answer between.
     retry_at_ms: u64,
     /// Something failed, and no answer has come since.
@@ -39,7 +40,7 @@ pub(super) struct Requesters {
 }
 
 /// When requests are due.
-struct Pace {
+struct RequestPace {
     interval_us: f64,
     /// Where in the interval this thread has its turn, so that threads do not all send at once.
     offset_us: f64,
@@ -48,7 +49,7 @@ struct Pace {
 }
 
 impl Requesters {
-    pub(super) fn new(work: &Work, thread: usize) -> Requesters {
+    pub(super) fn new(work: &ThreadWork, thread: usize) -> Requesters {
         let Some(own) = &work.requesters else { return Requesters::none() };
         // Requests are shared among the threads that have a connection to send them on.
         let threads = work.threads.min(own.connections as usize);
@@ -61,7 +62,7 @@ impl Requesters {
             pipeline: own.pipeline,
             closing: own.closing,
             left: own.limit.map_or(u64::MAX, |limit| share(limit, thread, threads)),
-            pace: Pace::new(own, thread, threads),
+            pace: RequestPace::new(own, thread, threads),
             ..Requesters::none()
         }
     }
@@ -93,11 +94,11 @@ impl Requesters {
     }
 }
 
-impl Pace {
-    fn new(work: &RequestWork, thread: usize, threads: usize) -> Option<Pace> {
+impl RequestPace {
+    fn new(work: &RequestWork, thread: usize, threads: usize) -> Option<RequestPace> {
         let interval_us = 1e6 * threads as f64 / work.rate?;
         let offset_us = interval_us * thread as f64 / threads as f64;
-        Some(Pace { interval_us, offset_us, sent: 0 })
+        Some(RequestPace { interval_us, offset_us, sent: 0 })
     }
 
     fn due_us(&self, going_since_us: u64) -> u64 {
@@ -135,7 +136,7 @@ impl Worker {
             let Some(socket) = self.requesters.idle.pop_front() else { return };
             let connection = self.at(socket);
             // It may have ended, and its number may belong to another by now.
-            if connection.stage == Stage::Open
+            if connection.stage == ConnectionStage::Open
                 && !connection.is_holder()
                 && connection.answers_due == 0
             {
@@ -277,7 +278,7 @@ impl Worker {
     /// The server has closed a connection in order.
     pub(super) fn requester_ended(&mut self, io: &mut Wire<'_>, socket: Peer) {
         let connection = self.at(socket);
-        let in_body = matches!(connection.exchange, Exchange::UntilClose);
+        let in_body = matches!(connection.exchange, AnswerParser::UntilClose);
         if in_body {
             connection.closes = true;
             if io.was_cut(socket) {
@@ -311,12 +312,12 @@ impl Worker {
             self.requesters.retry_at_ms = io.now_ms() + RETRY_MS;
         }
         let lost = match (connection.stage, self.requesters.closing) {
-            (Stage::Connecting, Closing::Keep) => 0,
-            (Stage::Connecting, _) => 1,
+            (ConnectionStage::Connecting, Closing::Keep) => 0,
+            (ConnectionStage::Connecting, _) => 1,
             _ => connection.answers_due,
         };
         self.tally.lost.add(lost.into());
-        if connection.stage == Stage::Open && self.requesters.closing == Closing::Keep {
+        if connection.stage == ConnectionStage::Open && self.requesters.closing == Closing::Keep {
             self.tally.dropped.add(1);
         }
     }
@@ -329,7 +330,7 @@ impl Worker {
         for connection in &self.connections {
             if !connection.is_holder() && connection.began_us < long_ago_us {
                 unanswered += match (connection.stage, self.requesters.closing) {
-                    (Stage::Connecting, Closing::Fin | Closing::Reset) => 1,
+                    (ConnectionStage::Connecting, Closing::Fin | Closing::Reset) => 1,
                     _ => u64::from(connection.answers_due),
                 };
             }
@@ -369,13 +370,13 @@ const RETRY_MS: u64 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::orders::{Rank, Sources};
+    use crate::orders::{AddressSources, Rank};
 
-    fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> Work {
-        Work {
+    fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> ThreadWork {
+        ThreadWork {
             address: ([127, 0, 0, 1], 80).into(),
             secure: None,
-            sources: Sources::Any,
+            sources: AddressSources::Any,
             threads,
             rank: Rank::Usual,
             requesters: Some(RequestWork {
@@ -398,7 +399,7 @@ mod tests {
             let mut due: Vec<u64> = (0..threads)
                 .filter_map(|thread| Requesters::new(&work, thread).pace)
                 .flat_map(|pace| {
-                    let at = move |sent| Pace { sent, ..pace }.due_us(1_000);
+                    let at = move |sent| RequestPace { sent, ..pace }.due_us(1_000);
                     (0..100).map(at).take_while(|&at_us| at_us < 101_000)
                 })
                 .collect();

@@ -17,21 +17,21 @@ use stentor_tls::{
     Owned, Record, SEAL_ROOM_MIN,
 };
 
-use super::{RESET, Stage, Worker, connect_error};
+use super::{ConnectionStage, RESET, Worker, connect_error};
 
 /// The network as a worker sees it: with TLS or without.
 pub(super) struct Wire<'a> {
     io: &'a mut Epoll,
-    secured: Option<&'a mut Secured>,
+    secured: Option<&'a mut TlsConnections>,
 }
 
 /// A thread's connections that are secured.
-pub(super) struct Secured {
+pub(super) struct TlsConnections {
     connector: Connector,
     /// By socket number.
-    links: Vec<Link>,
+    links: Vec<TlsLink>,
     /// What few connections have at a time.
-    rests: HashMap<Peer, Rest>,
+    rests: HashMap<Peer, TlsBuffers>,
     /// What is sent next; kept for its room.
     out: Vec<u8>,
     /// What was opened last; kept for its room.
@@ -40,7 +40,7 @@ pub(super) struct Secured {
 
 /// How far one has come.
 #[derive(Default)]
-enum Link {
+enum TlsLink {
     #[default]
     None,
     Dialled,
@@ -49,7 +49,7 @@ enum Link {
 }
 
 #[derive(Default)]
-struct Rest {
+struct TlsBuffers {
     inbound: Inbound,
     /// Sealed, and not taken by the socket.
     unsent: Vec<u8>,
@@ -57,14 +57,14 @@ struct Rest {
     is_full: bool,
 }
 
-impl Rest {
+impl TlsBuffers {
     fn is_empty(&self) -> bool {
         self.inbound.is_empty() && self.unsent.is_empty()
     }
 }
 
 impl<'a> Wire<'a> {
-    pub(super) fn new(io: &'a mut Epoll, secured: Option<&'a mut Secured>) -> Wire<'a> {
+    pub(super) fn new(io: &'a mut Epoll, secured: Option<&'a mut TlsConnections>) -> Wire<'a> {
         Wire { io, secured }
     }
 
@@ -76,9 +76,9 @@ impl<'a> Wire<'a> {
         let peer = self.io.connect(dialled)?;
         if let Some(secured) = &mut self.secured {
             if peer.index() >= secured.links.len() {
-                secured.links.resize_with(peer.index() + 1, Link::default);
+                secured.links.resize_with(peer.index() + 1, TlsLink::default);
             }
-            secured.links[peer.index()] = Link::Dialled;
+            secured.links[peer.index()] = TlsLink::Dialled;
         }
         Ok(peer)
     }
@@ -94,7 +94,7 @@ impl<'a> Wire<'a> {
     /// Whether the connection ended without a word that this was all (RFC 8446 section 6.1).
     pub(super) fn was_cut(&mut self, peer: Peer) -> bool {
         match self.secured.as_mut().and_then(|secured| secured.links.get_mut(peer.index())) {
-            Some(Link::Open(session)) => !session.session().peer_has_closed(),
+            Some(TlsLink::Open(session)) => !session.session().peer_has_closed(),
             _ => false,
         }
     }
@@ -130,9 +130,9 @@ impl<'a> Wire<'a> {
     }
 }
 
-impl Secured {
-    pub(super) fn new(connector: Connector) -> Secured {
-        Secured {
+impl TlsConnections {
+    pub(super) fn new(connector: Connector) -> TlsConnections {
+        TlsConnections {
             connector,
             links: Vec::new(),
             rests: HashMap::new(),
@@ -141,13 +141,13 @@ impl Secured {
         }
     }
 
-    fn link(&mut self, peer: Peer) -> Option<&mut Link> {
+    fn link(&mut self, peer: Peer) -> Option<&mut TlsLink> {
         self.links.get_mut(peer.index())
     }
 
     fn forget(&mut self, peer: Peer) {
         if let Some(link) = self.link(peer) {
-            *link = Link::None;
+            *link = TlsLink::None;
         }
         self.rests.remove(&peer);
     }
@@ -156,7 +156,9 @@ impl Secured {
         if self.rests.get(&peer).is_some_and(|rest| rest.is_full) {
             return Ok((Sent { bytes: 0, full: true }, 0));
         }
-        let Some(Link::Open(session)) = self.links.get_mut(peer.index()) else { return Err(Gone) };
+        let Some(TlsLink::Open(session)) = self.links.get_mut(peer.index()) else {
+            return Err(Gone);
+        };
         let (mut session, mut taken) = (session.session(), 0);
         while taken < bytes.len() && self.out.len() < OUT_BYTES_MAX {
             let at = self.out.len();
@@ -202,7 +204,7 @@ impl Secured {
 
     /// Says the last, as far as the socket takes it.
     fn end(&mut self, io: &mut Epoll, peer: Peer, alert: Alert) {
-        let Some(Link::Open(session)) = self.links.get_mut(peer.index()) else { return };
+        let Some(TlsLink::Open(session)) = self.links.get_mut(peer.index()) else { return };
         let mut record = [0; SEAL_ROOM_MIN];
         if let Ok(written) = session.session().end(alert, &mut record) {
             self.out.extend_from_slice(&record[..written]);
@@ -212,7 +214,7 @@ impl Secured {
 
     /// Opens what has arrived, into `plain`. Says what comes behind it.
     fn open(&mut self, peer: Peer, bytes: &mut [u8]) -> Behind {
-        let Some(Link::Open(session)) = self.links.get_mut(peer.index()) else {
+        let Some(TlsLink::Open(session)) = self.links.get_mut(peer.index()) else {
             return Behind::More;
         };
         let mut session = session.session();
@@ -249,7 +251,7 @@ enum Behind {
 /// A worker, and the TLS beneath it, if there is any: what the backend knows of them.
 pub(super) struct Layer<'a> {
     pub(super) worker: &'a mut Worker,
-    pub(super) secured: Option<&'a mut Secured>,
+    pub(super) secured: Option<&'a mut TlsConnections>,
 }
 
 impl Layer<'_> {
@@ -288,7 +290,7 @@ impl Layer<'_> {
         }
         let Some(secured) = &mut self.secured else { return false };
         match secured.connector.begin(io.unix_s(), &mut secured.out) {
-            Ok(handshake) => secured.links[peer.index()] = Link::Shaking(Box::new(handshake)),
+            Ok(handshake) => secured.links[peer.index()] = TlsLink::Shaking(Box::new(handshake)),
             Err(error) => {
                 secured.out.clear();
                 self.broken(io, peer, handshake_error(&error));
@@ -302,14 +304,14 @@ impl Layer<'_> {
     fn shake(&mut self, io: &mut Epoll, peer: Peer, bytes: &[u8]) -> Option<usize> {
         let secured = self.secured.as_mut()?;
         let link = secured.links.get_mut(peer.index())?;
-        let Link::Shaking(handshake) = link else { return Some(0) };
+        let TlsLink::Shaking(handshake) = link else { return Some(0) };
         match handshake.receive(io.unix_s(), bytes, &mut secured.out) {
             Ok(progress) => {
                 let Some(established) = progress.established else {
                     self.push(io, peer);
                     return None;
                 };
-                *link = Link::Open(established.session);
+                *link = TlsLink::Open(established.session);
                 // The first request goes in the same segment as the end of the handshake.
                 secured.rests.entry(peer).or_default().unsent = std::mem::take(&mut secured.out);
                 let (worker, mut wire) = self.parts(io);
@@ -380,15 +382,15 @@ impl Handler<Epoll> for Layer<'_> {
             return worker.ready(&mut wire, peer, writable);
         };
         match secured.link(peer) {
-            Some(Link::Dialled) => return self.begin(io, peer),
+            Some(TlsLink::Dialled) => return self.begin(io, peer),
             // Closed earlier in this turn.
-            Some(Link::None) | None => return false,
-            Some(Link::Shaking(_) | Link::Open(_)) => {}
+            Some(TlsLink::None) | None => return false,
+            Some(TlsLink::Shaking(_) | TlsLink::Open(_)) => {}
         }
         if writable && secured.rests.contains_key(&peer) && !self.push(io, peer) {
             return false;
         }
-        if self.worker.stage(peer) == Stage::Connecting {
+        if self.worker.stage(peer) == ConnectionStage::Connecting {
             self.worker.events += 1;
             return true;
         }
@@ -405,14 +407,14 @@ impl Handler<Epoll> for Layer<'_> {
         }
         match self.shake(io, peer, bytes) {
             Some(used) => self.received_records(io, peer, &mut bytes[used..]),
-            None if self.worker.stage(peer) == Stage::Connecting => Flow::More,
+            None if self.worker.stage(peer) == ConnectionStage::Connecting => Flow::More,
             None => Flow::Closed,
         }
     }
 
     fn ended(&mut self, io: &mut Epoll, peer: Peer) {
         self.worker.see();
-        let is_shaking = self.worker.stage(peer) == Stage::Connecting;
+        let is_shaking = self.worker.stage(peer) == ConnectionStage::Connecting;
         if self.secured.is_some() && is_shaking && io.ended_by().is_none() {
             return self.broken(io, peer, "TLS: the server closes during the handshake".to_owned());
         }

@@ -275,8 +275,8 @@ impl std::error::Error for Unwritable {}
 /// A snapshot that is being read into a hub.
 pub struct Restore<H> {
     hub: H,
-    input: Input,
-    begin: Option<Begin>,
+    input: SnapshotInput,
+    begin: Option<SnapshotBegin>,
     terms: HashMap<u64, Arc<Terms>>,
     /// The rules in force are known, and the hub goes by them.
     has_rules: bool,
@@ -291,7 +291,7 @@ pub struct Restore<H> {
 
 /// How much of a snapshot was read so far.
 #[derive(PartialEq)]
-enum Input {
+enum SnapshotInput {
     Nothing,
     /// All since the magic bytes.
     Whole,
@@ -300,7 +300,7 @@ enum Input {
 }
 
 /// What a snapshot begins with.
-struct Begin {
+struct SnapshotBegin {
     seq: u64,
     published: u64,
     /// Those of the tombstones.
@@ -335,7 +335,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     pub fn into(hub: H) -> Restore<H> {
         Restore {
             hub,
-            input: Input::Nothing,
+            input: SnapshotInput::Nothing,
             begin: None,
             terms: HashMap::new(),
             has_rules: false,
@@ -354,12 +354,12 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     /// One sentence, if this is no snapshot.
     pub fn read(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let mut rest = bytes;
-        if self.input == Input::Nothing {
+        if self.input == SnapshotInput::Nothing {
             let Some((magic, behind)) = rest.split_at_checked(MAGIC.len()) else { return Ok(0) };
             if magic != MAGIC {
                 return Err("This is no snapshot, or one of a version that is not known.");
             }
-            self.input = Input::Whole;
+            self.input = SnapshotInput::Whole;
             rest = behind;
         }
         while let Some((len, behind)) = rest.split_first_chunk() {
@@ -394,13 +394,13 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     /// A piece of the snapshot is missing here; what comes next begins with a section. What was in
     /// it is left out, so the hub must be of another epoch: cursors of before would know no gap.
     pub fn skip(&mut self) {
-        self.input = Input::WithHoles;
+        self.input = SnapshotInput::WithHoles;
         // If the beginning is missing, the topics that are left follow the rules of this hub.
         self.has_rules = true;
     }
 
     fn has_holes(&self) -> bool {
-        self.input == Input::WithHoles
+        self.input == SnapshotInput::WithHoles
     }
 
     fn read_section(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
@@ -428,7 +428,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
         Epoch::parse(reader.text()?).ok_or(MALFORMED)?;
         let [seq, published, floor, undone, rules] = reader.varints()?;
         let [seq, floor, undone] = self.numbers([seq, floor, undone])?;
-        self.begin = Some(Begin { seq, published, floor, undone, rules });
+        self.begin = Some(SnapshotBegin { seq, published, floor, undone, rules });
         Ok(())
     }
 
@@ -444,7 +444,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
         }
         // With a hole the topics that are left follow the rules of this hub.
         let begin = self.begin.as_ref().filter(|_| !self.has_holes());
-        if let Some(Begin { seq, published, floor, undone, rules }) = begin
+        if let Some(SnapshotBegin { seq, published, floor, undone, rules }) = begin
             && self.terms.len() as u64 == *rules
         {
             let in_force = (0..*rules).map(|index| self.terms.get(&index).cloned());

@@ -3,7 +3,7 @@
 use crate::{monotonic_us, unix_s};
 
 /// The times at which the turn began.
-pub(super) struct Clock {
+pub(super) struct TurnClock {
     /// Where `now_ms` counts from; a pause of the process moves it.
     zero_us: u64,
     pub(super) turn_us: u64,
@@ -11,9 +11,9 @@ pub(super) struct Clock {
     pub(super) unix_s: u64,
 }
 
-impl Clock {
-    pub(super) fn new() -> Clock {
-        let mut clock = Clock { zero_us: monotonic_us(), turn_us: 0, now_ms: 0, unix_s: 0 };
+impl TurnClock {
+    pub(super) fn new() -> TurnClock {
+        let mut clock = TurnClock { zero_us: monotonic_us(), turn_us: 0, now_ms: 0, unix_s: 0 };
         clock.read();
         clock
     }

@@ -18,7 +18,7 @@
 use super::reserved::nothing;
 use super::{Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
-use crate::owned::Owned;
+use crate::owned::OpenSockets;
 use crate::socket::Listener;
 use crate::{File, Peer, Role};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -41,12 +41,12 @@ pub(super) struct HandingOver {
     next: u32,
     /// Those of them that are not any more what was sent.
     changed: BTreeSet<u32>,
-    mark: Mark,
+    mark: MarkState,
 }
 
 /// Whether the other process was asked to say that it has all, and has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mark {
+enum MarkState {
     NotAsked,
     Asked,
     Answered,
@@ -80,7 +80,7 @@ impl Epoll {
     /// Out of files.
     pub fn begin_hand_over(&mut self, channel: Channel) -> io::Result<()> {
         let (nothing, next) = (nothing()?, self.reserved.below());
-        let (changed, mark) = (BTreeSet::new(), Mark::NotAsked);
+        let (changed, mark) = (BTreeSet::new(), MarkState::NotAsked);
         self.handing_over = Some(Box::new(HandingOver { channel, nothing, next, changed, mark }));
         Ok(())
     }
@@ -95,22 +95,22 @@ impl Epoll {
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(false) };
         match state.mark {
-            Mark::NotAsked => {
+            MarkState::NotAsked => {
                 let is_all = send_next(state, &self.owned, end, SendFlags::DONTWAIT)?;
                 if is_all && state.channel.try_send(MARK)? {
-                    state.mark = Mark::Asked;
+                    state.mark = MarkState::Asked;
                 }
                 Ok(false)
             }
-            Mark::Asked => {
+            MarkState::Asked => {
                 if state.channel.has_mail()? {
                     let answer = state.channel.receive()?.kind;
-                    state.mark = Mark::Answered;
+                    state.mark = MarkState::Answered;
                     return if answer == MARK { Ok(true) } else { Err(unexpected()) };
                 }
                 Ok(false)
             }
-            Mark::Answered => Ok(true),
+            MarkState::Answered => Ok(true),
         }
     }
 
@@ -353,7 +353,7 @@ impl Places {
 /// Sends the next numbers below `end`. Returns whether these were all.
 fn send_next(
     state: &mut HandingOver,
-    owned: &Owned,
+    owned: &OpenSockets,
     end: u32,
     flags: SendFlags,
 ) -> io::Result<bool> {
@@ -370,7 +370,7 @@ fn send_next(
 /// Sends the files of these numbers, which are ascending, in one message.
 fn send_numbers(
     state: &HandingOver,
-    owned: &Owned,
+    owned: &OpenSockets,
     numbers: impl Iterator<Item = u32>,
     flags: SendFlags,
 ) -> rustix::io::Result<()> {

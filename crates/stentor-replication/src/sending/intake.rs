@@ -7,7 +7,7 @@ use stentor_io::{Waker, limits_are_small};
 
 /// What waits for the ring.
 pub(super) struct Intake {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingChanges>,
     /// Something does.
     has_news: AtomicBool,
     /// Of the worker that takes it.
@@ -15,35 +15,35 @@ pub(super) struct Intake {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingChanges {
     is_open: bool,
-    news: Vec<News>,
+    news: Vec<OrderedChange>,
     /// What it keeps in memory, roughly.
     bytes: usize,
     /// Something was dropped.
-    cut: Option<Cut>,
+    cut: Option<IntakeCut>,
 }
 
 /// Something that has its place in the order.
-pub(super) enum News {
+pub(super) enum OrderedChange {
     Event(Event),
     /// The rules were replaced: their generation.
     Rules(u64, Box<[Rule]>),
 }
 
-impl News {
+impl OrderedChange {
     /// What it keeps in memory, roughly.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            News::Event(event) => event.message.kept_bytes(),
-            News::Rules(_, rules) => size_of_val::<[Rule]>(rules),
+            OrderedChange::Event(event) => event.message.kept_bytes(),
+            OrderedChange::Rules(_, rules) => size_of_val::<[Rule]>(rules),
         }
     }
 }
 
 /// Why what waits does not go on where the ring ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Cut {
+pub(super) enum IntakeCut {
     /// So much waited that nobody took it in any more.
     TooMuch,
     /// Everything was replaced at one go: this server follows another one.
@@ -57,7 +57,7 @@ impl Intake {
 
     /// What comes from now on is kept.
     pub(super) fn open(&self) {
-        *self.waiting() = Waiting { is_open: true, ..Waiting::default() };
+        *self.waiting() = WaitingChanges { is_open: true, ..WaitingChanges::default() };
         self.has_news.store(false, Ordering::Release);
     }
 
@@ -76,8 +76,8 @@ impl Intake {
     /// Takes all of it.
     ///
     /// # Errors
-    /// [`Cut`]
-    pub(super) fn take(&self) -> Result<Vec<News>, Cut> {
+    /// [`IntakeCut`]
+    pub(super) fn take(&self) -> Result<Vec<OrderedChange>, IntakeCut> {
         let mut waiting = self.waiting();
         self.has_news.store(false, Ordering::Release);
         waiting.bytes = 0;
@@ -85,37 +85,37 @@ impl Intake {
         waiting.cut.map_or(Ok(news), Err)
     }
 
-    fn put(&self, news: News) {
+    fn put(&self, news: OrderedChange) {
         let mut waiting = self.waiting();
         if !waiting.is_open || waiting.cut.is_some() {
             return;
         }
         waiting.bytes += news.bytes();
         if waiting.bytes > waiting_bytes_max() {
-            waiting.cut = Some(Cut::TooMuch);
+            waiting.cut = Some(IntakeCut::TooMuch);
         }
         waiting.news.push(news);
         self.has_news.store(true, Ordering::Release);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingChanges> {
         stentor_io::lock(&self.waiting)
     }
 }
 
 impl Subscriber for Intake {
     fn notify(&self, event: &Event) {
-        self.put(News::Event(event.clone()));
+        self.put(OrderedChange::Event(event.clone()));
     }
 
     fn rules_replaced(&self, generation: u64, rules: &[Rule]) {
-        self.put(News::Rules(generation, rules.into()));
+        self.put(OrderedChange::Rules(generation, rules.into()));
     }
 
     fn replaced(&self, _: u64) {
         let mut waiting = self.waiting();
         if waiting.is_open {
-            waiting.cut = Some(Cut::Replaced);
+            waiting.cut = Some(IntakeCut::Replaced);
             self.has_news.store(true, Ordering::Release);
         }
     }

@@ -5,7 +5,7 @@
 //! a number, the floor, and the changes of rules since: these have the number of the entry before
 //! them, so of the floor itself it may not be known whether one came after it.
 
-use super::intake::News;
+use super::intake::OrderedChange;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Epoch, Id, Rule, encode_event, encode_rules, entry_topic};
@@ -15,7 +15,7 @@ use stentor_log::{FeedEncoder, FeedFrame, read_feed_frame};
 /// The latest entries.
 pub(super) struct Ring {
     epoch: Epoch,
-    frames: VecDeque<Frame>,
+    frames: VecDeque<RingFrame>,
     /// The place of the first of them.
     first: Place,
     bytes: usize,
@@ -33,7 +33,7 @@ pub(super) struct Ring {
 /// A place among all frames that a ring ever had.
 pub(super) type Place = u64;
 
-struct Frame {
+struct RingFrame {
     upto: u64,
     chunk: Arc<[u8]>,
     /// The number of the last change of rules in it.
@@ -41,7 +41,7 @@ struct Frame {
 }
 
 /// A frame, and where the next one is.
-pub(super) struct Part<'r> {
+pub(super) struct RingPart<'r> {
     pub(super) chunk: &'r Arc<[u8]>,
     pub(super) upto: u64,
     pub(super) next: Place,
@@ -72,7 +72,7 @@ impl Ring {
         };
         // Whoever goes on from this very number may not know them.
         let (generation, rules) = rules;
-        let _ = ring.extend([News::Rules(generation, rules.into())]);
+        let _ = ring.extend([OrderedChange::Rules(generation, rules.into())]);
         ring
     }
 
@@ -109,12 +109,15 @@ impl Ring {
     ///
     /// # Errors
     /// [`Another`]
-    pub(super) fn extend(&mut self, news: impl IntoIterator<Item = News>) -> Result<(), Another> {
+    pub(super) fn extend(
+        &mut self,
+        news: impl IntoIterator<Item = OrderedChange>,
+    ) -> Result<(), Another> {
         let mut chunk = Chunk::begin();
         let mut rules_at = None;
         for news in news {
             let is_added = match &news {
-                News::Event(event) => {
+                OrderedChange::Event(event) => {
                     let id = event.message.id();
                     if id.epoch != self.epoch || id.seq <= self.last.max(self.upto) {
                         return Err(Another);
@@ -122,7 +125,7 @@ impl Ring {
                     self.last = id.seq;
                     chunk.entry(self.last, |out| encode_event(event, out))
                 }
-                News::Rules(generation, rules) => {
+                OrderedChange::Rules(generation, rules) => {
                     // Behind numbers that went by: whoever was told of those goes on from there.
                     self.last = self.last.max(self.upto);
                     rules_at = Some(self.last);
@@ -147,7 +150,7 @@ impl Ring {
         let chunk = chunk.seal(self.last);
         self.bytes += chunk.len() + OVERHEAD_BYTES;
         self.upto = self.upto.max(self.last);
-        self.frames.push_back(Frame { upto: self.last, chunk, rules });
+        self.frames.push_back(RingFrame { upto: self.last, chunk, rules });
         self.trim();
     }
 
@@ -170,10 +173,10 @@ impl Ring {
     ///
     /// # Errors
     /// [`Lost`]
-    pub(super) fn at(&self, place: Place) -> Result<Option<Part<'_>>, Lost> {
+    pub(super) fn at(&self, place: Place) -> Result<Option<RingPart<'_>>, Lost> {
         let index = place.checked_sub(self.first).ok_or(Lost)?;
         let frame = usize::try_from(index).ok().and_then(|index| self.frames.get(index));
-        Ok(frame.map(|frame| Part { chunk: &frame.chunk, upto: frame.upto, next: place + 1 }))
+        Ok(frame.map(|frame| RingPart { chunk: &frame.chunk, upto: frame.upto, next: place + 1 }))
     }
 
     /// The place from which on everything is behind a number, and what of the frame before it is;
@@ -260,7 +263,7 @@ fn frame_bytes() -> usize {
 }
 
 /// What a frame takes beside its bytes.
-const OVERHEAD_BYTES: usize = size_of::<Frame>() + 32;
+const OVERHEAD_BYTES: usize = size_of::<RingFrame>() + 32;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ pub(super) struct SnapshotCopy {
     slices: Snapshot,
     /// `None` once it has ended.
     encoder: Option<SnapshotEncoder>,
-    stage: Stage,
+    stage: SnapshotStage,
     /// The first chunk, until it was sent.
     first: Vec<u8>,
     /// Used again and again.
@@ -20,7 +20,7 @@ pub(super) struct SnapshotCopy {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+enum SnapshotStage {
     Slices,
     /// What came meanwhile, up to this number at least.
     Entries(u64),
@@ -37,7 +37,14 @@ impl SnapshotCopy {
         encoder.payload(&begin, &mut first);
         end_chunk(&mut first, 0);
         let encoder = Some(encoder);
-        SnapshotCopy { slices, encoder, stage: Stage::Slices, first, slice: Vec::new(), place }
+        SnapshotCopy {
+            slices,
+            encoder,
+            stage: SnapshotStage::Slices,
+            first,
+            slice: Vec::new(),
+            place,
+        }
     }
 
     /// The number at which it began.
@@ -79,12 +86,12 @@ impl SnapshotCopy {
         let SnapshotCopy { slices, encoder, stage, slice, place, .. } = self;
         let Some(open) = encoder else { return Next::Over };
         match *stage {
-            Stage::Slices => {
+            SnapshotStage::Slices => {
                 slice.clear();
                 match slices.write_slice(hub, slice) {
                     Ok(true) => {}
                     // Whatever was found in a topic has its number by now.
-                    Ok(false) => *stage = Stage::Entries(hub.id(hub.notified_seq()).seq),
+                    Ok(false) => *stage = SnapshotStage::Entries(hub.id(hub.notified_seq()).seq),
                     Err(too_long) => {
                         tracing::error!("a snapshot is not sent: {too_long}");
                         return Next::Changed;
@@ -93,12 +100,12 @@ impl SnapshotCopy {
                 open.payload(slice, out);
                 Next::Sent(SLICE_COST * (1 + filters.len()) + slice.len())
             }
-            Stage::Entries(upto) => match ring.at(*place) {
+            SnapshotStage::Entries(upto) => match ring.at(*place) {
                 Err(Lost) => Next::TooSlow,
                 // It is told of, and not taken in yet.
                 Ok(None) if ring.upto() < upto => Next::Later,
                 Ok(None) => {
-                    *stage = Stage::End(upto);
+                    *stage = SnapshotStage::End(upto);
                     Next::Sent(0)
                 }
                 Ok(Some(part)) => {
@@ -111,13 +118,13 @@ impl SnapshotCopy {
                     // A ring that was behind has rules with a number of before.
                     open.entries(records.map(|(seq, entry)| (seq.max(begin), entry)), out);
                     if part.upto >= upto {
-                        *stage = Stage::End(part.upto);
+                        *stage = SnapshotStage::End(part.upto);
                     }
                     *place = part.next;
                     Next::Sent(part.chunk.len())
                 }
             },
-            Stage::End(upto) => {
+            SnapshotStage::End(upto) => {
                 encoder.take().into_iter().for_each(|encoder| encoder.end(upto, out));
                 Next::Sent(0)
             }

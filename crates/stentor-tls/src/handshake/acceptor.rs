@@ -23,17 +23,17 @@ use rustls::{
     KeyLog, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version,
 };
 
-use super::step::{self, Secret};
+use super::step::{self, TrafficSecret};
 use super::{Handshake, HandshakeError};
 use crate::certificates::{self, CertificateError, Certificates, Problem};
 use crate::suite::Version;
-use crate::tickets::{Context, TICKET_PERIOD_S, Tickets};
+use crate::tickets::{TICKET_PERIOD_S, TicketContext, Tickets};
 
 /// Begins handshakes. It is cheap to clone, and shared by all workers.
 #[derive(Clone)]
-pub struct Acceptor(Arc<Shared>);
+pub struct Acceptor(Arc<AcceptorState>);
 
-struct Shared {
+struct AcceptorState {
     certificates: Arc<Certificates>,
     aes_first: Arc<ServerConfig>,
     chacha_first: Arc<ServerConfig>,
@@ -86,7 +86,7 @@ impl Acceptor {
             return Err(SettingsError::NoCertificates);
         }
         let config = |suites: &[SupportedCipherSuite]| config(settings, suites).map(Arc::new);
-        Ok(Acceptor(Arc::new(Shared {
+        Ok(Acceptor(Arc::new(AcceptorState {
             certificates: Arc::clone(&settings.certificates),
             aes_first: config(&AES_FIRST)?,
             chacha_first: config(&CHACHA_FIRST)?,
@@ -134,7 +134,7 @@ fn config(
         Version::Tls12 => &[&version::TLS13, &version::TLS12],
         Version::Tls13 => &[&version::TLS13],
     };
-    let resolver = Arc::new(ByName(Arc::clone(&settings.certificates)));
+    let resolver = Arc::new(CertificateResolver(Arc::clone(&settings.certificates)));
     let mut config = ServerConfig::builder_with_details(provider, Arc::new(StepTime))
         .with_protocol_versions(versions)
         .map_err(|error| library(&error))?
@@ -159,7 +159,7 @@ fn config(
 
 /// Who is let in by a ticket was let in by what it was made under: the same certificates of
 /// clients, asked for in the same way.
-fn context(settings: &Settings) -> Context {
+fn context(settings: &Settings) -> TicketContext {
     let mut hash = digest::Context::new(&digest::SHA256);
     match &settings.client_auth {
         None => hash.update(b"anybody"),
@@ -193,9 +193,9 @@ fn verifier(
 /// Chooses a certificate: by the name that is asked for, and by the ways in which the client can
 /// see that it is ours.
 #[derive(Debug)]
-struct ByName(Arc<Certificates>);
+struct CertificateResolver(Arc<Certificates>);
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name().map(str::to_ascii_lowercase);
         let schemes = hello.signature_schemes();
@@ -223,9 +223,9 @@ impl KeyLog for StepSecrets {
     fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
         step::put_down(|taken| {
             if label == self.tx {
-                taken.tx = Some(Secret::new(secret.into()));
+                taken.tx = Some(TrafficSecret::new(secret.into()));
             } else if label == self.rx {
-                taken.rx = Some(Secret::new(secret.into()));
+                taken.rx = Some(TrafficSecret::new(secret.into()));
             }
         });
     }
@@ -249,7 +249,7 @@ impl TimeProvider for StepTime {
 #[derive(Debug)]
 struct Stateless {
     tickets: Arc<Tickets>,
-    context: Context,
+    context: TicketContext,
 }
 
 impl ProducesTickets for Stateless {

@@ -24,8 +24,8 @@ use rustls::{
 };
 
 use super::acceptor::{AES_FIRST, CLIENT_LABEL, SERVER_LABEL, StepSecrets, StepTime};
-use super::incoming::{Incoming, Next};
-use super::step::{self, Taken};
+use super::incoming::{IncomingHandshake, Next};
+use super::step::{self, StepResult};
 use super::{
     Certified, Established, HandshakeError, HandshakeFault, Negotiated, Progress, begin_session,
 };
@@ -59,8 +59,8 @@ pub struct Connector {
 /// A client's handshake that is under way.
 pub struct ClientHandshake {
     connection: Option<Box<UnbufferedClientConnection>>,
-    taken: Taken,
-    incoming: Incoming,
+    taken: StepResult,
+    incoming: IncomingHandshake,
 }
 
 impl Connector {
@@ -131,8 +131,8 @@ impl Connector {
         let connection = UnbufferedClientConnection::new(config, self.server.clone());
         let mut handshake = ClientHandshake {
             connection: Some(Box::new(connection.map_err(|error| refused(&error))?)),
-            taken: Taken::default(),
-            incoming: Incoming::default(),
+            taken: StepResult::default(),
+            incoming: IncomingHandshake::default(),
         };
         handshake.advance(now_unix_s, out)?;
         Ok(handshake)

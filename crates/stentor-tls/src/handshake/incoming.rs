@@ -10,7 +10,7 @@ use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES};
 
 /// What has come of one.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingHandshake {
     /// What rustls has seen and still needs, and behind it a record that is not whole.
     bytes: Vec<u8>,
     /// So many of these rustls has seen.
@@ -30,7 +30,7 @@ pub(super) enum Next {
     Wrong,
 }
 
-impl Incoming {
+impl IncomingHandshake {
     /// Takes what is missing of a record out of `arrived`, of which `used` bytes are used up.
     pub(super) fn next(
         &mut self,
@@ -64,13 +64,13 @@ impl Incoming {
         }
     }
 
-    fn present(&mut self, framing: &Framing) -> Result<Next, HandshakeError> {
+    fn present(&mut self, framing: &RecordFraming) -> Result<Next, HandshakeError> {
         self.records += 1;
         if self.records > HANDSHAKE_RECORDS_MAX {
             return Err(HandshakeError::new(HandshakeFault::TooLong, TOO_MANY));
         }
         self.presented = self.bytes.len();
-        Ok(if let Framing::Wrong = framing { Next::Wrong } else { Next::Record })
+        Ok(if let RecordFraming::Wrong = framing { Next::Wrong } else { Next::Record })
     }
 
     /// Has rustls look at what was presented to it. Whether it is done.
@@ -158,30 +158,30 @@ impl Unbuffered for UnbufferedClientConnection {
 }
 
 /// How long the record is that these bytes begin.
-enum Framing {
+enum RecordFraming {
     Header,
     Record(usize),
     Wrong,
 }
 
-impl Framing {
+impl RecordFraming {
     fn bytes(&self) -> usize {
         match self {
-            Framing::Header | Framing::Wrong => HEADER_BYTES,
-            Framing::Record(bytes) => *bytes,
+            RecordFraming::Header | RecordFraming::Wrong => HEADER_BYTES,
+            RecordFraming::Record(bytes) => *bytes,
         }
     }
 }
 
-fn framing(bytes: &[u8]) -> Framing {
+fn framing(bytes: &[u8]) -> RecordFraming {
     let Some([kind, _, _, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
-        return Framing::Header;
+        return RecordFraming::Header;
     };
     let len = usize::from(u16::from_be_bytes([*high, *low]));
     if !(20..=23).contains(kind) || len > FRAGMENT_BYTES_MAX + 2048 {
-        return Framing::Wrong;
+        return RecordFraming::Wrong;
     }
-    Framing::Record(HEADER_BYTES + len)
+    RecordFraming::Record(HEADER_BYTES + len)
 }
 
 /// Appends what rustls has to send.

@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 
 /// What steps have brought.
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct StepResult {
     /// The secret of what is sent.
-    pub(crate) tx: Option<Secret>,
+    pub(crate) tx: Option<TrafficSecret>,
     /// The secret of what comes.
-    pub(crate) rx: Option<Secret>,
+    pub(crate) rx: Option<TrafficSecret>,
     pub(crate) server_name: Option<String>,
     /// No certificate is one that the client could verify.
     pub(crate) has_no_certificate: bool,
@@ -23,11 +23,11 @@ pub(crate) struct Taken {
 
 /// A traffic secret. It is moved often and stays in one place, where it is overwritten with zeros
 /// in the end.
-pub(crate) type Secret = Zeroizing<Box<[u8]>>;
+pub(crate) type TrafficSecret = Zeroizing<Box<[u8]>>;
 
 /// Makes a step at this time, and says what it brought beside its own result.
-pub(crate) fn run<R>(now_unix_s: u64, step: impl FnOnce() -> R) -> (R, Taken) {
-    let place = Place::begin(now_unix_s);
+pub(crate) fn run<R>(now_unix_s: u64, step: impl FnOnce() -> R) -> (R, StepResult) {
+    let place = StepGuard::begin(now_unix_s);
     let result = step();
     (result, place.end())
 }
@@ -38,7 +38,7 @@ pub(crate) fn now_unix_s() -> Option<u64> {
 }
 
 /// Whatever is of this handshake is put down here. Outside of a step it is lost.
-pub(crate) fn put_down(put: impl FnOnce(&mut Taken)) {
+pub(crate) fn put_down(put: impl FnOnce(&mut StepResult)) {
     STEP.with_borrow_mut(|step| {
         if let Some(step) = step {
             put(&mut step.taken);
@@ -46,9 +46,9 @@ pub(crate) fn put_down(put: impl FnOnce(&mut Taken)) {
     });
 }
 
-impl Taken {
+impl StepResult {
     /// What later steps have brought counts.
-    pub(crate) fn add(&mut self, other: Taken) {
+    pub(crate) fn add(&mut self, other: StepResult) {
         self.tx = other.tx.or(self.tx.take());
         self.rx = other.rx.or(self.rx.take());
         self.server_name = other.server_name.or(self.server_name.take());
@@ -56,40 +56,40 @@ impl Taken {
     }
 }
 
-struct Step {
+struct StepState {
     now_unix_s: u64,
-    taken: Taken,
+    taken: StepResult,
 }
 
 /// The thread's place while a step is made. It is cleared however that ends.
-struct Place;
+struct StepGuard;
 
-impl Place {
-    fn begin(now_unix_s: u64) -> Place {
-        STEP.set(Some(Step { now_unix_s, taken: Taken::default() }));
-        Place
+impl StepGuard {
+    fn begin(now_unix_s: u64) -> StepGuard {
+        STEP.set(Some(StepState { now_unix_s, taken: StepResult::default() }));
+        StepGuard
     }
 
-    fn end(self) -> Taken {
+    fn end(self) -> StepResult {
         STEP.take().map(|step| step.taken).unwrap_or_default()
     }
 }
 
-impl Drop for Place {
+impl Drop for StepGuard {
     fn drop(&mut self) {
         STEP.take();
     }
 }
 
 thread_local! {
-    static STEP: RefCell<Option<Step>> = const { RefCell::new(None) };
+    static STEP: RefCell<Option<StepState>> = const { RefCell::new(None) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn secret(byte: u8) -> Secret {
+    fn secret(byte: u8) -> TrafficSecret {
         Zeroizing::new([byte; 32].into())
     }
 

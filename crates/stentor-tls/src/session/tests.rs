@@ -377,7 +377,7 @@ fn advance_tx(session: &mut Owned) {
     let (tx_key, rest) = session.keys.split_at_mut(suite.key_bytes());
     let secret = &mut rest[..suite.secret_bytes()];
     keys::advance_secret(suite, secret);
-    let derived = Keys::derive(suite, secret);
+    let derived = RecordKeys::derive(suite, secret);
     tx_key.copy_from_slice(derived.key());
     session.header.tx_iv = *derived.iv;
     session.header.tx_seq = 0;

@@ -44,11 +44,11 @@ pub fn judge(facts: &Facts, plan: &Plan) -> Report {
 }
 
 /// What a rule makes of a host and a plan.
-type Rule = fn(&Facts, &Plan) -> Vec<Finding>;
+type RuleFn = fn(&Facts, &Plan) -> Vec<Finding>;
 
 /// All rules with their names; within one severity, findings are in this order. The rows of the
 /// table have names of their own.
-const RULES: &[(&str, Rule)] = &[
+const RULES: &[(&str, RuleFn)] = &[
     ("open-files", open_files::judge),
     ("memory", memory::judge),
     ("cgroup-memory", cgroup_memory::judge),

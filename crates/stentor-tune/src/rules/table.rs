@@ -6,7 +6,7 @@
 use super::commas;
 use crate::{Change, Facts, Finding, Plan, Severity};
 
-struct Row {
+struct KernelRow {
     rule: &'static str,
     /// The kernel setting, which is one number.
     name: &'static str,
@@ -25,9 +25,9 @@ struct Row {
 }
 
 /// All rows, in the order of the report.
-const ROWS: &[Row] = &[
+const ROWS: &[KernelRow] = &[
     // It counts all processes together.
-    Row {
+    KernelRow {
         rule: "host-files",
         name: "fs.file-max",
         is_for_clients: true,
@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
     // Connections whose process has closed them, and whose peer has not acknowledged that yet.
     // There are few until a server stops or dies. A stop is spread over five seconds, and a peer
     // far away answers after one.
-    Row {
+    KernelRow {
         rule: "orphans",
         name: "net.ipv4.tcp_max_orphans",
         is_for_clients: false,
@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[
     // The side that closes first remembers the connection for a minute. On a server that costs 256
     // bytes each and nothing else: it takes no port and no file. 2 is the default of `tcp_tw_reuse`
     // since 4.19: on the loopback only.
-    Row {
+    KernelRow {
         rule: "time-wait",
         name: "net.ipv4.tcp_tw_reuse",
         is_for_clients: false,
@@ -68,7 +68,7 @@ const ROWS: &[Row] = &[
         cost: "nothing",
         fine: "ports in TIME_WAIT are not taken for other connections",
     },
-    Row {
+    KernelRow {
         rule: "time-wait",
         name: "net.ipv4.tcp_max_tw_buckets",
         is_for_clients: true,
@@ -82,7 +82,7 @@ const ROWS: &[Row] = &[
         fine: "256 bytes for a minute each: nothing to be set",
     },
     // The name is misleading: TIME_WAIT is a minute, whatever this says.
-    Row {
+    KernelRow {
         rule: "time-wait",
         name: "net.ipv4.tcp_fin_timeout",
         is_for_clients: true,
@@ -94,7 +94,7 @@ const ROWS: &[Row] = &[
         cost: "nothing",
         fine: "peers have {} seconds to close their side",
     },
-    Row {
+    KernelRow {
         rule: "tw-recycle",
         name: "net.ipv4.tcp_tw_recycle",
         is_for_clients: true,
@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
         fine: "off",
     },
     // Guides turn them off to save 12 bytes of each packet.
-    Row {
+    KernelRow {
         rule: "timestamps",
         name: "net.ipv4.tcp_timestamps",
         is_for_clients: true,
@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
         fine: "on",
     },
     // It was turned off on many hosts in 2019 against CVE-2019-11477, and stayed off.
-    Row {
+    KernelRow {
         rule: "sack",
         name: "net.ipv4.tcp_sack",
         is_for_clients: true,
@@ -134,7 +134,7 @@ const ROWS: &[Row] = &[
         fine: "on",
     },
     // Guides turn them off for fear of what they cost.
-    Row {
+    KernelRow {
         rule: "syncookies",
         name: "net.ipv4.tcp_syncookies",
         is_for_clients: false,
@@ -149,7 +149,7 @@ const ROWS: &[Row] = &[
     },
     // Guides turn it off for streams. It is neither needed nor harmful: a connection that was
     // silent starts again with ten packets, and a message that fits into them leaves at once.
-    Row {
+    KernelRow {
         rule: "slow-start",
         name: "net.ipv4.tcp_slow_start_after_idle",
         is_for_clients: true,
@@ -173,7 +173,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.name)
 }
 
-impl Row {
+impl KernelRow {
     fn judge(&self, facts: &Facts, plan: &Plan) -> Option<Finding> {
         let finding = match facts.number(self.name) {
             None if self.is_always_there => Finding::unknown(self.name),

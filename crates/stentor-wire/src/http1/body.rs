@@ -19,7 +19,7 @@ use crate::{is_tchar, packed, refusals};
 /// [`Step::More`] or [`Step::End`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Body {
-    framing: Framing,
+    framing: BodyFraming,
 }
 
 /// What [`Body::next`] found.
@@ -49,9 +49,9 @@ impl Body {
     /// A body that is about to arrive. With [`BodyLength::None`] it has already ended.
     pub fn new(length: BodyLength) -> Body {
         let framing = match length {
-            BodyLength::None => Framing::Length(0),
-            BodyLength::Length(length) => Framing::Length(length),
-            BodyLength::Chunked => Framing::Chunked(Chunked::default()),
+            BodyLength::None => BodyFraming::Length(0),
+            BodyLength::Length(length) => BodyFraming::Length(length),
+            BodyLength::Chunked => BodyFraming::Chunked(Chunked::default()),
         };
         Body { framing }
     }
@@ -61,19 +61,19 @@ impl Body {
     /// After a refusal the place in the stream is lost: answer, close, and do not call again.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Refusal> {
         match &mut self.framing {
-            Framing::Length(0) => Ok(Step::End { used: 0 }),
-            Framing::Length(_) if input.is_empty() => Ok(Step::More { used: 0 }),
-            Framing::Length(left) => {
+            BodyFraming::Length(0) => Ok(Step::End { used: 0 }),
+            BodyFraming::Length(_) if input.is_empty() => Ok(Step::More { used: 0 }),
+            BodyFraming::Length(left) => {
                 let data = take(input, left);
                 Ok(Step::Data { data, used: data.len() })
             }
-            Framing::Chunked(chunked) => chunked.next(input),
+            BodyFraming::Chunked(chunked) => chunked.next(input),
         }
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Framing {
+enum BodyFraming {
     /// Bytes of content still to come.
     Length(u64),
     Chunked(Chunked),
@@ -116,7 +116,7 @@ enum Part {
 }
 
 packed!(struct Body { framing });
-packed!(enum Framing { 0 => Length(left), 1 => Chunked(chunked) });
+packed!(enum BodyFraming { 0 => Length(left), 1 => Chunked(chunked) });
 packed!(struct Chunked { size, excess, line_bytes, part } if is_within_bounds);
 packed!(enum Part {
     0 => Size, 1 => ExtensionStart, 2 => ExtensionName, 3 => ExtensionValueStart,

@@ -175,7 +175,7 @@ fn read<'a>(
     let method = method(request.method.unwrap_or_default())?;
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
     let target = request_target(method, request.path.unwrap_or_default().as_bytes())?;
-    let mut reading = Reading::new(Request::new(method, target), version);
+    let mut reading = HeadReader::new(Request::new(method, target), version);
     for field in request.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
     }
@@ -186,7 +186,7 @@ fn read<'a>(
 }
 
 /// A head whose fields are being read, and what must be known of all of them to finish it.
-struct Reading<'a> {
+struct HeadReader<'a> {
     request: Request<'a>,
     version: Version,
     body: BodyLength,
@@ -204,9 +204,9 @@ pub(super) struct Connection {
     upgrade: bool,
 }
 
-impl<'a> Reading<'a> {
-    fn new(request: Request<'a>, version: Version) -> Reading<'a> {
-        Reading {
+impl<'a> HeadReader<'a> {
+    fn new(request: Request<'a>, version: Version) -> HeadReader<'a> {
+        HeadReader {
             request,
             version,
             body: BodyLength::None,
@@ -277,7 +277,7 @@ impl<'a> Reading<'a> {
 
     /// Settles what depends on several fields.
     fn finish(self) -> Result<Head<'a>, Refusal> {
-        let Reading { mut request, version, body, expect_seen, connection, .. } = self;
+        let HeadReader { mut request, version, body, expect_seen, connection, .. } = self;
         let persistent = match version {
             Version::Http11 if request.host.is_none() => return Err(NO_HOST),
             Version::Http11 => true,

@@ -84,7 +84,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ResponseHead<'_>>, Malformed> {
     };
     let status = response.code.unwrap_or_default();
     let head = ResponseHead { len, status, ..ResponseHead::default() };
-    let mut reading = Reading { head, ..Reading::default() };
+    let mut reading = ResponseReader { head, ..ResponseReader::default() };
     for field in response.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
     }
@@ -93,23 +93,23 @@ pub fn parse(bytes: &[u8]) -> Result<Option<ResponseHead<'_>>, Malformed> {
 
 /// A head whose fields are being read, and what must be known of all of them to finish it.
 #[derive(Default)]
-struct Reading<'a> {
+struct ResponseReader<'a> {
     head: ResponseHead<'a>,
     connection: Connection,
     length: Option<u64>,
-    coding: Coding,
+    coding: TransferCoding,
 }
 
 /// The last transfer coding so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Coding {
+enum TransferCoding {
     #[default]
     None,
     Chunked,
     Other,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ResponseReader<'a> {
     /// Takes one field. The name's length picks the few it can be.
     fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Malformed> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -144,25 +144,27 @@ impl<'a> Reading<'a> {
             if !is_token(coding) {
                 return Err(BAD_CODING);
             }
-            if self.coding == Coding::Chunked {
+            if self.coding == TransferCoding::Chunked {
                 return Err(BEHIND_CHUNKED);
             }
             let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
-            self.coding = if is_chunked { Coding::Chunked } else { Coding::Other };
+            self.coding = if is_chunked { TransferCoding::Chunked } else { TransferCoding::Other };
         }
         Ok(())
     }
 
     /// Settles what depends on several fields.
     fn finish(mut self, is_http10: bool) -> Result<ResponseHead<'a>, Malformed> {
-        if is_http10 && self.coding != Coding::None {
+        if is_http10 && self.coding != TransferCoding::None {
             return Err(CODING_IN_HTTP10);
         }
         let framing = match (self.coding, self.length) {
-            (Coding::None, Some(length)) => ResponseBody::Length(length),
-            (Coding::None | Coding::Other, None) => ResponseBody::UntilClose,
-            (Coding::Chunked, None) => ResponseBody::Chunked,
-            (Coding::Chunked | Coding::Other, Some(_)) => return Err(LENGTH_AND_CODING),
+            (TransferCoding::None, Some(length)) => ResponseBody::Length(length),
+            (TransferCoding::None | TransferCoding::Other, None) => ResponseBody::UntilClose,
+            (TransferCoding::Chunked, None) => ResponseBody::Chunked,
+            (TransferCoding::Chunked | TransferCoding::Other, Some(_)) => {
+                return Err(LENGTH_AND_CODING);
+            }
         };
         let head = &mut self.head;
         head.body = match head.status {

@@ -166,14 +166,14 @@ pub struct Decoder {
     /// Bytes of the frame's payload still to come, once its header is complete.
     left: usize,
     /// The message whose fragments are arriving.
-    message: Option<Message>,
+    message: Option<PartialMessage>,
     /// The payload of the control frame that is arriving.
     control: Vec<u8>,
 }
 
 /// A message as far as it has arrived.
 #[derive(Clone, Debug)]
-struct Message {
+struct PartialMessage {
     is_text: bool,
     is_deflated: bool,
     /// Frames so far.
@@ -189,7 +189,7 @@ packed!(enum Opcode {
     0 => Continuation, 1 => Text, 2 => Binary, 8 => Close, 9 => Ping, 10 => Pong,
 });
 packed!(struct Decoder { header, header_bytes, opcode, key, left, message, control } if is_sound);
-packed!(struct Message { is_text, is_deflated, fragments, data, checked });
+packed!(struct PartialMessage { is_text, is_deflated, fragments, data, checked });
 
 impl Decoder {
     /// A decoder at the beginning of a frame.
@@ -200,7 +200,7 @@ impl Decoder {
     /// Whether a decoder can reach this state. Code below indexes and appends without further
     /// checks.
     fn is_sound(&self) -> bool {
-        let is_sound = |message: &Message| {
+        let is_sound = |message: &PartialMessage| {
             message.checked <= message.data.len() && message.fragments <= u32::MAX as usize
         };
         self.message.as_ref().is_none_or(is_sound) && self.is_header_sound()
@@ -324,7 +324,7 @@ impl Decoder {
 
     /// Begins a message, or continues it, with the frame whose header is read.
     fn start_data(&mut self, rules: &Rules) -> Result<(), Violation> {
-        let message = self.message.get_or_insert_with(|| Message {
+        let message = self.message.get_or_insert_with(|| PartialMessage {
             is_text: self.opcode == Opcode::Text,
             is_deflated: self.header[0] & RSV1 != 0,
             fragments: 0,
@@ -380,7 +380,7 @@ impl Decoder {
     }
 }
 
-impl Message {
+impl PartialMessage {
     /// Checks what has arrived since the last time, up to a character that is incomplete.
     fn check_text(&mut self) -> Result<(), Violation> {
         if !self.is_text || self.is_deflated {

@@ -368,7 +368,7 @@ fn one_server_that_fails_fails_a_comparison() {
     let bad = Report { connections: Connections::default(), ..report() };
     let of = |second| {
         let subjects = vec![subject(report()), subject(second)];
-        Outcome::Several(Comparison { command: "get", rounds: 1, subjects }).check()
+        BenchOutcome::Several(Comparison { command: "get", rounds: 1, subjects }).check()
     };
     assert!(of(report()).is_ok());
     assert!(of(bad).is_err());

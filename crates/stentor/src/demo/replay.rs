@@ -56,7 +56,7 @@ fn topic_name(topic: &str) -> Result<TopicName<'_>, String> {
 }
 
 /// One day of the replay.
-struct Step<'d> {
+struct ReplayDay<'d> {
     /// Topics that do not exist yet on this day, though they did in the round before.
     unlisted: Vec<String>,
     day: &'d Day,
@@ -64,7 +64,7 @@ struct Step<'d> {
 
 /// The days over and over, without end. When the replay goes back in time, companies that were
 /// not listed then go out of existence.
-fn steps(days: &[Day]) -> impl Iterator<Item = Step<'_>> {
+fn steps(days: &[Day]) -> impl Iterator<Item = ReplayDay<'_>> {
     let last = days.last();
     days.iter().enumerate().cycle().map(move |(i, day)| {
         let gone = |quote: &&Quote| !day.quotes.iter().any(|other| other.symbol == quote.symbol);
@@ -72,7 +72,7 @@ fn steps(days: &[Day]) -> impl Iterator<Item = Step<'_>> {
             Some(last) if i == 0 => last.quotes.iter().filter(gone).map(topic).collect(),
             _ => Vec::new(),
         };
-        Step { unlisted, day }
+        ReplayDay { unlisted, day }
     })
 }
 

@@ -16,17 +16,17 @@ use super::Interruption;
 use crate::Failure;
 
 /// Prints events.
-pub(super) struct Output<O, N> {
+pub(super) struct EventPrinter<O, N> {
     out: O,
     notices: N,
     json: bool,
     with_topic: bool,
 }
 
-impl<O: Write, N: Write> Output<O, N> {
+impl<O: Write, N: Write> EventPrinter<O, N> {
     /// `json` asks for JSON lines, `with_topic` for the topic before each plain value.
-    pub(super) fn new(out: O, notices: N, json: bool, with_topic: bool) -> Output<O, N> {
-        Output { out, notices, json, with_topic }
+    pub(super) fn new(out: O, notices: N, json: bool, with_topic: bool) -> EventPrinter<O, N> {
+        EventPrinter { out, notices, json, with_topic }
     }
 
     /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
@@ -37,7 +37,7 @@ impl<O: Write, N: Write> Output<O, N> {
         }
         match name {
             Some("gap") => {
-                let reason = parse::<Gap<'_>>(data)?.sentence();
+                let reason = parse::<GapEvent<'_>>(data)?.sentence();
                 self.told(&reason)
             }
             Some("delete") => {
@@ -105,7 +105,7 @@ struct Envelope<'a> {
 
 /// Data that is not text.
 #[derive(Deserialize)]
-struct Bytes<'a> {
+struct Base64Data<'a> {
     #[serde(borrow)]
     base64: Cow<'a, str>,
 }
@@ -121,21 +121,21 @@ impl Envelope<'_> {
         if raw.starts_with('"') {
             return Ok(Cow::Owned(parse::<String>(raw)?.into_bytes()));
         }
-        let Bytes { base64 } = parse(raw)?;
+        let Base64Data { base64 } = parse(raw)?;
         Ok(Cow::Owned(STANDARD.decode(base64.as_bytes()).map_err(unclear)?))
     }
 }
 
 /// Messages were missed.
 #[derive(Deserialize)]
-struct Gap<'a> {
+struct GapEvent<'a> {
     #[serde(borrow)]
     reason: Cow<'a, str>,
     #[serde(borrow)]
     since: Option<Cow<'a, str>>,
 }
 
-impl Gap<'_> {
+impl GapEvent<'_> {
     fn sentence(&self) -> String {
         let since = self.since.as_deref().unwrap_or("the start").escape_debug();
         match &*self.reason {

@@ -155,7 +155,7 @@ fn follow(arguments: &str, answers: Vec<Answer>) -> Told {
         Patience { silence_max: Duration::from_secs(20), pause_min: Duration::from_millis(1) };
     let flushed = Flushed(out.clone(), Vec::new());
     let result =
-        Follower::new(&args, patience, BufWriter::new(flushed), err.clone()).unwrap().run();
+        StreamFollower::new(&args, patience, BufWriter::new(flushed), err.clone()).unwrap().run();
     let err = err.text().replace(&url, "SERVER");
     Told { result, out: out.text(), err, asked: serving.join().unwrap() }
 }
@@ -194,7 +194,7 @@ fn values_are_printed_as_they_were_published() {
 #[test]
 fn bytes_are_printed_as_bytes() {
     let (out, err) = (Page::default(), Page::default());
-    let mut output = Output::new(out.clone(), err, false, false);
+    let mut output = EventPrinter::new(out.clone(), err, false, false);
     let data = r#"{"topic":"/a","id":"e-1","type":"x/y","data":{"base64":"/wA="}}"#;
     assert!(output.event(None, data).is_ok());
     assert_eq!(*out.0.borrow(), b"\xff\0\n");
@@ -377,7 +377,7 @@ fn silence_is_a_dead_connection() {
     let (out, err) = (Page::default(), Page::default());
     let patience =
         Patience { silence_max: Duration::from_secs(1), pause_min: Duration::from_millis(1) };
-    let result = Follower::new(&args, patience, out.clone(), err.clone()).unwrap().run();
+    let result = StreamFollower::new(&args, patience, out.clone(), err.clone()).unwrap().run();
     assert!(result.is_err());
     assert!(serving.join().unwrap().contains("since=e-1"));
     let said =
@@ -406,7 +406,8 @@ fn a_closed_output_is_the_end_and_a_full_disk_an_error() {
     let (url, serving) = serve(vec![stream(&(message(1, "\"1\"") + &message(2, "\"2\"")))]);
     let args = parse(&format!("/a --json --server {url}")).unwrap();
     let page = Page::default();
-    let result = Follower::new(&args, PATIENCE, Pipe(page.clone()), io::sink()).unwrap().run();
+    let result =
+        StreamFollower::new(&args, PATIENCE, Pipe(page.clone()), io::sink()).unwrap().run();
     assert!(result.is_ok());
     assert_eq!(page.text().lines().next(), Some(envelope(1, "\"1\"").as_str()));
     serving.join().unwrap();
@@ -420,7 +421,7 @@ fn a_closed_output_is_the_end_and_a_full_disk_an_error() {
 #[test]
 fn the_server_says_how_long_to_wait() {
     let args = parse("/a").unwrap();
-    let mut follower = Follower::new(&args, PATIENCE, io::sink(), io::sink()).unwrap();
+    let mut follower = StreamFollower::new(&args, PATIENCE, io::sink(), io::sink()).unwrap();
     for (ms, pause_ms) in [(2_417, 2_417), (0, 500), (u64::MAX, 30_000)] {
         assert!(follower.take(Item::Retry(ms)).is_ok());
         assert_eq!(follower.pause_min, Duration::from_millis(pause_ms));

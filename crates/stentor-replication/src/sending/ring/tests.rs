@@ -142,10 +142,10 @@ fn what_does_not_go_on_where_it_ended_is_of_another_order() {
     (0..2).for_each(|_| publish(&back.hub));
     let news = back.intake.take().ok().unwrap();
     let again = news.iter().map(|news| match news {
-        News::Event(event) => News::Event(event.clone()),
-        News::Rules(..) => panic!("there are none"),
+        OrderedChange::Event(event) => OrderedChange::Event(event.clone()),
+        OrderedChange::Rules(..) => panic!("there are none"),
     });
-    let again: Vec<News> = again.collect();
+    let again: Vec<OrderedChange> = again.collect();
     back.ring.extend(news).unwrap();
     assert!(back.ring.extend(again).is_err(), "it was there before");
 }

@@ -277,7 +277,7 @@ fn a_body_is_small() {
 fn a_body_over_its_framing_limit_stays_packed() {
     use crate::pack::{Packed, Packer, Unpacker};
     for (excess, is_taken) in [(EXCESS_BYTES_MAX, true), (EXCESS_BYTES_MAX + 1, false)] {
-        let framing = Framing::Chunked(Chunked { excess, ..Chunked::default() });
+        let framing = BodyFraming::Chunked(Chunked { excess, ..Chunked::default() });
         let mut packer = Packer::new(0);
         Body { framing }.pack(&mut packer);
         let bytes = packer.into_bytes();

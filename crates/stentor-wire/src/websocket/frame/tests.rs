@@ -410,7 +410,7 @@ fn decoders() -> impl Strategy<Value = Decoder> {
         let (first, second, header_bytes, opcode, left) = frame;
         let mut header = [0; KEY_START_MAX];
         (header[0], header[1]) = (first, second);
-        let message = message.map(|(is_text, is_deflated, checked)| Message {
+        let message = message.map(|(is_text, is_deflated, checked)| PartialMessage {
             is_text,
             is_deflated,
             fragments: 1,
