@@ -42,7 +42,8 @@ use stentor_replication::{Elsewhere, FollowState, FollowThread};
 use stentor_server::keys::{self, KeyThread};
 use stentor_server::{
     AccessLog, AddressCounts, CONTROL, Guard, MONITOR, Mailbox, MemoryState, Order, PUBLIC,
-    REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
+    ProcessState, REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module,
+    event_log,
 };
 use stentor_store::{Ended, StoreState, Writer};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
@@ -252,14 +253,22 @@ fn share(
         tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
         workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        process_started_unix_s: stentor_io::unix_s(),
-        started_unix_s: hello.map_or_else(stentor_io::unix_s, |hello| hello.started_unix_s),
+        process: process_state(hello),
+    };
+    Ok((shared, jobs))
+}
+
+/// The state of this process: of the first one, or of one that takes over.
+fn process_state(hello: Option<&Hello>) -> ProcessState {
+    let now_unix_s = stentor_io::unix_s();
+    ProcessState {
+        process_started_unix_s: now_unix_s,
+        started_unix_s: hello.map_or(now_unix_s, |hello| hello.started_unix_s),
         is_stopping: AtomicBool::new(false),
         upgrades: hello
             .map_or_else(Upgrades::default, |hello| Upgrades::taken_over(hello.upgrades.clone())),
         reloads: hello.map_or_else(Reloads::default, |_| Reloads::of_successor()),
-    };
-    Ok((shared, jobs))
+    }
 }
 
 /// The hub, before anything is filled into it. What fills it has the rules of its time, too.
@@ -408,7 +417,7 @@ impl Server {
 
     /// Has upgrades begun by `begin` that are asked for at a control listener. It returns at once.
     pub fn begin_upgrades_by(&self, begin: impl Fn() + Send + 'static) {
-        self.shared.upgrades.begin_by(Box::new(begin));
+        self.shared.process.upgrades.begin_by(Box::new(begin));
     }
 
     /// How long a stop is to be announced before it begins.
@@ -419,7 +428,7 @@ impl Server {
 
     /// Says that a stop is coming, for those who ask whether this server is ready. It serves on.
     pub fn announce_stop(&self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.process.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// Begins a graceful stop: no connection begins any more, what was asked is answered, and the

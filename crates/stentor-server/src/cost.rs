@@ -15,7 +15,7 @@ use crate::operations::{Reloads, Upgrades};
 use crate::pressure::MemoryState;
 use crate::response::Persistence;
 use crate::route;
-use crate::shared::Shared;
+use crate::shared::{ProcessState, Shared};
 use crate::stats::Stats;
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -123,11 +123,13 @@ impl Desk {
             tokens: Cache::new(0).map_err(io::Error::other)?,
             workers: vec![Arc::clone(&stats)],
             workers_public: 1,
-            started_unix_s: unix_s,
-            process_started_unix_s: unix_s,
-            is_stopping: AtomicBool::new(false),
-            upgrades: Upgrades::default(),
-            reloads: Reloads::default(),
+            process: ProcessState {
+                started_unix_s: unix_s,
+                process_started_unix_s: unix_s,
+                is_stopping: AtomicBool::new(false),
+                upgrades: Upgrades::default(),
+                reloads: Reloads::default(),
+            },
             access_log: None,
         });
         let mailbox = Arc::new(Mailbox::new()?);

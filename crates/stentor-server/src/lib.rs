@@ -61,6 +61,6 @@ pub use listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 pub use mailbox::{Mailbox, Order};
 pub use operations::{Failed, History, Reloaded, Reloads, Upgraded, Upgrades};
 pub use pressure::MemoryState;
-pub use shared::Shared;
+pub use shared::{ProcessState, Shared};
 pub use stats::{Stats, Totals, pack_histogram, unpack_histogram};
 pub use worker::Worker;

@@ -55,9 +55,15 @@ pub struct Shared {
     pub workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
     pub workers_public: usize,
-    /// Wall clock at the start of the server, in seconds since 1970, whichever process it was then.
+    /// The process and its predecessors.
+    pub process: ProcessState,
+}
+
+/// What the workers know of their process.
+pub struct ProcessState {
+    /// The start of the server, in seconds since 1970, in whichever process that was.
     pub started_unix_s: u64,
-    /// The same of this process.
+    /// The start of this process, in seconds since 1970.
     pub process_started_unix_s: u64,
     /// A stop was announced: this server is not ready any more.
     pub is_stopping: AtomicBool,

@@ -33,14 +33,14 @@ impl Server {
         program: &mut Command,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<u32, String> {
-        let upgrades = self.shared.upgrades.begin();
+        let upgrades = self.shared.process.upgrades.begin();
         let handed_over = self.try_hand_over(program, upgrades, gives_up);
         handed_over.inspect_err(|reason| self.fail_upgrade(reason))
     }
 
     /// An upgrade has come to nothing, for this reason: those who ask are told.
     pub fn fail_upgrade(&self, reason: &str) {
-        self.shared.upgrades.failed(Failed::now(reason));
+        self.shared.process.upgrades.failed(Failed::now(reason));
     }
 
     fn try_hand_over(
@@ -52,7 +52,7 @@ impl Server {
         if self.shared.cluster.is_some() {
             return Err(NOT_YET.to_owned());
         }
-        if self.shared.is_stopping.load(Ordering::Relaxed) {
+        if self.shared.process.is_stopping.load(Ordering::Relaxed) {
             return Err("the server is about to stop".to_owned());
         }
         if let Some(complaint) = self.shared.store.as_ref().and_then(|store| store.complaint()) {
@@ -168,7 +168,7 @@ impl Server {
             rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
-            started_unix_s: self.shared.started_unix_s,
+            started_unix_s: self.shared.process.started_unix_s,
             upgrades,
         }
     }

@@ -13,13 +13,13 @@ use stentor_server::{Failed, Reloaded};
 impl Server {
     /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.
     pub fn begin_reloads_by(&self, begin: impl Fn() + Send + 'static) {
-        self.shared.reloads.begin_by(Box::new(begin));
+        self.shared.process.reloads.begin_by(Box::new(begin));
     }
 
     /// Records the outcome of a reload, for clients that ask for it: what [`Server::reload`] has
     /// returned, or why it was not called.
     pub fn reloaded(&self, outcome: &Result<Vec<String>, String>) {
-        let reloads = &self.shared.reloads;
+        let reloads = &self.shared.process.reloads;
         match outcome {
             Ok(need_restart) => {
                 let (unix_s, need_restart) = (stentor_io::unix_s(), need_restart.clone());

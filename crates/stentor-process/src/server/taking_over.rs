@@ -133,7 +133,7 @@ impl Predecessor {
             result => result.inspect_err(|error| self.refuse(&error.to_string()))?,
         };
         let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
-        server.shared.upgrades.done(Upgraded {
+        server.shared.process.upgrades.done(Upgraded {
             unix_s: stentor_io::unix_s(),
             from_process: self.process,
             connections,

@@ -41,12 +41,12 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
     if let Err(denied) = x.may(Act::Operate(request)) {
         return x.deny(&denied);
     }
-    if x.shared.is_stopping.load(Ordering::Relaxed) {
+    if x.shared.process.is_stopping.load(Ordering::Relaxed) {
         return x.refuse(&STOPPING);
     }
     let before = match operation {
-        Operation::Upgrade => x.shared.upgrades.ask(),
-        Operation::Reload => x.shared.reloads.ask(),
+        Operation::Upgrade => x.shared.process.upgrades.ask(),
+        Operation::Reload => x.shared.process.reloads.ask(),
     };
     let (done, failed) = match (before, operation) {
         (Ok(before), _) => before,

@@ -29,7 +29,7 @@ pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
 
 /// `GET /-/readyz`: whether new connections are welcome, on every worker.
 pub(crate) fn ready(x: &mut Exchange<'_>) {
-    if x.shared.is_stopping.load(Ordering::Relaxed) {
+    if x.shared.process.is_stopping.load(Ordering::Relaxed) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, "Draining: this server is about to stop.");
     } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
         let reason = "A worker has broken and the others go on: restart this server.";
@@ -63,9 +63,9 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
         version: env!("CARGO_PKG_VERSION"),
         epoch: x.shared.hub.epoch().to_string(),
         process: std::process::id(),
-        uptime_s: x.clock.unix_s.saturating_sub(x.shared.started_unix_s),
+        uptime_s: x.clock.unix_s.saturating_sub(x.shared.process.started_unix_s),
         workers: x.shared.workers_public,
-        draining: x.shared.is_stopping.load(Ordering::Relaxed),
+        draining: x.shared.process.is_stopping.load(Ordering::Relaxed),
         connections_open,
         topics: counts.topics,
         messages_published: counts.published_total,
@@ -78,7 +78,7 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
         memory_resident_bytes: memory.resident,
         memory_anonymous_bytes: memory.anonymous,
         memory_mapped_bytes: memory.mapped,
-        process_started_unix_s: x.shared.process_started_unix_s,
+        process_started_unix_s: x.shared.process.process_started_unix_s,
         memory_pressure: x.shared.memory.pressure(),
         memory_times_high: x.shared.memory.times_high.value(),
         memory_times_critical: x.shared.memory.times_critical.value(),
@@ -87,8 +87,8 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
         counters,
         heads: counters.heads,
         lookups: Routes::sum(workers()),
-        upgrades: x.shared.upgrades.report(),
-        reloads: x.shared.reloads.report(),
+        upgrades: x.shared.process.upgrades.report(),
+        reloads: x.shared.process.reloads.report(),
         followers: x.streams.replication.followers(),
         tls: x.shared.acceptors.report(x.clock.unix_s),
         store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),

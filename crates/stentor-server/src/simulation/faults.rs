@@ -284,7 +284,7 @@ fn an_upgrade_is_begun_where_it_may_be_and_its_body_passes_by() {
     };
     ask(&mut world, CONTROL, "", "503");
     let count = Arc::clone(&begun);
-    world.shared.upgrades.begin_by(Box::new(move || {
+    world.shared.process.upgrades.begin_by(Box::new(move || {
         count.fetch_add(1, Ordering::Relaxed);
     }));
     ask(&mut world, PUBLIC, "", "405");
@@ -299,12 +299,12 @@ fn an_upgrade_is_begun_where_it_may_be_and_its_body_passes_by() {
     assert_eq!(begun.load(Ordering::Relaxed), 1);
     ask(&mut world, CONTROL, "", "409");
     let reload = post("").replace("upgrade", "reload");
-    world.shared.reloads.begin_by(Box::new(|| {}));
+    world.shared.process.reloads.begin_by(Box::new(|| {}));
     for status in ["202", "409"] {
         let (_, answer) = world.ask(CONTROL, reload.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
-    world.shared.is_stopping.store(true, Ordering::Relaxed);
+    world.shared.process.is_stopping.store(true, Ordering::Relaxed);
     ask(&mut world, CONTROL, "", "503");
     assert_eq!(begun.load(Ordering::Relaxed), 1);
 }

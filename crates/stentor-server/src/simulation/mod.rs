@@ -84,7 +84,7 @@ use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
 use crate::panics::planned;
 use crate::pressure::MemoryState;
-use crate::shared::Shared;
+use crate::shared::{ProcessState, Shared};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::worker::Worker;
 pub(crate) use late::Late;
@@ -245,11 +245,13 @@ impl World {
             tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
-            is_stopping: AtomicBool::new(false),
-            upgrades: Upgrades::default(),
-            reloads: Reloads::default(),
-            started_unix_s: 0,
-            process_started_unix_s: 0,
+            process: ProcessState {
+                started_unix_s: 0,
+                process_started_unix_s: 0,
+                is_stopping: AtomicBool::new(false),
+                upgrades: Upgrades::default(),
+                reloads: Reloads::default(),
+            },
         });
         let settings = Arc::new(settings);
         let worker =
