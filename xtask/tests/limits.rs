@@ -141,7 +141,7 @@ const APART: [&str; 4] = ["stentor", "stentor-bench", "stentor-tune", "stentor-t
 
 const NUMBERS: [&str; 9] = ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f32", "f64"];
 
-/// What names of limits have: a unit, a bound, or what is limited.
+/// The endings of the names of limits.
 const WORDS: [&str; 20] = [
     "MAX", "MIN", "NS", "US", "MS", "S", "BYTES", "COST", "PART", "PERCENT", "KEPT", "TURN",
     "ONCE", "PAUSE", "PATIENCE", "RETRY", "TRIES", "BACKLOG", "QUEUE", "FACTOR",

@@ -179,8 +179,10 @@ const CRATES: &[&str] = &[
     "crates/stentor-hub/src/",
     "crates/stentor-order/src/",
     "crates/stentor-replication/src/",
+    "crates/stentor-process/src/",
     "crates/stentor-server/src/",
     "crates/stentor-store/src/",
+    "crates/stentor-tls-layer/src/",
 ];
 
 /// Tests; what a client says of a server's answer; and what is told of metrics.

@@ -72,6 +72,10 @@ impl<T: Transport> Connector<T> for DialConnector {
         if tunnel.is_some() {
             return Ok(tunnel.map(Either::A));
         }
+        if details.addrs.is_empty() {
+            // ureq looks up no name for such a proxy.
+            return Err(Error::Io(io::Error::other("a SOCKS proxy is not supported")));
+        }
         let connected = connect_to_any(&*self.0, &details.addrs, deadline(details.timeout)?);
         let stream = connected.map_err(|error| failed(error, details.timeout))?;
         let config = details.config;

@@ -10,6 +10,7 @@ pub(crate) mod sim;
 
 use crate::process::{monotonic_us, timespec};
 use crate::socket::{Dial, dial, dial_file};
+use crate::thread::sleep;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -69,7 +70,10 @@ pub trait ByteStream: Debug + Send + Sync {
     /// As [`ByteStream::read`].
     fn write_all(&self, mut bytes: &[u8], until_us: Option<u64>) -> io::Result<()> {
         while !bytes.is_empty() {
-            bytes = &bytes[self.write(bytes, until_us)?..];
+            match self.write(bytes, until_us)? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                written => bytes = &bytes[written..],
+            }
         }
         Ok(())
     }
@@ -103,13 +107,17 @@ pub fn is_late(error: &io::Error) -> bool {
     error.kind() == ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
-/// Connects to a socket file. Nothing has to be waited for there.
+/// Connects to a socket file. Blocks while the queue of its listener is full: the kernel refuses a
+/// connection that does not wait.
 ///
 /// # Errors
 /// Nothing listens there.
 pub fn connect_to_file(path: &Path) -> io::Result<Arc<dyn ByteStream>> {
     Ok(Arc::new(HostStream(dial_file(path)?)))
 }
+
+/// The pause before another try on a socket that was ready, and then was not.
+const READY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The network of this host.
 #[derive(Clone, Copy, Debug)]
@@ -166,10 +174,18 @@ impl HostStream {
         until_us: Option<u64>,
         mut call: impl FnMut() -> Result<usize, Errno>,
     ) -> io::Result<usize> {
-        while until_us.is_none_or(|us| monotonic_us() < us) {
+        // The socket was ready in time: a thread that runs late still takes what came.
+        let mut is_ready = false;
+        while is_ready || until_us.is_none_or(|us| monotonic_us() < us) {
             match call() {
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => drop(self.wait(events, until_us)?),
+                Err(Errno::AGAIN) => {
+                    // TCP is short of memory, though the buffer of this socket has room.
+                    if is_ready {
+                        sleep(READY_PAUSE);
+                    }
+                    is_ready = self.wait(events, until_us)?;
+                }
                 result => return Ok(result?),
             }
         }

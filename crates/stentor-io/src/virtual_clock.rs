@@ -34,7 +34,7 @@ impl Drop for VirtualClock {
     }
 }
 
-/// The time, if it is virtual on this thread.
+/// Returns the virtual time of this thread.
 pub(crate) fn now_us() -> Option<u64> {
     NOW_US.get()
 }

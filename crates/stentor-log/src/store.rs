@@ -78,7 +78,7 @@ pub struct Store<D: Disk> {
 /// Whether the disk takes more.
 enum Health {
     Healthy,
-    /// There is no room for another segment; the current one still takes the buffer.
+    /// The next segment could not be created; the current one still takes the buffer.
     Full(DiskError),
     /// A write or a sync failed: the log continues only in a new segment.
     Broken(DiskError),

@@ -659,7 +659,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::process::Command;
-    use stentor_server::{PANICS_MAX, Stats};
+    use stentor_server::{Stats, panics_max};
 
     /// Sends a request and reads until `done`, or the end.
     fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
@@ -805,6 +805,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_breaks_leaves_nothing_behind_and_says_so() {
+        stentor_io::make_limits_small();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let settings = Settings {
             listen: vec![any.into()],
@@ -823,7 +824,7 @@ mod tests {
         let ready = || ask(control, "GET /-/readyz", ".\n").1;
         let (_stream, said) = ask(control, "GET /-/readyz", "ready\n");
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-        for _ in 0..PANICS_MAX {
+        for _ in 0..panics_max() {
             ask(server.public()[0], "GET /-/panic", "never");
         }
         // The thread ends a moment after its last connection.
@@ -833,7 +834,7 @@ mod tests {
         assert!(ready().starts_with("HTTP/1.1 503"));
         let counters = &server.shared.workers[0];
         // The last one ends the worker.
-        assert_eq!(counter(counters, "worker_panics"), u64::from(PANICS_MAX - 1));
+        assert_eq!(counter(counters, "worker_panics"), u64::from(panics_max() - 1));
         let left = ["connections_public", "readers_sse"].map(|name| counter(counters, name));
         assert_eq!(left, [0, 0]);
         assert_eq!(readers(), 0);

@@ -56,7 +56,7 @@ pub use access_log::AccessLog;
 pub use addresses::AddressCounts;
 pub use endpoint::client::module as client_module;
 pub use guard::Guard;
-pub use limits::{PANICS_MAX, RELEASE_AFTER_MS, TOKENS_BYTES_MAX};
+pub use limits::{RELEASE_AFTER_MS, TOKENS_BYTES_MAX, panics_max};
 pub use listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 pub use mailbox::{Mailbox, Order};
 pub use operations::{Failed, History, Reloaded, Reloads, Upgraded, Upgrades};

@@ -140,8 +140,18 @@ pub(crate) const EXPELLED_PER_TURN: usize = 64;
 /// What the tokens that were verified may take in memory: some 100,000 of the usual length.
 pub const TOKENS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// After so many panics a worker, or the loader of files, is thought to be beyond repair.
-pub const PANICS_MAX: u32 = if cfg!(any(test, feature = "panics")) { 10 } else { 1_000 };
+/// After so many panics a worker is thought to be beyond repair.
+#[must_use]
+pub fn panics_max() -> u32 {
+    if panics_are_tested() { 10 } else { PANICS_MAX }
+}
+
+/// Whether a page makes its worker panic: in tests, and not where a fuzzer might find it.
+pub(crate) fn panics_are_tested() -> bool {
+    cfg!(test) || cfg!(not(feature = "fuzz")) && stentor_io::limits_are_small()
+}
+
+const PANICS_MAX: u32 = 1_000;
 
 /// What one connection is sent of a file on the disk before the others have their turn. The
 /// simulator's files are small.

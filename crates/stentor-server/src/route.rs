@@ -4,6 +4,7 @@ use crate::endpoint::operate::Operation;
 use crate::endpoint::{self, Sink, allow, not_allowed, replication};
 use crate::exchange::{Answer, Exchange};
 use crate::labels::RequestKind;
+use crate::limits::panics_are_tested;
 use crate::listeners::Listener;
 use crate::paths::{ECHO, EVENTS, FEED, RELOAD, SNAPSHOT, UPGRADE, VALUES, is_read};
 use crate::transport::{long_poll, sse, websocket};
@@ -139,8 +140,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
             let fields = b"Upgrade: websocket\r\n";
             x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
         }
-        #[cfg(any(test, feature = "panics"))]
-        b"/-/panic" => panic!("a panic for the tests"),
+        b"/-/panic" if panics_are_tested() => panic!("a panic for the tests"),
         _ if operates => x.reply.refuse(
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \

@@ -59,7 +59,7 @@ pub struct Shared {
     pub process: ProcessState,
 }
 
-/// What the workers know of their process.
+/// The state of the process that its workers read.
 pub struct ProcessState {
     /// The start of the server, in seconds since 1970, in whichever process that was.
     pub started_unix_s: u64,

@@ -369,6 +369,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn counts_of_tls_continue_after_an_upgrade() {
+        let stats = Stats::default();
+        stats.tls_handshakes_us.set(5);
+        let mut counts = TlsCounts { sessions: 2, handshakes_us: 3, ..TlsCounts::default() };
+        counts.failed[TlsFailure::GivenUp as usize] = 4;
+        for _ in 0..2 {
+            stats.count_tls(&counts);
+        }
+        assert_eq!((stats.tls_sessions.value(), stats.tls_handshakes_us.value()), (2, 11));
+        assert_eq!(stats.tls_failed.of(TlsFailure::GivenUp).value(), 8);
+        assert_eq!(stats.tls_failed.of(TlsFailure::Record).value(), 0);
+    }
+
+    #[test]
     fn gauges_of_a_worker_that_ended_are_zero() {
         let stats = Stats::default();
         for counter in [&stats.readers_by_token, &stats.readers_sse, &stats.requests] {

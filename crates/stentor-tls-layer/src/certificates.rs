@@ -7,7 +7,7 @@
 //! has become of the files, expired ones too; the log says so, and so do status and metrics.
 //!
 //! One thread looks at the files once a second, and reads them again when they change
-//! (`watcher.rs`).
+//! (`file_watcher.rs` of `stentor-io`).
 
 use std::io;
 use std::path::{Path, PathBuf};

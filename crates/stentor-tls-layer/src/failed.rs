@@ -7,25 +7,25 @@ labels! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum TlsFailure {
         /// The first bytes are no handshake.
-    NotTls = "not_tls",
+        NotTls = "not_tls",
         /// Client and server have no version or suite in common.
-    NothingInCommon = "nothing_in_common",
+        NothingInCommon = "nothing_in_common",
         /// The client speaks no protocol of the server.
-    NoProtocol = "no_protocol",
+        NoProtocol = "no_protocol",
         /// The client's certificate is missing or no good.
-    ClientCertificate = "client_certificate",
+        ClientCertificate = "client_certificate",
         /// A message could not be read.
-    Malformed = "malformed",
+        Malformed = "malformed",
         /// The client broke a rule of the protocol.
-    Misbehaved = "misbehaved",
+        Misbehaved = "misbehaved",
         /// A record was forged or changed.
-    NotAuthentic = "not_authentic",
+        NotAuthentic = "not_authentic",
         /// A message was too long.
-    TooLong = "too_long",
+        TooLong = "too_long",
         /// The client gave up.
         Client = "client",
         /// The server failed.
-    Internal = "internal",
+        Internal = "internal",
         /// The client said nothing more, or its time was up.
         Unfinished = "unfinished",
         /// Others waited for its place.

@@ -85,7 +85,6 @@ impl TlsCounts {
 }
 
 /// What the layer knows of all connections of a worker.
-#[derive(Default)]
 pub struct Sessions {
     acceptors: Arc<Acceptors>,
     /// The listener whose clients may have to show certificates.
@@ -132,7 +131,27 @@ pub struct Secured<'a, B> {
 impl Sessions {
     /// None yet. Clients of the listener `control` show the certificates that it asks for.
     pub fn new(acceptors: Arc<Acceptors>, control: Role) -> Sessions {
-        Sessions { acceptors, control, opening_left_us: OPENING_US, ..Sessions::default() }
+        Sessions {
+            acceptors,
+            control,
+            counts: TlsCounts::default(),
+            entries: Slab::default(),
+            pools: Pools::default(),
+            contexts: Contexts::default(),
+            handshakes: Handshakes::default(),
+            clients: Clients::default(),
+            extras: HashMap::default(),
+            extra_bytes: 0,
+            resumed: VecDeque::new(),
+            opening_left_us: OPENING_US,
+            ending: BTreeSet::new(),
+            lost: Vec::new(),
+            current: None,
+            is_packed: false,
+            scratch: Vec::new(),
+            piece: Vec::new(),
+            flight: Vec::new(),
+        }
     }
 
     /// When [`Sessions::serve`] must be called, whatever else happens.

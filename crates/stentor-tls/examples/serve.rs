@@ -24,9 +24,9 @@ use stentor_tls::{
     HandshakeFault, Inbound, Owned, Pair, PemPair, Record, Settings, Tickets, Version,
 };
 
-type CipherFailed = Box<dyn Error + Send + Sync>;
+type Failed = Box<dyn Error + Send + Sync>;
 
-fn main() -> Result<(), CipherFailed> {
+fn main() -> Result<(), Failed> {
     let options = Options::read(env::args().skip(1)).ok_or(USAGE)?;
     let listener = TcpListener::bind(&options.address)?;
     if options.plain_rustls {
@@ -40,8 +40,8 @@ fn main() -> Result<(), CipherFailed> {
 
 fn accept(
     listener: &TcpListener,
-    serve: impl Fn(TcpStream) -> Result<(), CipherFailed> + Send + Sync + 'static,
-) -> Result<(), CipherFailed> {
+    serve: impl Fn(TcpStream) -> Result<(), Failed> + Send + Sync + 'static,
+) -> Result<(), Failed> {
     let serve = Arc::new(serve);
     loop {
         let (socket, _) = listener.accept()?;
@@ -57,7 +57,7 @@ fn accept(
 }
 
 /// A connection by this crate.
-fn serve(acceptor: &Acceptor, mut socket: TcpStream) -> Result<(), CipherFailed> {
+fn serve(acceptor: &Acceptor, mut socket: TcpStream) -> Result<(), Failed> {
     let (mut handshake, mut out, mut lent) = (acceptor.begin(), Vec::new(), vec![0; 16 * 1024]);
     let (Established { mut session, negotiated }, mut arrived) = loop {
         let len = socket.read(&mut lent)?;
@@ -123,7 +123,7 @@ fn serve(acceptor: &Acceptor, mut socket: TcpStream) -> Result<(), CipherFailed>
 }
 
 /// Seals and sends all of `bytes`.
-fn seal(session: &mut Owned, mut socket: &TcpStream, mut bytes: &[u8]) -> Result<(), CipherFailed> {
+fn seal(session: &mut Owned, mut socket: &TcpStream, mut bytes: &[u8]) -> Result<(), Failed> {
     let mut out = vec![0; FRAGMENT_BYTES_MAX + 100];
     while !bytes.is_empty() {
         let sealed =
@@ -135,7 +135,7 @@ fn seal(session: &mut Owned, mut socket: &TcpStream, mut bytes: &[u8]) -> Result
 }
 
 /// A connection by rustls alone.
-fn serve_plain(config: &Arc<ServerConfig>, mut socket: TcpStream) -> Result<(), CipherFailed> {
+fn serve_plain(config: &Arc<ServerConfig>, mut socket: TcpStream) -> Result<(), Failed> {
     let mut connection = ServerConnection::new(Arc::clone(config))?;
     let (mut request, mut lent) = (Vec::new(), vec![0; FRAGMENT_BYTES_MAX]);
     loop {
@@ -176,8 +176,8 @@ fn serve_plain(config: &Arc<ServerConfig>, mut socket: TcpStream) -> Result<(), 
 /// Answers what is there of requests, and says whether nothing is to be sent behind that.
 fn answer(
     request: &mut Vec<u8>,
-    mut send: impl FnMut(&[u8]) -> Result<(), CipherFailed>,
-) -> Result<bool, CipherFailed> {
+    mut send: impl FnMut(&[u8]) -> Result<(), Failed>,
+) -> Result<bool, Failed> {
     // Suites end their lines as they like.
     request.retain(|byte| *byte != b'\r');
     while let Some(end) = request.windows(2).position(|bytes| bytes == b"\n\n") {
@@ -200,7 +200,7 @@ fn answer(
 }
 
 /// Lets the other end read to the end: with something unread, a close would be a reset.
-fn linger(mut socket: TcpStream) -> Result<(), CipherFailed> {
+fn linger(mut socket: TcpStream) -> Result<(), Failed> {
     socket.shutdown(Shutdown::Write)?;
     let mut lent = [0; 4096];
     while socket.read(&mut lent).is_ok_and(|len| len > 0) {}
@@ -241,7 +241,7 @@ impl Options {
         Some(options)
     }
 
-    fn acceptor(&self) -> Result<Acceptor, CipherFailed> {
+    fn acceptor(&self) -> Result<Acceptor, Failed> {
         let mut pairs = Vec::new();
         for (certificate, key) in &self.pairs {
             let (chain, secret) = (fs::read(certificate)?, fs::read(key)?);
@@ -265,7 +265,7 @@ impl Options {
         })?)
     }
 
-    fn config(&self) -> Result<ServerConfig, CipherFailed> {
+    fn config(&self) -> Result<ServerConfig, Failed> {
         let (certificate, key) = self.pairs.first().ok_or(USAGE)?;
         let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
         let verifier = match &self.client_ca {

@@ -3,7 +3,8 @@
 //! it. The host may lie: with wrong statuses, lengths and documents, and answers without end.
 //!
 //! The thread's pauses pass in virtual time. ureq bounds a whole answer by its own clock, on which
-//! a simulated answer takes no time. So only the silence within an answer is bounded here.
+//! a simulated answer takes no time. The simulator therefore bounds only the silence within an
+//! answer.
 //!
 //! What must hold:
 //!

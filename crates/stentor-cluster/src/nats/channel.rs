@@ -115,13 +115,13 @@ impl Source {
         }
     }
 
-    /// The next bytes, into the buffer. None: nothing more comes.
+    /// Reads the next bytes into the buffer. Returns 0 at the end of the connection.
     fn receive(&mut self) -> io::Result<usize> {
         let read = self.stream.read(&mut self.buffer, self.until_us);
         read.map_err(|error| said(error, SAYS_NOTHING))
     }
 
-    /// Sets the moment after which reads fail, if there is one.
+    /// Reads fail after this moment.
     pub(super) fn read_until(&mut self, until_us: Option<u64>) {
         self.until_us = until_us;
     }

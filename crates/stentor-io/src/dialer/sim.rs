@@ -17,14 +17,14 @@ pub trait SimPeer: Send {
     fn receive(&mut self, bytes: &[u8], says: &mut SimSpeech);
 }
 
-/// What a peer says: bytes and pauses, in their order.
+/// The bytes and pauses of a peer, in their order.
 #[derive(Default, Debug)]
 pub struct SimSpeech {
     pause_us: u64,
     parts: Vec<(u64, SimPart)>,
 }
 
-/// What arrives at once.
+/// These bytes arrive at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum SimPart {
     Bytes(Vec<u8>),
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// What comes back of these bytes, and how long that takes.
+    /// The answer to these bytes, and its delay.
     fn echo(seed: u64, calm_percent: u8) -> (io::Result<Vec<u8>>, u64) {
         let _clock = VirtualClock::start(0);
         let begin = || Some(Box::new(Echo) as Box<dyn SimPeer>);

@@ -13,7 +13,7 @@ use stentor_config::Settings;
 use stentor_io::{
     Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
 };
-use stentor_server::{Mailbox, PANICS_MAX, Stats, Worker};
+use stentor_server::{Mailbox, Stats, Worker, panics_max};
 use stentor_tls_layer::{Secured, Securing, Sessions, Unpacking};
 
 /// What a worker is there for.
@@ -123,6 +123,13 @@ impl Serving {
         let Serving { worker, sessions, .. } = self;
         act(worker, &mut Secured { io, sessions })
     }
+
+    /// Adds what the layer has counted to the counters of the worker.
+    fn count(&mut self) {
+        if let Some(counts) = self.sessions.take_counts() {
+            self.stats.count_tls(&counts);
+        }
+    }
 }
 
 /// What a worker does on its own thread before it may accept.
@@ -202,7 +209,7 @@ pub(super) fn live(
 /// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io::Result<()> {
     let mut leaving = Leaving { stage, is_copying: false };
-    for panics in 0..PANICS_MAX {
+    for panics in 0..panics_max() {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             if panics > 0 {
                 serving.with(&mut io, |worker, io| worker.recover(io));
@@ -222,6 +229,7 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
                 }
             }
         }));
+        serving.count();
         match life {
             Ok(Ok(has_left)) => {
                 if has_left {
@@ -241,20 +249,18 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
 
 /// Returns whether the worker was woken for what others want of it.
 fn turn(serving: &mut Serving, io: &mut Epoll, is_busy: bool) -> io::Result<bool> {
-    let Serving { worker, sessions, stats } = serving;
+    let Serving { worker, sessions, .. } = serving;
     let deadlines = [worker.next_deadline_ms(), sessions.next_deadline_ms()];
     let deadline_ms = if is_busy { Some(0) } else { deadlines.into_iter().flatten().min() };
     let woken = io.turn(&mut Securing { sessions, handler: worker }, deadline_ms)?;
     sessions.serve(io, worker);
-    if let Some(counts) = sessions.take_counts() {
-        stats.count_tls(&counts);
-    }
     serving.with(io, |worker, io| {
         if woken {
             worker.read_mailbox(io);
         }
         worker.after_turn(io);
     });
+    serving.count();
     if serving.worker.releases_memory() {
         // Not here: it takes some milliseconds. If there is no thread for it, it stays as it is.
         let _ = thread::Builder::new().name("release".to_owned()).spawn(release_memory);
@@ -347,6 +353,7 @@ impl Leaving {
 
     fn hand_over(&self, serving: &mut Serving, io: &mut Epoll) {
         serving.with(io, |worker, io| worker.read_mailbox(io));
+        serving.count();
         let Serving { worker, sessions, .. } = serving;
         match worker.can_be_packed() {
             Ok(heard_seq) => {

@@ -125,8 +125,8 @@ impl Net {
         self.carriers.is_none()
     }
 
-    /// Does what `server/life.rs` does after a panic of the worker. The connection that caused it
-    /// breaks.
+    /// Does what `life.rs` of `stentor-process` does after a panic of the worker. The connection
+    /// that caused it breaks.
     pub(crate) fn recover(&mut self, worker: &mut Worker) {
         let Wire { sim, .. } = &mut self.wire;
         let below = self.secured.as_ref().and_then(Sessions::current);
