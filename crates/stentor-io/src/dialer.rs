@@ -48,8 +48,8 @@ pub trait ByteStream: Debug + Send + Sync {
     /// Waits for bytes and reads some. 0: the peer has sent its last byte.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`] after the deadline, even if bytes have come: a peer that trickles
-    /// does not extend it. Any other error: the connection is broken.
+    /// [`ErrorKind::TimedOut`] if the call begins after the deadline, or no byte comes before it: a
+    /// peer that trickles does not extend it. Any other error: the connection is broken.
     fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize>;
 
     /// Waits for room and writes at least one byte.
@@ -83,7 +83,7 @@ pub trait ByteStream: Debug + Send + Sync {
 /// is left: one that does not answer leaves the others theirs.
 ///
 /// # Errors
-/// Of the last address, or there is none.
+/// The error of the last address; or there is no address.
 pub fn connect_to_any(
     dialer: &dyn Dialer,
     addresses: &[SocketAddr],
@@ -180,7 +180,7 @@ impl HostStream {
             match call() {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    // TCP is short of memory, though the buffer of this socket has room.
+                    // The kernel has no memory, though the buffer of this socket has room.
                     if is_ready {
                         sleep(READY_PAUSE);
                     }

@@ -1,5 +1,5 @@
-//! Virtual time for simulations of threads that block: on a thread that has a [`VirtualClock`], the
-//! clocks of this crate stand still until something waits, and no wait takes real time.
+//! Virtual time for simulations of threads that block. On a thread with a [`VirtualClock`] only a
+//! wait moves the clocks of this crate, and no wait takes real time.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ impl VirtualClock {
         VirtualClock(PhantomData)
     }
 
-    /// Lets time pass on this thread, if it is virtual here. Returns whether it is.
+    /// Moves the virtual time of this thread. Returns whether the thread has any.
     pub fn pass(duration: Duration) -> bool {
         let later = NOW_US.get().map(|us| us + duration.as_micros() as u64);
         NOW_US.set(later);

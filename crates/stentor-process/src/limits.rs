@@ -1,8 +1,8 @@
 //! Limits of the process that are no settings, each with its name and its reason.
 
-/// Numbers of files that connections do not get, besides one for each worker and each mount: for
-/// what a worker has open for itself (listeners, epoll, what the process had open when the worker
-/// took its file table).
+/// Numbers of files that connections do not get, besides one for each worker and each mount. The
+/// worker needs them for its listeners, for epoll, and for the files that the process had open when
+/// the worker took its file table.
 pub(crate) const NUMBERS_KEPT: usize = 64;
 
 /// Files that a public worker keeps free of connections, for files that are served.

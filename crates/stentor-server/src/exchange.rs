@@ -48,7 +48,7 @@ pub(crate) enum Answer {
     Copy(Box<Copying>),
 }
 
-/// What a follower is sent, and the token that it takes.
+/// The feed or snapshot of a follower, and the token that it takes.
 #[derive(Debug)]
 pub(crate) struct Copying {
     pub(crate) copy: Transfer,
@@ -273,11 +273,10 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Whether what is there by that name may be sent. The answer becomes private if the
-    /// name is.
+    /// Checks that the client may fetch this name. The answer becomes private if the name is.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it may not.
     pub(crate) fn may_send(&mut self, name: &str) -> Result<(), Denied> {
         if names::is_private(self.settings, name) {
             self.may(Act::Fetch(name))?;
@@ -286,17 +285,15 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Whether it may be told that there is something of that name. If that depends on who asks,
-    /// the answer is known to be private, whatever it is.
+    /// Returns whether the client may learn that this name exists. The answer becomes private if
+    /// another client may get another one.
     pub(crate) fn may_tell(&mut self, name: &str) -> bool {
         let may = self.may_send(name).is_ok();
         self.reply.shape.is_private |= !may;
         may
     }
-}
 
-impl Exchange<'_> {
-    /// Puts off a request, in the way that whoever asks understands.
+    /// Puts off a request, in the form that its client understands.
     pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
         self.reply.stats.requests_put_off.add(1);
         let chance = self.rng.next_u64();

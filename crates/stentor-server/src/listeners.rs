@@ -1,7 +1,7 @@
 //! The kinds of listeners, and what each of them grants.
 //!
-//! A connection has the number of the listener it came in by. What that means is said here and
-//! nowhere else, so that a new listener is a line of the table.
+//! A connection has the number of the listener it came in by. Only this table
+//! says what that means, so a new listener is a row.
 
 use stentor_io::Role;
 
@@ -9,28 +9,28 @@ use stentor_io::Role;
 pub const PUBLIC: Role = 0;
 /// Connections of the control listeners: they publish, and read too.
 pub const CONTROL: Role = 1;
-/// Connections of the monitor listeners: they are told how the server is, and nothing else.
+/// Connections of the monitor listeners: they get status and metrics, and nothing else.
 pub const MONITOR: Role = 2;
 
-/// Connections of the redirect listeners: they are told to come by TLS, and nothing else.
+/// Connections of the redirect listeners: they get a redirect to TLS, and nothing else.
 pub const REDIRECT: Role = 3;
 
 /// The roles by which anyone may come. The public workers serve them.
 pub const PUBLIC_ROLES: &[Role] = &[PUBLIC, REDIRECT];
 
-/// A kind of listener, and what it grants to whoever comes in by it.
+/// A kind of listener, and the rights of its connections.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the table of listeners")]
 pub(crate) struct Listener {
     /// Its number.
     pub(crate) role: Role,
-    /// What operators call it.
+    /// The name that operators use.
     pub(crate) name: &'static str,
     /// All that is read there is to be found by TLS.
     pub(crate) redirects: bool,
     /// Values, streams and files are read.
     pub(crate) reads: bool,
-    /// What is private is read as all else is, unless `control_token` says otherwise.
+    /// Connections read private values too, unless `control_token` says otherwise.
     pub(crate) reads_private: bool,
     /// Messages are published and topics deleted.
     pub(crate) publishes: bool,

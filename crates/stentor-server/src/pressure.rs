@@ -22,8 +22,8 @@ impl Pressure {
         ["none", "high", "critical"][self as usize]
     }
 
-    /// How full it is, in thousandths, and at what marks, as percentages, this is too full. Who is
-    /// beyond a mark gets behind it only some way below.
+    /// How full it is, in thousandths, and at what marks, as percentages, this is too full. A mark
+    /// that was passed stays passed until memory is some way below it.
     pub(crate) fn at(self, per_mille: u64, marks: Marks) -> Pressure {
         let is_beyond = |mark: u64, level: Pressure| {
             let slack = if self >= level { SLACK_PER_MILLE } else { 0 };
@@ -46,7 +46,7 @@ pub(crate) struct Marks {
     pub(crate) critical: u64,
 }
 
-/// What is known of it, for those who ask. One thread writes it.
+/// The pressure on memory, as all threads read it. One thread writes it.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     high: AtomicU64,
@@ -60,7 +60,7 @@ pub struct MemoryState {
     pub times_critical: Counter,
 }
 
-/// What may be full, and how it is called.
+/// The kinds of memory that may be full, by name.
 pub(crate) const LOADS: [(MemoryOf, &str); 3] =
     [(MemoryOf::Cgroup, "cgroup"), (MemoryOf::Host, "host"), (MemoryOf::Tcp, "tcp")];
 

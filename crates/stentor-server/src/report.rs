@@ -12,7 +12,7 @@ use stentor_io::Times;
 use stentor_replication::{FollowReport, Follower, named};
 use stentor_store::StoreState;
 
-/// What both forms of the page, and the metrics, are written from.
+/// The source of both forms of the page, and of the metrics.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) version: &'static str,
@@ -53,7 +53,7 @@ pub(crate) struct Report {
     pub(crate) heads: Heads<u64>,
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
-    /// What came of upgrades.
+    /// The outcomes of upgrades.
     pub(crate) upgrades: operations::Report<Upgraded>,
     /// The outcomes of reloads, in this process.
     pub(crate) reloads: operations::Report<Reloaded>,
@@ -78,7 +78,7 @@ pub(crate) struct StoreReport {
     pub(crate) entries: u64,
     /// Bytes of the log that they took.
     pub(crate) bytes_written: u64,
-    /// Of the latest numbers, so many are not on the disk yet.
+    /// How many of the latest numbers are not on the disk yet.
     pub(crate) unsynced: u64,
     pub(crate) syncs: u64,
     pub(crate) errors: u64,
@@ -177,7 +177,7 @@ impl Report {
         text
     }
 
-    /// What not every server has: followers, certificates, a leader, a store.
+    /// Writes the parts that not every server has: followers, certificates, a leader, a store.
     fn write_others(&self, text: &mut String) {
         // Writing to a string does not fail.
         for Follower { behind, topics } in &self.followers {
@@ -211,7 +211,7 @@ impl Report {
         }
     }
 
-    /// What came of upgrades, if there were any.
+    /// Writes the outcomes of upgrades, if there were any.
     fn write_upgrades(&self, text: &mut String) {
         let operations::Report { under_way, history } = &self.upgrades;
         let operations::History { done, failed, last, last_failure } = history;
@@ -231,7 +231,7 @@ impl Report {
         text.push('\n');
     }
 
-    /// What the bytes were that were sent, in lines of their own.
+    /// Writes the shares of the bytes sent, in lines of their own.
     fn write_shares(&self, text: &mut String) {
         let c = &self.counters;
         let all = self.heads.sum().max(1) as f64;

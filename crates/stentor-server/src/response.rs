@@ -94,7 +94,7 @@ pub(crate) struct Scratch {
     pub(crate) name: Vec<u8>,
 }
 
-/// What becomes of the connection behind an answer.
+/// The fate of the connection behind an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Persistence {
     /// It carries another request (RFC 9112 section 9.3).

@@ -204,7 +204,7 @@ pub(crate) struct Inbox {
     pub(crate) is_logging: bool,
     /// The worker has to carry these out.
     pub(crate) orders: VecDeque<Order>,
-    /// Connections have yet to be told these outcomes of their changes.
+    /// The outcomes of changes whose connections do not know them yet.
     pub(crate) committed: VecDeque<(Ticket, Outcome)>,
     /// The promises of this loop iteration.
     pub(crate) promised: RefCell<Vec<Promised>>,

@@ -51,6 +51,6 @@ pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// How long a connection that was closed waits for its last record to leave.
 pub(crate) const LAST_RECORD_MS: u64 = 10_000;
 
-/// How long a connection that was refused may go on sending before it is cut: long enough that
+/// How long a refused connection may continue to send before the server closes it: long enough that
 /// the peer reads the reason, RFC 9112 section 9.6.
 pub const LINGER_MS: u64 = 2_000;

@@ -56,7 +56,7 @@ struct World {
     hub: Arc<Hub>,
     log: Arc<Mutex<Log>>,
     waiting: Vec<Publisher>,
-    /// Each topic and value whose publisher was told of success.
+    /// The topics and values whose publishers heard of success.
     published: Vec<(String, String)>,
     counter: u32,
     connections: u64,
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Takes the outcomes that publishers were told.
+    /// Takes the outcomes that publishers heard.
     fn collect(&mut self) {
         let log = lock(&self.log);
         let (published, lies) = (&mut self.published, self.lies);

@@ -62,7 +62,7 @@ pub struct SimDialer(Arc<Mutex<SimNetwork>>);
 
 struct SimNetwork {
     rng: Rng,
-    /// So many of a hundred calls and connections have no fault.
+    /// The percentage of calls and connections without a fault.
     calm_percent: u8,
     begin: Box<dyn FnMut() -> Option<Box<dyn SimPeer>> + Send>,
 }
@@ -126,11 +126,11 @@ struct SimStream(Mutex<SimLine>);
 struct SimLine {
     rng: Rng,
     peer: Box<dyn SimPeer>,
-    /// What is on its way from the peer, each part with the time at which it arrives.
+    /// The parts that the peer has sent, each with the time of its arrival.
     parts: VecDeque<(u64, SimPart)>,
     /// No piece of what the peer says is longer.
     piece_max: usize,
-    /// What happens once the peer has said so many bytes: this part arrives, or none any more.
+    /// The fault after so many bytes of the peer: this part arrives, or no further one does.
     fault: Option<(usize, Option<SimPart>)>,
     has_failed: bool,
     is_shut_down: bool,

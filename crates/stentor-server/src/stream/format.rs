@@ -1,4 +1,4 @@
-//! What each transport says, and in which form: its messages, gaps, cursors and last words.
+//! The format of each transport: its messages, gaps, cursors and last words.
 
 mod long_poll;
 mod sse;
@@ -33,9 +33,9 @@ pub(crate) struct SocketState {
     pub(crate) owes_pong: bool,
 }
 
-/// What is said by a transport, and how. Each transport has one.
+/// The format of a transport. Each transport has one.
 pub(crate) struct Manner {
-    /// The form of a message, and the smaller one for those who take that too: alone, and with the
+    /// The form of a message, and the smaller form for readers that accept it: alone, and with the
     /// name of its topic.
     pub(crate) forms: [(StreamForm, Option<StreamForm>); 2],
     /// The word that messages are missing; `None` if it waits for the answer.
@@ -43,8 +43,7 @@ pub(crate) struct Manner {
     /// From where the reader may resume.
     pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
     pub(crate) sign_of_life: SignOfLife,
-    /// What of a subscription is not sent since it may not be seen; `None` if it waits for the
-    /// answer.
+    /// The part of a subscription that the reader may not see; `None` if it waits for the answer.
     pub(crate) uncovered: Option<fn(&mut Vec<u8>, &str)>,
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
@@ -56,7 +55,7 @@ pub(crate) struct Manner {
     pub(crate) readers: fn(&Stats) -> &Counter,
 }
 
-/// What is sent when nothing else was for a while.
+/// The sign of life after a while of silence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SignOfLife {
     /// These bytes, which mean nothing.
@@ -65,7 +64,7 @@ pub(crate) enum SignOfLife {
     Ping,
 }
 
-/// Why a stream ends although both sides could go on.
+/// The reason why the server ends a stream that both sides could continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
     /// The time of its token is over.

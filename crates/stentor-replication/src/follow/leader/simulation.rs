@@ -3,12 +3,12 @@
 //! lie: with wrong statuses, heads and bodies without end, trickling bytes, a snapshot that ends
 //! early, and bytes that are not what they were.
 //!
-//! ureq bounds a whole answer by its own clock, on which a simulated answer takes no time. So only
-//! the silence within an answer is bounded here.
+//! ureq bounds a whole answer by its own clock, on which a simulated answer takes no time. The
+//! simulator therefore bounds only the silence within an answer.
 //!
 //! What must hold:
 //!
-//! - Nothing panics, and what is kept of a refusal is bounded.
+//! - Nothing panics, and the text of a refusal is bounded.
 //! - A leader has published all that is in the hub, under the same ids and with the same data.
 //! - The leader is asked again in bounded time, whatever came of the last request.
 //! - Once the network is calm and the leader does not lie, the follower has what the leader has.
