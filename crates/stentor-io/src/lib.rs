@@ -83,7 +83,7 @@ pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use intermediate::Intermediate;
 pub use lock::lock;
 pub use log_throttle::{LogThrottle, PAUSE_LOG_MS};
-pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
+pub use outcomes::{Outcome, Outcomes, Waiting, ask_process, tells_outcomes};
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
     reap_within, release_signals, send_signal, tell_waiting_parent,

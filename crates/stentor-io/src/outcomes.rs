@@ -103,6 +103,12 @@ pub fn ask_process(process: u32, signal: i32, patience: Duration) -> io::Result<
     }
 }
 
+/// Whether a process tells commands the outcome of an upgrade that they ask for by a signal.
+#[must_use]
+pub fn tells_outcomes(process: u32) -> bool {
+    Channel::connect(&name(process, libc::SIGUSR2), process).is_ok()
+}
+
 fn name(process: u32, signal: i32) -> Vec<u8> {
     format!("stentor-{process}-{signal}").into_bytes()
 }
@@ -149,6 +155,9 @@ mod tests {
     #[test]
     fn an_outcome_comes_back_to_whoever_sent_the_signal() {
         let (own, patience) = (std::process::id(), Duration::from_secs(30));
+        assert!(!tells_outcomes(own));
+        let _of_upgrades = Outcomes::of(libc::SIGUSR2).unwrap();
+        assert!(tells_outcomes(own));
         let nobody = ask_process(own, SIGNAL, patience).unwrap_err();
         assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
         let outcomes = Outcomes::of(SIGNAL).unwrap();

@@ -105,9 +105,10 @@ pub fn tell_waiting_parent() -> io::Result<Option<WaitingParent>> {
     Channel::connect(&name, first).map(|channel| Some(WaitingParent(channel)))
 }
 
-/// The first process, and the name of its socket.
+/// The first process, and the name of its socket. A release that hands over in form 1 gives the
+/// name alone, and only process 1 does.
 fn line_of(value: &str) -> Option<(u32, Vec<u8>)> {
-    let (first, name) = value.split_once(' ')?;
+    let (first, name) = value.split_once(' ').unwrap_or(("1", value));
     Some((first.parse().ok()?, HEXLOWER.decode(name.as_bytes()).ok()?))
 }
 
@@ -256,7 +257,7 @@ mod tests {
         Channel::connect(&name, own).unwrap();
         assert_eq!(line.heard(), Some(own));
         assert!(
-            line_of("").is_none()
+            line_of("00") == line_of("1 00")
                 && line_of("1 00").is_some()
                 && line_of("1 0").is_none()
                 && line_of("1 x").is_none()

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! The process that was started forks: its child is the one that takes over, and it waits for that
-//! ([`Intermediate`](stentor_io::Intermediate)).
+//! ([`Intermediate`](stentor_io::Intermediate)). In form 1 it does not fork, and does not say its
+//! number: the one that serves finds the workers in the process that it started.
 //!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
 //! goes on: the second once it has everything, the first if anything fails before. Until it is
@@ -102,7 +103,7 @@ impl Address {
 
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [1, 1];
+    const FORMATS: [u16; 2] = [1, 2];
 
     /// The life of the sequence that goes on.
     pub(super) fn life(&self) -> Life {
@@ -132,15 +133,39 @@ impl Hello {
         }
         Ok((Hello::unpack(&mut input)?, newest.min(own_newest)))
     }
+}
+
+/// Where the workers of the process that takes over wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ready {
+    /// `None`: it is the one that was started, as always in form 1.
+    pub(super) process: Option<u32>,
+    /// The names of their channels.
+    pub(super) names: Vec<Vec<u8>>,
+}
+
+impl Ready {
+    pub(super) fn to_bytes(&self, form: u16) -> Vec<u8> {
+        let mut out = Packer::new(0);
+        form.pack(&mut out);
+        self.process.inspect(|process| process.pack(&mut out));
+        self.names.pack(&mut out);
+        out.into_bytes()
+    }
 
     /// # Errors
-    /// One sentence, if this program does not know that form.
-    pub(super) fn check_form(form: u16) -> Result<(), String> {
+    /// One sentence, if this program does not know the form.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Ready, String> {
+        let mut input = Unpacker::new(bytes, 0);
+        let form = u16::unpack(&mut input)?;
         let [oldest, newest] = Hello::FORMATS;
-        match (oldest..=newest).contains(&form) {
-            true => Ok(()),
-            false => Err(format!("it takes over in form {form}, which is unknown here")),
+        if !(oldest..=newest).contains(&form) {
+            return Err(format!("it takes over in form {form}, which is unknown here"));
         }
+        let process = if form < WITH_PROCESS { None } else { Some(u32::unpack(&mut input)?) };
+        let names = Vec::unpack(&mut input)?;
+        input.end()?;
+        Ok(Ready { process, names })
     }
 }
 
@@ -148,7 +173,7 @@ impl Hello {
 pub(super) mod kind {
     /// [`Hello`](super::Hello), with the token that decides who goes on.
     pub(crate) const HELLO: u8 = 1;
-    /// The form of what follows, the process, and the names of the workers' channels.
+    /// [`Ready`](super::Ready), with the form of what follows.
     pub(crate) const READY: u8 = 2;
     /// A sentence: why it is not to be.
     pub(crate) const REFUSED: u8 = 3;
@@ -167,6 +192,10 @@ pub(super) mod kind {
     /// The other one serves, and whoever supervises it knows.
     pub(crate) const GONE_ON: u8 = 10;
 }
+
+/// The first form in which the process that takes over says its number: it has an intermediate
+/// process ([`Intermediate`](stentor_io::Intermediate)).
+pub(super) const WITH_PROCESS: u16 = 2;
 
 /// What came is not what should have come.
 pub(super) fn unexpected(kind: u8) -> io::Error {
@@ -321,8 +350,8 @@ mod tests {
     use std::thread;
     use stentor_server::{CONTROL, PUBLIC};
 
-    /// What a release of form 1 says first.
-    const HELLO: &[u8] = b"\x01\0\x01\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+    /// The first message of a release that knows the forms 1 and 2.
+    const HELLO: &[u8] = b"\x01\0\x02\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
         \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -354,7 +383,7 @@ mod tests {
     #[test]
     fn what_a_release_says_first_is_understood() {
         assert_eq!(hello().to_bytes(), HELLO, "it is another form: see CONTRIBUTING");
-        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 1)));
+        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 2)));
     }
 
     #[test]
@@ -365,13 +394,28 @@ mod tests {
             Hello::from_bytes(&bytes).map(|(_, form)| form)
         };
         assert_eq!(of(0, 1), Ok(1));
-        assert_eq!(of(1, 2), Ok(1));
-        for (oldest, newest) in [(0, 0), (2, 3)] {
+        assert_eq!(of(1, 1), Ok(1));
+        assert_eq!(of(2, 3), Ok(2));
+        for (oldest, newest) in [(0, 0), (3, 4)] {
             let refused = of(oldest, newest).unwrap_err();
             assert!(refused.contains(&format!("in the forms {oldest} to {newest}")), "{refused}");
         }
-        assert_eq!(Hello::check_form(1), Ok(()));
-        assert!(Hello::check_form(0).is_err() && Hello::check_form(2).is_err());
+    }
+
+    #[test]
+    fn form_1_names_no_process() {
+        let mut ready = Ready { process: None, names: vec![b"a".to_vec(), b"bc".to_vec()] };
+        let names = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
+        assert_eq!(ready.to_bytes(1), [b"\x01\0", &names[..]].concat());
+        assert_eq!(Ready::from_bytes(&ready.to_bytes(1)).as_ref(), Ok(&ready));
+        ready.process = Some(7);
+        assert_eq!(ready.to_bytes(2), [b"\x02\0\x07\0\0\0", &names[..]].concat());
+        assert_eq!(Ready::from_bytes(&ready.to_bytes(2)).as_ref(), Ok(&ready));
+        for form in [0_u8, 3] {
+            let refused = Ready::from_bytes(&[form, 0, 0, 0, 0, 0]).unwrap_err();
+            assert!(refused.contains(&format!("in form {form}")), "{refused}");
+        }
+        assert!(Ready::from_bytes(&[ready.to_bytes(2), vec![0]].concat()).is_err());
     }
 
     #[test]

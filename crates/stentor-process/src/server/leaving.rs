@@ -1,7 +1,8 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, SILENT, expect, kind, told,
+    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Ready, SILENT, expect, kind,
+    told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
@@ -18,7 +19,6 @@ use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::Tapping;
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
 use stentor_store::Ended;
-use stentor_wire::pack::{Packed, Unpacker};
 
 impl Server {
     /// Hands everything over to another process of this program, which `program` starts: every
@@ -195,12 +195,10 @@ impl Leaving<'_> {
         let hello = hello.to_bytes();
         self.channel.send_with_token(kind::HELLO, &hello, &self.token).map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
-        let mut answer = Unpacker::new(&answer, 0);
-        Hello::check_form(u16::unpack(&mut answer)?)?;
+        let Ready { process, names } = Ready::from_bytes(&answer)?;
         // The one that was started stands between the two (`Intermediate`).
-        let process = u32::unpack(&mut answer)?;
+        let process = process.unwrap_or(self.process);
         self.process = process;
-        let names = Vec::<Vec<u8>>::unpack(&mut answer)?;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());
         }

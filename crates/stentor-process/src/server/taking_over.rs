@@ -1,6 +1,8 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, kind, told, unexpected};
+use super::handover::{
+    Entrance, Gate, Hello, PATIENCE, Phases, Ready, WITH_PROCESS, kind, told, unexpected,
+};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use std::io;
@@ -9,11 +11,12 @@ use std::thread;
 use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Restored, decode_entry};
-use stentor_io::{Channel, Intermediate, Token, parent_process, release_memory, sleep};
+use stentor_io::{
+    Channel, Intermediate, Token, parent_process, release_memory, sleep, tells_outcomes,
+};
 use stentor_order::next_entry;
 use stentor_replication::FollowState;
 use stentor_server::{RELEASE_AFTER_MS, Totals, Upgraded};
-use stentor_wire::pack::{Packed, Packer};
 
 /// The process that hands a server over to this one.
 #[derive(Debug)]
@@ -25,14 +28,14 @@ pub struct Predecessor {
     /// In which it hands over.
     form: u16,
     pub(super) process: u32,
-    /// The process between the two, until this one serves.
+    /// The process between the two, until this one serves. `None`: the one before knows of none.
     intermediate: Option<Intermediate>,
 }
 
 impl Predecessor {
     /// The one that started this process to take over, if one did. Call it once, before
     /// anything else is opened and before there is another thread: where there is one, this forks,
-    /// and returns in the child.
+    /// if that one knows of intermediate processes, and returns in the child.
     ///
     /// # Errors
     /// A sentence, if this process cannot take over from that one, which goes on then.
@@ -41,24 +44,23 @@ impl Predecessor {
         let named = |error| format!("whoever started this process: {}", told(error));
         let Some(mut channel) = Channel::inherited().map_err(named)? else { return Ok(None) };
         channel.set_patience(PATIENCE).map_err(named)?;
-        let forked = Intermediate::fork();
-        let intermediate =
-            Some(forked.map_err(|error| format!("no intermediate process: {error}"))?);
         let parcel = channel.receive().map_err(named)?;
         let hello = match parcel.kind {
             kind::HELLO => Hello::from_bytes(parcel.bytes),
             other => Err(unexpected(other).to_string()),
         };
         let token = parcel.into_token();
-        match hello {
-            Ok((hello, form)) => {
-                Ok(Some(Predecessor { channel, token, hello, form, process, intermediate }))
-            }
-            Err(reason) => {
-                let _ = channel.send(kind::REFUSED, reason.as_bytes());
-                Err(reason)
-            }
-        }
+        let (hello, form) = hello.inspect_err(|reason| {
+            let _ = channel.send(kind::REFUSED, reason.as_bytes());
+        })?;
+        // Builds before 0.1.0 speak form 1 with and without it: the former tell outcomes of signals.
+        let intermediate = if form >= WITH_PROCESS || tells_outcomes(process) {
+            let forked = Intermediate::fork();
+            Some(forked.map_err(|error| format!("no intermediate process: {error}"))?)
+        } else {
+            None
+        };
+        Ok(Some(Predecessor { channel, token, hello, form, process, intermediate }))
     }
 
     /// Tells it why it has to go on.
@@ -153,13 +155,11 @@ impl Predecessor {
         server: &Server,
         entrance: &Arc<Entrance>,
     ) -> Result<u64, StartError> {
-        let mut names = Packer::new(0);
-        self.form.pack(&mut names);
-        std::process::id().pack(&mut names);
-        server.channels.pack(&mut names);
+        let says_process = self.intermediate.as_ref().map(|_| std::process::id());
+        let ready = Ready { process: says_process, names: server.channels.clone() };
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
-        let sent = self.channel.send(kind::READY, &names.into_bytes());
+        let sent = self.channel.send(kind::READY, &ready.to_bytes(self.form));
         sent.map_err(|error| StartError(told(error)))?;
         let hub = &server.shared.hub;
         let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
@@ -300,7 +300,7 @@ mod tests {
             upgrades: Default::default(),
         };
         let channel = Channel::connect(listener.name(), own).unwrap();
-        Predecessor { channel, token: None, hello, form: 1, process: own, intermediate: None }
+        Predecessor { channel, token: None, hello, form: 2, process: own, intermediate: None }
     }
 
     fn settings(workers: usize) -> Settings {

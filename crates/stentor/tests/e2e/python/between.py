@@ -34,6 +34,7 @@ WORKERS = ["", "w-numbers", "w-mark", "w-changed", "w-listener", "w-set", "", "w
            "w-files", "w-packed"]
 # There may be nothing to say.
 OPTIONAL = ["entries", "store", "w-changed", "w-files"]
+FORM_1 = struct.pack("<H", 1)
 PR_SET_PDEATHSIG = 1
 BYTES_MAX, FILES_MAX = 1 + 64 * 1024, 253
 
@@ -48,7 +49,8 @@ class Between:
         self.step, self.deed = step, deed
         self.said = set()
         self.first = os.getppid()
-        # The process that takes over, once it has said which: a child of the one started here.
+        # The process that takes over, once it has said which: a child of the one started here, or,
+        # in form 1, that one.
         self.server = None
         self.channel = socket.socket(fileno=int(os.environ["STENTOR_HANDOVER"]))
         self.channel.set_inheritable(False)
@@ -90,7 +92,7 @@ class Between:
         if self.deed == "list" and name not in self.said:
             self.said.add(name)
             print(f"between: said {name or message[0]}", file=sys.stderr, flush=True)
-        if name == "ready":
+        if name == "ready" and message[1:3] != FORM_1:
             (self.server,) = struct.unpack_from("<I", message, 3)
         if self.deed != "list" and name in [self.step, self.step in OPTIONAL and "w-end"]:
             message = self.act(message)
@@ -132,9 +134,14 @@ class Between:
 
     def listen(self, names):
         """Workers find this process where they would have found the others. The first two bytes are
-        the form in which both go on, and the next four the process."""
-        (count,) = struct.unpack_from("<I", names, 6)
-        place, told = 10, names[:2] + struct.pack("<II", os.getpid(), count)
+        the form in which both go on, and the next four the process, but in form 1."""
+        told = names[:2]
+        place = len(told) + 4
+        if told != FORM_1:
+            told += struct.pack("<I", os.getpid())
+            place += 4
+        (count,) = struct.unpack_from("<I", names, place - 4)
+        told += struct.pack("<I", count)
         for _ in range(count):
             (length,) = struct.unpack_from("<I", names, place)
             theirs = names[place + 4:place + 4 + length]

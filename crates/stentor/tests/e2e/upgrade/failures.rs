@@ -100,6 +100,13 @@ impl Hindered {
         replace_by(program, &format!("#!/bin/sh\nexec {between} {step} {deed} {good} \"$@\"\n"));
     }
 
+    /// The other process takes over.
+    fn goes_over(&mut self) {
+        self.server.child.signal("USR2");
+        self.server.child.logged("INFO process ");
+        self.server.child.went_over_to(self.server.figure("process") as u32);
+    }
+
     /// Nothing is in the way any more.
     fn clear(&mut self) {
         fs::rename(self.server.dir.path().join("good"), &self.program).unwrap();
@@ -352,7 +359,7 @@ fn what_is_wrong_with_the_settings_is_told_in_one_line() {
 fn a_release_that_speaks_otherwise_is_refused_before_anything_has_happened() {
     let Some(mut hindered) = Hindered::new("") else { return };
     let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
-    for (forms, told) in [("2,3", "in the forms 2 to 3"), ("0,0", "in the forms 0 to 0")] {
+    for (forms, told) in [("3,4", "in the forms 3 to 4"), ("0,0", "in the forms 0 to 0")] {
         hindered.hinder("hello", &format!("forms={forms}"));
         fails_for(told, &mut hindered.server, &mut reader);
     }
@@ -362,9 +369,19 @@ fn a_release_that_speaks_otherwise_is_refused_before_anything_has_happened() {
     fails_for(reason, &mut hindered.server, &mut reader);
     // An older or newer one with a form in common goes on.
     hindered.hinder("hello", "forms=0,9");
-    hindered.server.child.signal("USR2");
-    hindered.server.child.logged("INFO process ");
-    hindered.server.child.went_over_to(hindered.server.figure("process") as u32);
+    hindered.goes_over();
+    hindered.server.publish("/a", "new");
+    assert_eq!(reader.hear().data(), "new");
+}
+
+/// Form 1 has no number of the process that takes over, so the old one looks for workers in the
+/// process that it started.
+#[test]
+fn in_form_1_the_started_process_takes_over() {
+    let Some(mut hindered) = Hindered::new("") else { return };
+    let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
+    hindered.hinder("hello", "forms=1,1");
+    hindered.goes_over();
     hindered.server.publish("/a", "new");
     assert_eq!(reader.hear().data(), "new");
 }
