@@ -49,7 +49,8 @@ use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::RuleHashes;
 use self::state::{
-    EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion, Values,
+    Divergence, EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion,
+    Values,
 };
 use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
 use crate::line::{SequenceMapping, age_of, is_whole, number_after};
@@ -163,7 +164,7 @@ impl ClusterNode {
     /// Nobody goes on with it.
     pub(super) fn end(&mut self) {
         self.handle_lost();
-        self.writer.forget(&self.intake);
+        let _ = self.writer.forget(&self.intake);
     }
 
     /// Time passes. To be called every now and then, and when something was put into the intake.
@@ -242,11 +243,16 @@ impl ClusterNode {
         if is_same || self.obstacles.want.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
+        let is_other_epoch = ours.epoch != theirs.epoch;
         match self.adopt(staged) {
             Ok(()) => {
                 // Whether it reaches as far as the log, is looked at.
                 (self.staging, self.position.placement) = (None, Placement::Unknown);
-                self.writer.forget(&self.intake);
+                self.late.extend(self.writer.forget(&self.intake));
+                if is_other_epoch {
+                    // It would replace newer values: its SEQs say nothing of this epoch.
+                    (self.late, self.local.divergence) = (VecDeque::new(), None);
+                }
                 self.look(now_ms);
             }
             Err(NotAdopted::Contradicts) => self.local.has_diverged = true,
@@ -372,7 +378,7 @@ impl ClusterNode {
     /// The life that began there is read.
     fn read_life(&mut self, began: u64, now_ms: u64) {
         // What is skipped may have anything in it.
-        self.writer.forget(&self.intake);
+        self.late.extend(self.writer.forget(&self.intake));
         self.position = LogPosition::before(began);
         (self.obstacles.suspicion, self.obstacles.want) = (None, None);
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
@@ -452,6 +458,10 @@ impl ClusterNode {
     ) {
         let (began, line) = life.turn.life(life.seq);
         let next = asked.next(looked);
+        if self.local.divergence.is_some() && self.hub.epoch() == life.epoch {
+            // It may have lost more since.
+            self.keep_lost(&line, now_ms);
+        }
         if self.epoch() != Some(life.epoch) {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
@@ -481,7 +491,7 @@ impl ClusterNode {
             let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
-        (self.obstacles.suspicion, self.local.diverged_ms) = (None, None);
+        (self.obstacles.suspicion, self.local.divergence) = (None, None);
         if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
@@ -597,24 +607,33 @@ impl ClusterNode {
     /// What was read last is not in the log: somebody has gone on before it.
     fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
-        let seq = self.hub.id(self.hub.seq()).seq;
-        if self.local.diverged_ms.is_none()
-            && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
-            && let Some(first) = self.hub.life().number(*lost.start())
-        {
-            self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
-        }
+        self.keep_lost(line, now_ms);
         (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
-        self.local.diverged_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
             false => self.look.at_ms = 0,
         }
     }
 
+    /// Keeps the changes that the log has lost, to publish them again.
+    fn keep_lost(&mut self, line: &SequenceMapping, now_ms: u64) {
+        let seq = self.hub.id(self.hub.seq()).seq;
+        let lost = line.lost().into_iter().find(|lost| *lost.end() >= seq);
+        let divergence = Divergence { since_ms: now_ms, lost: None };
+        let divergence = self.local.divergence.get_or_insert(divergence);
+        if let Some(lost) = lost.filter(|lost| divergence.lost.as_ref() != Some(lost))
+            && let Some(first) = self.hub.life().number(*lost.start())
+        {
+            let since = lost.end() + 1;
+            divergence.lost = Some(lost);
+            self.keep(&newest(&self.hub, first - 1), since);
+        }
+    }
+
     /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
     fn is_alone(&self, now_ms: u64) -> bool {
-        self.local.diverged_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
+        let divergence = self.local.divergence.as_ref();
+        divergence.is_some_and(|divergence| now_ms >= divergence.since_ms + ALONE_MS)
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.

@@ -109,11 +109,12 @@ impl ClusterNode {
         let is_past = self.has_all() && self.hub.epoch() != epoch;
         self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
         self.epoch.past.retain(|past| *past != epoch);
-        let _ = self.writer.begin_anew(&self.intake);
+        let late = self.writer.begin_anew(&self.intake);
+        self.late.extend(late);
         if is_past {
             self.late.clear();
             // Whether this node has left the order before says nothing of this life.
-            self.local.diverged_ms = None;
+            self.local.divergence = None;
         }
         (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
         (self.epoch.broker, self.epoch.mapping) = (turn.broker, SequenceMapping::default());

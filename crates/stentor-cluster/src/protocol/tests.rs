@@ -1,5 +1,7 @@
 //! What a node does, one thing at a time.
 
+mod loss;
+
 use super::*;
 use crate::codec::{Growing, entries};
 use std::sync::mpsc::{self, Receiver};

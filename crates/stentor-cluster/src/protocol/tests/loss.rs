@@ -1,0 +1,144 @@
+//! What a node does when its broker has lost messages, more than once or while it recovers.
+
+use super::*;
+
+/// The record that says again where the epoch of [`Alone`] began, and that SEQs jump there.
+fn jump(alone: &Alone, line: SequenceMapping, number: u64) -> Vec<u8> {
+    let again = Some(Again { began: 1, line, jump: Some(number) });
+    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    turn.encode((alone.epoch, 8, 0))
+}
+
+/// The node looks at a log that lacks its first message and ends with this epoch record. Returns
+/// what the node wants done.
+fn look_at(alone: &mut Alone, (last, record): (u64, &[u8]), now_ms: u64) -> Vec<Action> {
+    alone.node.handle_time(now_ms);
+    let (mut others, mut looks) = (Vec::new(), 0);
+    while let Some(action) = alone.node.poll() {
+        match action {
+            Action::Look { token, .. } if looks == 0 => {
+                let life = Some((last, record.to_vec(), false));
+                let looked = Looked { first: 2, ..looked(last, life) };
+                alone.node.handle_looked(token, &looked, now_ms);
+                looks += 1;
+            }
+            Action::Look { .. } => {}
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+/// A node that has read values of /a and /b, in messages 2 and 3.
+fn with_two_values() -> Alone {
+    let mut alone = Alone::open();
+    for (counter, topic) in [(1, "/a"), (2, "/b")] {
+        alone.read(&encoded(put(topic, 3)).into_batch((alone.epoch, 9, counter), OF));
+    }
+    alone
+}
+
+/// The topics of the changes that a node is to publish again.
+fn late_topics(alone: &mut Alone) -> Vec<String> {
+    let mut topics = Vec::new();
+    while let Some((batch, ..)) = next_late(&mut alone.node.late, 1 << 20) {
+        topics.extend(topics_of(&batch.into_batch((alone.epoch, 7, 1), OF)));
+    }
+    topics
+}
+
+/// The topics of a batch.
+fn topics_of(payload: &[u8]) -> Vec<String> {
+    let MessageBody::Batch { entries, .. } = decode(payload).unwrap().body else {
+        panic!("a batch")
+    };
+    let topic = |bytes| decode_entry(bytes).unwrap().0.topic().unwrap().as_str().to_owned();
+    self::entries(entries).unwrap().into_iter().map(topic).collect()
+}
+
+/// The snapshot of a peer, which ends with this message.
+fn snapshot(alone: &Alone, epoch: Epoch, last: u64) -> Hub {
+    let staged = alone.node.stage(epoch);
+    let number = staged.life().number(2 << 10).unwrap();
+    staged.apply(Entry::past(put("/c", 1), 1), Place::At(number)).unwrap();
+    staged.follow_upto(SequenceMapping::default().last_seq(last));
+    staged
+}
+
+/// The SEQs by which a node judges what was changed meanwhile are those of one epoch.
+#[test]
+fn late_changes_do_not_outlive_their_epoch() {
+    for is_on_its_way in [false, true] {
+        let mut alone = with_two_values();
+        let only_here = newest(&alone.node.hub, 0);
+        if is_on_its_way {
+            alone.node.keep(&only_here, 1);
+            alone.node.handle_time(0);
+            assert_eq!(alone.appends().len(), 1);
+        }
+        alone.node.keep(&only_here, 1 << 40);
+        let epoch = Epoch::from_number(3);
+        let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: None });
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        let wanted = look_at(&mut alone, (9, &turn.encode((epoch, 8, 0))), LOOK_MS);
+        assert!(wanted.contains(&Action::Snapshot { epoch }), "{wanted:?}");
+        alone.node.handle_snapshot(Ok(snapshot(&alone, epoch, 9)), LOOK_MS);
+        assert_eq!(alone.node.hub.epoch(), epoch);
+        assert_eq!(late_topics(&mut alone), [""; 0]);
+    }
+}
+
+/// Whoever adopts a snapshot does not read its own message, which the log may have lost.
+#[test]
+fn late_changes_on_their_way_outlive_a_snapshot() {
+    for is_stored in [false, true] {
+        let mut alone = with_two_values();
+        let only_here = newest(&alone.node.hub, 0);
+        alone.node.keep(&only_here, 1);
+        alone.node.handle_time(0);
+        let (_, token) = alone.appends().pop().unwrap();
+        if is_stored {
+            alone.node.handle_appended(token, Appended::At(4), 0);
+        }
+        let wanted = look_and_answer(&mut alone, 9, Some(9), LOOK_MS);
+        assert_eq!(wanted, [Action::Snapshot { epoch: alone.epoch }]);
+        alone.node.handle_snapshot(Ok(snapshot(&alone, alone.epoch, 9)), LOOK_MS);
+        assert!(alone.node.hub.value("/c").is_some());
+        assert_eq!(late_topics(&mut alone), ["/a", "/b"], "{is_stored}");
+    }
+}
+
+/// The same if the node reads its epoch again from where it began.
+#[test]
+fn late_changes_survive_a_second_reading() {
+    let mut alone = with_two_values();
+    let only_here = newest(&alone.node.hub, 0);
+    alone.node.keep(&only_here, 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::At(4), 0);
+    alone.node.local.has_diverged = true;
+    let wanted = look_and_answer(&mut alone, 3, None, LOOK_MS);
+    assert_eq!(wanted, [Action::Read { from: 1 }]);
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.node.handle_message(1, &turn.encode((alone.epoch, 9, 0)), LOOK_MS);
+    assert!(alone.node.is_open() && alone.node.hub.value("/a").is_none());
+    let (payload, _) = alone.appends().pop().unwrap();
+    assert_eq!(topics_of(&payload), ["/a", "/b"]);
+}
+
+#[test]
+fn a_second_loss_is_published_again() {
+    let mut alone = with_two_values();
+    let first = jump(&alone, SequenceMapping::default(), 1 << 20);
+    assert_eq!(look_at(&mut alone, (3, &first), LOOK_MS), []);
+    // The broker has lost that record, too, and the message before it.
+    let second = jump(&alone, SequenceMapping::default(), 1 << 21);
+    for now_ms in [2 * LOOK_MS, 3 * LOOK_MS] {
+        let wanted = look_at(&mut alone, (2, &second), now_ms);
+        assert_eq!(wanted, [Action::Snapshot { epoch: alone.epoch }]);
+    }
+    assert_eq!(late_topics(&mut alone), ["/b", "/a", "/b"]);
+}
