@@ -53,7 +53,7 @@ use self::state::{
     Values,
 };
 use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
-use crate::line::{SequenceMapping, age_of, is_whole, number_after};
+use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
 use crate::waiting::ClusterIntake;
@@ -568,7 +568,9 @@ impl ClusterNode {
         }
         let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
         let age_ms = remote.unix_ms.saturating_sub(since_ms);
-        let jump = jumps.then(|| number_after(began, age_ms));
+        // A node that assumed the epoch's age may have jumped further than its age allows.
+        let read = self.hub.id(self.hub.seq()).seq >> PLACE_BITS;
+        let jump = jumps.then(|| number_after(began, age_ms).max(read + 1));
         let again = Some(Again { began, line, jump });
         let turn =
             EpochRecord { before: None, has_seed: false, broker: remote.broker, since_ms, again };
@@ -607,6 +609,10 @@ impl ClusterNode {
     /// What was read last is not in the log: somebody has gone on before it.
     fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
+        if self.hub.id(self.hub.seq()).seq >= line.seq(line.last()) {
+            // The log has lost a longer jump, and would use SEQs again that readers were sent.
+            return self.say_again(life_seq, line.clone(), true);
+        }
         self.keep_lost(line, now_ms);
         (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
         match self.is_alone(now_ms) {

@@ -142,3 +142,36 @@ fn a_second_loss_is_published_again() {
     }
     assert_eq!(late_topics(&mut alone), ["/b", "/a", "/b"]);
 }
+
+/// A node that does not know how old the epoch is jumps far. If that is lost, one that knows it
+/// does not jump as far.
+#[test]
+fn seqs_jump_beyond_those_of_a_lost_jump() {
+    let mut alone = Alone::open();
+    alone.read(&jump(&alone, SequenceMapping::default(), 1 << 21));
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), Of { jump: 2, ..OF }));
+    let record = jump(&alone, SequenceMapping::default(), 1 << 20);
+    for now_ms in [LOOK_MS, 2 * LOOK_MS] {
+        let wanted = look_at(&mut alone, (2, &record), now_ms);
+        let [Action::Append { to: LogSubject::Life, after: 2, payload, .. }] = &wanted[..] else {
+            panic!("{wanted:?}")
+        };
+        let MessageBody::Epoch(turn) = decode(payload).unwrap().body else { panic!("a turn") };
+        let (_, line) = turn.life(3);
+        assert_eq!(line.seq(2), 1 << 30);
+        assert_eq!(line.seq(3), ((1 << 21) + 2) << 10, "behind what was read");
+    }
+    // Then it leaves the order, and what was read is lost.
+    let (_, line) = turn_of(&record).life(2);
+    let record = jump(&alone, line, (1 << 21) + 2);
+    look_at(&mut alone, (3, &record), 3 * LOOK_MS);
+    assert_eq!(late_topics(&mut alone), ["/a"]);
+    assert!(alone.node.local.has_diverged);
+}
+
+fn turn_of(record: &[u8]) -> EpochRecord {
+    match decode(record).unwrap().body {
+        MessageBody::Epoch(turn) => turn,
+        other => panic!("{other:?}"),
+    }
+}
