@@ -609,6 +609,12 @@ impl ClusterNode {
     /// What was read last is not in the log: somebody has gone on before it.
     fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
+        if self.staging.take().is_some() {
+            // The values in the hub are of another epoch, or from before a hole. The node reads
+            // the epoch again.
+            (self.position.placement, self.look.at_ms) = (Placement::Unknown, 0);
+            return;
+        }
         if self.hub.id(self.hub.seq()).seq >= line.seq(line.last()) {
             // The log has lost a longer jump, and would use SEQs again that readers were sent.
             return self.say_again(life_seq, line.clone(), true);

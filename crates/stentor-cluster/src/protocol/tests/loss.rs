@@ -175,3 +175,26 @@ fn turn_of(record: &[u8]) -> EpochRecord {
         other => panic!("{other:?}"),
     }
 }
+
+/// It was reading the seeds of an epoch, and a record among them is lost.
+#[test]
+fn an_epoch_being_read_survives_a_loss() {
+    let mut alone = with_two_values();
+    let epoch = Epoch::from_number(3);
+    let turn =
+        EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+    alone.read(&turn.encode((epoch, 8, 0)));
+    let again = |number| {
+        let again = Some(Again { began: 4, line: SequenceMapping::default(), jump: Some(number) });
+        let turn =
+            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        turn.encode((epoch, 8, 0))
+    };
+    alone.read(&again(1 << 20));
+    let mut wanted = Vec::new();
+    for now_ms in [LOOK_MS, 2 * LOOK_MS] {
+        wanted.extend(look_at(&mut alone, (5, &again(1 << 21)), now_ms));
+    }
+    assert_eq!(wanted, [Action::Read { from: 1 }]);
+    assert_eq!((alone.node.read(), late_topics(&mut alone).len()), (3, 0));
+}
