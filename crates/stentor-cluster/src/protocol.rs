@@ -217,7 +217,7 @@ impl ClusterNode {
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
-        self.look.consumer_at_ms = 0;
+        (self.look.consumer_at_ms, self.look.given_up, self.look.overdue_ms) = (0, 0, None);
         self.note_position();
         self.write(now_ms);
     }
@@ -370,6 +370,7 @@ impl ClusterNode {
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.look.consumer_at_ms {
             (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
+            self.look.overdue_ms = None;
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
@@ -429,6 +430,10 @@ impl ClusterNode {
         }
         let Looked { broker, unix_ms, last, .. } = *looked;
         self.look.remote = Some(Remote { broker, unix_ms, last });
+        if self.is_overdue(&asked, looked, now_ms) {
+            self.look.given_up += 1;
+            self.read_on(now_ms);
+        }
         let Some((life_seq, bytes, _)) = &looked.life else {
             return self.handle_no_life(looked, asked, now_ms);
         };
@@ -447,6 +452,19 @@ impl ClusterNode {
             }
         }
         self.show();
+    }
+
+    /// Whether the consumer has lost a message, it seems. A broker may take its time for a
+    /// consumer, so the node waits twice as long for each one that delivers nothing.
+    fn is_overdue(&mut self, asked: &PendingLook, looked: &Looked, now_ms: u64) -> bool {
+        // The look before knew of the message already.
+        let is_due = looked.next.is_some_and(|next| next <= asked.last);
+        if !is_due || !self.reads() || self.read() != asked.read {
+            self.look.overdue_ms = None;
+            return false;
+        }
+        let since_ms = *self.look.overdue_ms.get_or_insert(now_ms);
+        now_ms >= since_ms + (LOOK_MS << self.look.given_up.min(DOUBLED_MAX))
     }
 
     fn handle_life(
@@ -758,6 +776,9 @@ const IS_PAST: &str = "has gone back to before what was read";
 
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;
+
+/// How many times a node doubles the time that it waits for a consumer.
+const DOUBLED_MAX: u32 = 6;
 
 /// A node that appends an epoch record looks at the log again after this time.
 const TURN_PATIENCE_MS: u64 = 5_000;

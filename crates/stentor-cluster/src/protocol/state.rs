@@ -131,6 +131,10 @@ pub(super) struct LookState {
     pub(super) at_ms: u64,
     /// No consumer is opened earlier, because the last one has delivered nothing.
     pub(super) consumer_at_ms: u64,
+    /// How many consumers the node has given up since one has last delivered a message.
+    pub(super) given_up: u32,
+    /// Since when the consumer has not delivered a message that the log has.
+    pub(super) overdue_ms: Option<u64>,
 }
 
 /// A look that the log has not answered yet.

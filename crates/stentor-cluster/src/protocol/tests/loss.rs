@@ -198,3 +198,34 @@ fn an_epoch_being_read_survives_a_loss() {
     assert_eq!(wanted, [Action::Read { from: 1 }]);
     assert_eq!((alone.node.read(), late_topics(&mut alone).len()), (3, 0));
 }
+
+#[test]
+fn an_undelivered_last_message_is_requested_again() {
+    let mut alone = Alone::open();
+    let opened_ms: Vec<u64> = (LOOK_MS..100 * LOOK_MS)
+        .step_by(LOOK_MS as usize)
+        .filter(|now_ms| {
+            let wanted = look_and_answer(&mut alone, 2, Some(2), *now_ms);
+            wanted.contains(&Action::Read { from: 1 })
+        })
+        .collect();
+    // A broker may take its time for a consumer: the node waits twice as long for each.
+    assert_eq!(opened_ms, [3_000, 6_000, 11_000, 20_000, 37_000, 70_000]);
+    assert!(alone.node.is_open());
+    // Once one delivers something, the next loss is found out as soon as the first one.
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+    let opens = |alone: &mut Alone, now_ms| !look_and_answer(alone, 3, Some(3), now_ms).is_empty();
+    let opens: Vec<bool> = (100..104).map(|n| opens(&mut alone, n * LOOK_MS)).collect();
+    assert_eq!(opens, [false, false, true, false]);
+}
+
+/// A message that is on its way is not overdue.
+#[test]
+fn a_consumer_that_delivers_stays_open() {
+    let mut alone = Alone::open();
+    for seq in 2..50 {
+        let wanted = look_and_answer(&mut alone, seq + 1, Some(seq), seq * LOOK_MS);
+        assert_eq!(wanted, []);
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, seq), OF));
+    }
+}
