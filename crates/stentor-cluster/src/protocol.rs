@@ -518,6 +518,9 @@ impl ClusterNode {
         if life.seq <= self.read() {
             self.epoch.broker = life.turn.broker;
         }
+        if self.reads_over() && self.read() >= looked.last {
+            return self.turn(life.seq, now_ms);
+        }
         if !self.reads() {
             self.read_on(now_ms);
         }
@@ -603,9 +606,6 @@ impl ClusterNode {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
-        if self.reads_over() && self.read() >= looked.last {
-            return self.turn(life.seq, now_ms);
-        }
         match &self.staging {
             Some(Staging { hole: Some(_), .. }) => {}
             // Of the seeds some may be lost, and who has none waits for those who do.

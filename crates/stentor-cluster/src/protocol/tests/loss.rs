@@ -229,3 +229,26 @@ fn a_consumer_that_delivers_stays_open() {
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, seq), OF));
     }
 }
+
+/// The node that reads over a hole is at the end of the log: it needs no consumer before it begins
+/// an epoch, and that consumer would hold up the next one.
+#[test]
+fn a_refused_epoch_record_opens_no_consumer() {
+    let mut alone = Alone::open();
+    let mut begins = |now_ms| {
+        for action in look_and_answer(&mut alone, 5, Some(4), now_ms) {
+            match action {
+                Action::Read { .. } => {
+                    (4..=5).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
+                }
+                Action::Append { token, .. } => return Some((token, now_ms)),
+                _ => {}
+            }
+        }
+        None
+    };
+    let (token, now_ms) = (1..60).find_map(|n| begins(n * LOOK_MS)).expect("an epoch begins");
+    alone.node.handle_appended(token, Appended::Refused("no room".to_owned()), now_ms);
+    let wanted = look_and_answer(&mut alone, 5, Some(4), now_ms + LOOK_MS);
+    assert!(matches!(wanted[..], [Action::Append { .. }]), "{wanted:?}");
+}
