@@ -196,6 +196,13 @@ impl ClusterNode {
         }
     }
 
+    /// The consumer has lost a message, perhaps one that is read for its count alone.
+    pub(super) fn handle_skipped(&mut self, now_ms: u64) {
+        self.position.has_counts = false;
+        self.stop_reading();
+        self.look(now_ms);
+    }
+
     /// Whether this message continues what was read. If it does not, the node looks at the log.
     fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
         if !self.reads() || seq <= self.position.read {
@@ -217,6 +224,7 @@ impl ClusterNode {
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
+        self.position.has_counts = true;
         (self.look.consumer_at_ms, self.look.given_up, self.look.overdue_ms) = (0, 0, None);
         self.note_position();
         self.write(now_ms);
@@ -452,19 +460,6 @@ impl ClusterNode {
             }
         }
         self.show();
-    }
-
-    /// Whether the consumer has lost a message, it seems. A broker may take its time for a
-    /// consumer, so the node waits twice as long for each one that delivers nothing.
-    fn is_overdue(&mut self, asked: &PendingLook, looked: &Looked, now_ms: u64) -> bool {
-        // The look before knew of the message already.
-        let is_due = looked.next.is_some_and(|next| next <= asked.last);
-        if !is_due || !self.reads() || self.read() != asked.read {
-            self.look.overdue_ms = None;
-            return false;
-        }
-        let since_ms = *self.look.overdue_ms.get_or_insert(now_ms);
-        now_ms >= since_ms + (LOOK_MS << self.look.given_up.min(DOUBLED_MAX))
     }
 
     fn handle_life(
@@ -776,9 +771,6 @@ const IS_PAST: &str = "has gone back to before what was read";
 
 /// How often it is looked whether the log is still the one that was read.
 const LOOK_MS: u64 = 1_000;
-
-/// How many times a node doubles the time that it waits for a consumer.
-const DOUBLED_MAX: u32 = 6;
 
 /// A node that appends an epoch record looks at the log again after this time.
 const TURN_PATIENCE_MS: u64 = 5_000;

@@ -61,6 +61,8 @@ struct Member {
     failed_ms: HashMap<usize, u64>,
     /// The next message that is brought.
     reads: Option<u64>,
+    /// Its consumer has lost the message before that.
+    has_lost: bool,
     waiting: Vec<Waiting>,
     /// What was here at some time before, and the message that was read last then.
     disk: Option<(u64, Hub)>,
@@ -193,6 +195,7 @@ fn member(hub: Hub, disk: Option<&Hub>, seed: u64) -> Member {
         fetches: 0,
         failed_ms: HashMap::new(),
         reads: None,
+        has_lost: false,
         waiting: Vec::new(),
         disk: None,
         consumers: Vec::new(),
@@ -537,7 +540,14 @@ impl World {
             member.reads = Some(seq + 1);
             // A consumer may lose a message, even the last one.
             if is_lossy && self.rng.below(400) == 0 {
+                member.has_lost = true;
                 continue;
+            }
+            if member.has_lost {
+                // The next message tells: a consumer counts those that it delivers.
+                member.reads = None;
+                member.node.handle_skipped(now_ms);
+                return self.act(index);
             }
             for _ in 0..1 + usize::from(self.rng.percent(5)) {
                 match subject {
@@ -561,7 +571,7 @@ impl World {
                     Asked::Append { to, after, payload, token }
                 }
                 Action::Read { from } => {
-                    self.members[index].reads = Some(from);
+                    (self.members[index].reads, self.members[index].has_lost) = (Some(from), false);
                     self.note_consumer(index);
                     continue;
                 }

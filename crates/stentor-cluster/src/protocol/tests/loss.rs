@@ -206,7 +206,7 @@ fn an_undelivered_last_message_is_requested_again() {
         .step_by(LOOK_MS as usize)
         .filter(|now_ms| {
             let wanted = look_and_answer(&mut alone, 2, Some(2), *now_ms);
-            wanted.contains(&Action::Read { from: 1 })
+            wanted.contains(&Action::Read { from: 2 })
         })
         .collect();
     // A broker may take its time for a consumer: the node waits twice as long for each.
@@ -217,6 +217,35 @@ fn an_undelivered_last_message_is_requested_again() {
     let opens = |alone: &mut Alone, now_ms| !look_and_answer(alone, 3, Some(3), now_ms).is_empty();
     let opens: Vec<bool> = (100..104).map(|n| opens(&mut alone, n * LOOK_MS)).collect();
     assert_eq!(opens, [false, false, true, false]);
+}
+
+/// The messages before a snapshot's place are read for their counts alone. If one of them is not
+/// delivered, a copy behind it would count.
+#[test]
+fn counts_are_read_again_unless_all_were() {
+    for is_cut in [false, true] {
+        let mut alone = Alone::open();
+        let batch = encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF);
+        alone.read(&batch);
+        let mut node = new_node(&Arc::new(ClusterIntake::new()));
+        node.begin_with(snapshot(&alone, alone.epoch, 4)).unwrap();
+        node.handle_connected(0);
+        let (epoch, last) = (alone.epoch, 5);
+        let mut second = Alone { node, intake: alone.intake, epoch, last };
+        let wanted = look_and_answer(&mut second, 5, Some(4), 0);
+        assert_eq!(wanted, [Action::Read { from: 1 }]);
+        // It is of another run.
+        second.node.handle_message(3, &encoded(put("/b", 3)).into_batch((epoch, 8, 1), OF), 0);
+        match is_cut {
+            true => second.node.handle_connected(0),
+            false => second.node.handle_skipped(0),
+        }
+        let wanted = look_and_answer(&mut second, 5, Some(4), LOOK_MS);
+        assert_eq!(wanted, [Action::Read { from: 1 }]);
+        (2..=5).for_each(|seq| second.node.handle_message(seq, &batch, LOOK_MS));
+        assert_eq!(second.node.read(), 5);
+        assert!(second.node.hub.value("/a").is_none());
+    }
 }
 
 /// A message that is on its way is not overdue.
