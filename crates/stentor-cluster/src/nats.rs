@@ -17,7 +17,7 @@ mod simulation;
 mod tests;
 mod wire;
 
-use self::jetstream::{Info, No, Stream, read_append, read_delivery, read_done};
+use self::jetstream::{ConsumerMessage, Info, No, Stream, read_append, read_delivery, read_done};
 pub(super) use self::link::check;
 use self::link::{Link, LinkReader};
 use self::wire::Message;
@@ -60,8 +60,9 @@ struct Session {
     next: u64,
     asked: HashMap<u64, Asked>,
     look: Option<Look>,
-    /// Which subscription brings the stream, and when it was last heard.
-    delivers: Option<(u64, u64)>,
+    /// Which subscription brings the stream, when it was last heard, and how many messages it has
+    /// brought.
+    delivers: Option<(u64, u64, u64)>,
     heard_ms: u64,
     ping_at_ms: u64,
 }
@@ -376,10 +377,11 @@ impl Broker {
     /// Something of the stream.
     fn take_delivery(&mut self, session: &mut Session, message: Message) -> Result<(), String> {
         let now = now_ms();
-        match &mut session.delivers {
-            Some((sid, heard_ms)) if *sid == message.sid => *heard_ms = now,
-            _ => return Ok(()),
+        let Some((sid, heard_ms, brought)) = &mut session.delivers else { return Ok(()) };
+        if *sid != message.sid {
+            return Ok(());
         }
+        *heard_ms = now;
         if message.status().is_some() {
             // A sign of life, which may ask whether this is heard.
             let reply = message.reply.or_else(|| stalled(&message.headers));
@@ -389,7 +391,15 @@ impl Broker {
             return Ok(());
         }
         let reply = message.reply.as_deref().unwrap_or_default();
-        let (seq, behind) = read_delivery(reply).ok_or("a message has no sequence")?;
+        let ConsumerMessage { seq, number, behind } =
+            read_delivery(reply).ok_or("a message has no sequence")?;
+        if number > *brought + 1 {
+            wire::unsubscribe(*sid, session.link.out());
+            session.delivers = None;
+            self.node.handle_skipped(now);
+            return Ok(());
+        }
+        *brought = number;
         self.state.note_behind(behind);
         if self.stream.is_of_nodes(&message.subject) {
             self.node.handle_message(seq, &message.payload, now);
@@ -480,7 +490,7 @@ impl Broker {
                 Action::Read { from } => {
                     session.next += 1;
                     let sid = REPLIES + session.next;
-                    if let Some((before, _)) = session.delivers.replace((sid, now)) {
+                    if let Some((before, ..)) = session.delivers.replace((sid, now, 0)) {
                         wire::unsubscribe(before, session.link.out());
                     }
                     let deliver = format!("{}.d.{sid}", session.inbox);
@@ -552,7 +562,7 @@ impl Session {
         if now > self.heard_ms + SILENCE_MAX_MS {
             return Err("it says nothing any more".to_owned());
         }
-        if self.delivers.is_some_and(|(_, heard_ms)| now > heard_ms + SILENCE_MAX_MS) {
+        if self.delivers.is_some_and(|(_, heard_ms, _)| now > heard_ms + SILENCE_MAX_MS) {
             return Err("the stream is not brought any more".to_owned());
         }
         let is_old = |look: &Look| now > look.asked_ms + LOOK_MAX_MS;

@@ -49,10 +49,11 @@ use self::holes::Want;
 use self::position::{LogPosition, Placement};
 use self::rules::RuleHashes;
 use self::state::{
-    EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion, Values,
+    Divergence, EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion,
+    Values,
 };
 use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
-use crate::line::{SequenceMapping, age_of, is_whole, number_after};
+use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
 use crate::waiting::ClusterIntake;
@@ -163,7 +164,7 @@ impl ClusterNode {
     /// Nobody goes on with it.
     pub(super) fn end(&mut self) {
         self.handle_lost();
-        self.writer.forget(&self.intake);
+        let _ = self.writer.forget(&self.intake);
     }
 
     /// Time passes. To be called every now and then, and when something was put into the intake.
@@ -195,6 +196,13 @@ impl ClusterNode {
         }
     }
 
+    /// The consumer has lost a message, perhaps one that is read for its count alone.
+    pub(super) fn handle_skipped(&mut self, now_ms: u64) {
+        self.position.has_counts = false;
+        self.stop_reading();
+        self.look(now_ms);
+    }
+
     /// Whether this message continues what was read. If it does not, the node looks at the log.
     fn is_next(&mut self, seq: u64, bytes: &[u8], now_ms: u64) -> bool {
         if !self.reads() || seq <= self.position.read {
@@ -216,7 +224,8 @@ impl ClusterNode {
 
     fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
         (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
-        self.look.consumer_at_ms = 0;
+        self.position.has_counts = true;
+        (self.look.consumer_at_ms, self.look.given_up, self.look.overdue_ms) = (0, 0, None);
         self.note_position();
         self.write(now_ms);
     }
@@ -242,11 +251,16 @@ impl ClusterNode {
         if is_same || self.obstacles.want.is_none_or(|want| want.epoch != theirs.epoch) {
             return;
         }
+        let is_other_epoch = ours.epoch != theirs.epoch;
         match self.adopt(staged) {
             Ok(()) => {
                 // Whether it reaches as far as the log, is looked at.
                 (self.staging, self.position.placement) = (None, Placement::Unknown);
-                self.writer.forget(&self.intake);
+                self.late.extend(self.writer.forget(&self.intake));
+                if is_other_epoch {
+                    // It would replace newer values: its SEQs say nothing of this epoch.
+                    (self.late, self.local.divergence) = (VecDeque::new(), None);
+                }
                 self.look(now_ms);
             }
             Err(NotAdopted::Contradicts) => self.local.has_diverged = true,
@@ -364,6 +378,7 @@ impl ClusterNode {
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.look.consumer_at_ms {
             (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
+            self.look.overdue_ms = None;
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
@@ -372,7 +387,7 @@ impl ClusterNode {
     /// The life that began there is read.
     fn read_life(&mut self, began: u64, now_ms: u64) {
         // What is skipped may have anything in it.
-        self.writer.forget(&self.intake);
+        self.late.extend(self.writer.forget(&self.intake));
         self.position = LogPosition::before(began);
         (self.obstacles.suspicion, self.obstacles.want) = (None, None);
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
@@ -423,6 +438,10 @@ impl ClusterNode {
         }
         let Looked { broker, unix_ms, last, .. } = *looked;
         self.look.remote = Some(Remote { broker, unix_ms, last });
+        if self.is_overdue(&asked, looked, now_ms) {
+            self.look.given_up += 1;
+            self.read_on(now_ms);
+        }
         let Some((life_seq, bytes, _)) = &looked.life else {
             return self.handle_no_life(looked, asked, now_ms);
         };
@@ -452,6 +471,10 @@ impl ClusterNode {
     ) {
         let (began, line) = life.turn.life(life.seq);
         let next = asked.next(looked);
+        if self.local.divergence.is_some() && self.hub.epoch() == life.epoch {
+            // It may have lost more since.
+            self.keep_lost(&line, now_ms);
+        }
         if self.epoch() != Some(life.epoch) {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
@@ -481,7 +504,7 @@ impl ClusterNode {
             let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(life.seq, why, now_ms);
         }
-        (self.obstacles.suspicion, self.local.diverged_ms) = (None, None);
+        (self.obstacles.suspicion, self.local.divergence) = (None, None);
         if self.position.lacks_before(next) && !self.reads_over() {
             return self.miss(life.epoch, &line, (next, looked.last), now_ms);
         }
@@ -489,6 +512,9 @@ impl ClusterNode {
         self.skip_to(next, &line);
         if life.seq <= self.read() {
             self.epoch.broker = life.turn.broker;
+        }
+        if self.reads_over() && self.read() >= looked.last {
+            return self.turn(life.seq, now_ms);
         }
         if !self.reads() {
             self.read_on(now_ms);
@@ -558,7 +584,9 @@ impl ClusterNode {
         }
         let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
         let age_ms = remote.unix_ms.saturating_sub(since_ms);
-        let jump = jumps.then(|| number_after(began, age_ms));
+        // A node that assumed the epoch's age may have jumped further than its age allows.
+        let read = self.hub.id(self.hub.seq()).seq >> PLACE_BITS;
+        let jump = jumps.then(|| number_after(began, age_ms).max(read + 1));
         let again = Some(Again { began, line, jump });
         let turn =
             EpochRecord { before: None, has_seed: false, broker: remote.broker, since_ms, again };
@@ -573,9 +601,6 @@ impl ClusterNode {
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
-        if self.reads_over() && self.read() >= looked.last {
-            return self.turn(life.seq, now_ms);
-        }
         match &self.staging {
             Some(Staging { hole: Some(_), .. }) => {}
             // Of the seeds some may be lost, and who has none waits for those who do.
@@ -597,24 +622,43 @@ impl ClusterNode {
     /// What was read last is not in the log: somebody has gone on before it.
     fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
-        let seq = self.hub.id(self.hub.seq()).seq;
-        if self.local.diverged_ms.is_none()
-            && let Some(lost) = line.lost().into_iter().find(|lost| *lost.end() >= seq)
-            && let Some(first) = self.hub.life().number(*lost.start())
-        {
-            self.keep(&newest(&self.hub, first - 1), lost.end() + 1);
+        if self.staging.take().is_some() {
+            // The values in the hub are of another epoch, or from before a hole. The node reads
+            // the epoch again.
+            (self.position.placement, self.look.at_ms) = (Placement::Unknown, 0);
+            return;
         }
+        if self.hub.id(self.hub.seq()).seq >= line.seq(line.last()) {
+            // The log has lost a longer jump, and would use SEQs again that readers were sent.
+            return self.say_again(life_seq, line.clone(), true);
+        }
+        self.keep_lost(line, now_ms);
         (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
-        self.local.diverged_ms.get_or_insert(now_ms);
         match self.is_alone(now_ms) {
             true => self.turn(life_seq, now_ms),
             false => self.look.at_ms = 0,
         }
     }
 
+    /// Keeps the changes that the log has lost, to publish them again.
+    fn keep_lost(&mut self, line: &SequenceMapping, now_ms: u64) {
+        let seq = self.hub.id(self.hub.seq()).seq;
+        let lost = line.lost().into_iter().find(|lost| *lost.end() >= seq);
+        let divergence = Divergence { since_ms: now_ms, lost: None };
+        let divergence = self.local.divergence.get_or_insert(divergence);
+        if let Some(lost) = lost.filter(|lost| divergence.lost.as_ref() != Some(lost))
+            && let Some(first) = self.hub.life().number(*lost.start())
+        {
+            let since = lost.end() + 1;
+            divergence.lost = Some(lost);
+            self.keep(&newest(&self.hub, first - 1), since);
+        }
+    }
+
     /// Everybody who is heard of has left the order, it seems: then somebody has to begin a life.
     fn is_alone(&self, now_ms: u64) -> bool {
-        self.local.diverged_ms.is_some_and(|since_ms| now_ms >= since_ms + ALONE_MS)
+        let divergence = self.local.divergence.as_ref();
+        divergence.is_some_and(|divergence| now_ms >= divergence.since_ms + ALONE_MS)
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.

@@ -174,14 +174,20 @@ impl LogWriter {
         }
     }
 
-    /// The log is not read where what is under way may be.
-    pub(super) fn forget(&mut self, intake: &ClusterIntake) {
-        let is_batch = |it: &mut Sending| matches!(it.what, AppendContent::Batch(_));
-        let sending = self.sending.take_if(is_batch).map(|sending| sending.what.promises());
-        let stored = self.stored.drain(..).map(|stored| stored.what.promises());
-        for promises in sending.into_iter().chain(stored) {
-            promises.tell_all(intake, CommitError::Failed);
+    /// The node does not read the messages under way. This returns what was late. If the log has
+    /// it already, nodes skip it the second time.
+    pub(super) fn forget(&mut self, intake: &ClusterIntake) -> VecDeque<Late> {
+        let is_other = |it: &mut Sending| !matches!(it.what, AppendContent::Seed);
+        let sending = self.sending.take_if(is_other).map(|sending| sending.what);
+        let stored = self.stored.drain(..).map(|stored| stored.what);
+        let mut late = VecDeque::new();
+        for what in stored.chain(sending) {
+            match what {
+                AppendContent::Late(entries) => late.extend(entries),
+                what => what.promises().tell_all(intake, CommitError::Failed),
+            }
         }
+        late
     }
 
     /// The messages under way are from before an epoch record, so the node will never read them.

@@ -294,9 +294,19 @@ pub(super) fn read_append(message: &Message) -> Appended {
     }
 }
 
-/// The sequence of a message that a consumer brings, and how many follow it: they are in the
-/// subject where it would be acknowledged.
-pub(super) fn read_delivery(reply: &str) -> Option<(u64, u64)> {
+/// A message that a consumer brings.
+#[derive(PartialEq, Debug)]
+pub(super) struct ConsumerMessage {
+    /// Its sequence in the stream.
+    pub(super) seq: u64,
+    /// Its number among the messages of the consumer, from 1 on.
+    pub(super) number: u64,
+    /// How many follow it.
+    pub(super) behind: u64,
+}
+
+/// The subject where a message would be acknowledged says which one it is.
+pub(super) fn read_delivery(reply: &str) -> Option<ConsumerMessage> {
     let words: Vec<&str> = reply.split('.').collect();
     // Newer servers name a domain and an account before, and may say more behind.
     let at = match words[..] {
@@ -304,7 +314,8 @@ pub(super) fn read_delivery(reply: &str) -> Option<(u64, u64)> {
         ["$JS", "ACK", ..] if words.len() >= 11 => 6,
         _ => return None,
     };
-    Some((words[at + 1].parse().ok()?, words[at + 4].parse().ok()?))
+    let word = |index: usize| words[at + index].parse().ok();
+    Some(ConsumerMessage { seq: word(1)?, number: word(2)?, behind: word(4)? })
 }
 
 /// A subject of nodes is the name of the stream, and one of these.
@@ -404,8 +415,9 @@ mod tests {
     #[test]
     fn where_a_message_is_from() {
         let read = |reply| read_delivery(reply);
-        assert_eq!(read("$JS.ACK.s.c.1.42.7.1700000000.3"), Some((42, 3)));
-        assert_eq!(read("$JS.ACK.d.hash.s.c.1.42.7.1700000000.3.rnd"), Some((42, 3)));
+        let delivery = Some(ConsumerMessage { seq: 42, number: 7, behind: 3 });
+        assert_eq!(read("$JS.ACK.s.c.1.42.7.1700000000.3"), delivery);
+        assert_eq!(read("$JS.ACK.d.hash.s.c.1.42.7.1700000000.3.rnd"), delivery);
         assert_eq!(read("_INBOX.a"), None);
         assert_eq!(read("$JS.ACK.s.c.1.x.7.1700000000.3"), None);
     }

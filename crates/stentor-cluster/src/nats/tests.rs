@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use stentor_config::Cluster as Settings;
@@ -27,6 +27,9 @@ struct Script {
     says: usize,
     /// and so with the next answer to an append.
     says_next: Option<usize>,
+    /// The first consumer says that it delivered another message before this one.
+    skips: Option<usize>,
+    consumers: AtomicUsize,
 }
 
 /// A client that is talked to.
@@ -35,6 +38,8 @@ struct Talk {
     sids: HashMap<String, String>,
     /// Where the stream goes, and how much of it has gone there.
     delivers: Option<(String, usize)>,
+    /// How many messages its consumer has delivered.
+    brought: u64,
 }
 
 impl Talk {
@@ -58,7 +63,11 @@ impl Talk {
         let Some((subject, from)) = self.delivers.take() else { return };
         let sid = self.sids[&subject].clone();
         for (index, (of, payload)) in script.messages.iter().enumerate().skip(from) {
-            let reply = format!("$JS.ACK.s.c.1.{}.1.1700000000.0", index + 1);
+            self.brought += 1;
+            let is_first = script.consumers.load(Ordering::Relaxed) == 1;
+            self.brought += u64::from(is_first && script.skips == Some(index));
+            let number = self.brought;
+            let reply = format!("$JS.ACK.s.c.1.{}.{number}.1700000000.0", index + 1);
             self.say(&format!("MSG {of} {sid} {reply} {}\r\n", payload.len()));
             let _ = self.socket.write_all(payload);
             self.say("\r\n");
@@ -98,6 +107,8 @@ impl Talk {
             let config = &request["config"];
             let from = config["opt_start_seq"].as_u64().unwrap() as usize - 1;
             self.delivers = Some((config["deliver_subject"].as_str().unwrap().to_owned(), from));
+            self.brought = 0;
+            script.consumers.fetch_add(1, Ordering::Relaxed);
             self.answer(reply, "{}");
             self.deliver(script);
         }
@@ -169,7 +180,8 @@ impl Member {
         let of_broker = Arc::clone(&script);
         thread::spawn(move || {
             for socket in listener.incoming() {
-                let talk = Talk { socket: socket.unwrap(), sids: HashMap::new(), delivers: None };
+                let socket = socket.unwrap();
+                let talk = Talk { socket, sids: HashMap::new(), delivers: None, brought: 0 };
                 let _ = talk.go_on(&of_broker);
             }
         });
@@ -258,6 +270,18 @@ fn a_message_that_no_node_wrote_is_skipped() {
         assert!(member.publish(10).is_ok());
     }
     assert_eq!(member.state.reconnects.value(), 0);
+}
+
+/// Its own sequences do not tell: the message may be one that was deleted.
+#[test]
+fn a_consumer_that_skips_a_message_is_replaced() {
+    for (skips, consumers) in [(None, 1), (Some(2), 2)] {
+        let (member, script) =
+            Member::of(Script { takes: 1 << 20, says: 1 << 20, skips, ..Script::default() });
+        assert!((0..3).all(|_| member.publish(10).is_ok()));
+        assert_eq!(script.lock().unwrap().consumers.load(Ordering::Relaxed), consumers);
+        assert_eq!(member.state.reconnects.value(), 0);
+    }
 }
 
 /// The thread of a connection that was closed may still send its last input.

@@ -17,6 +17,8 @@ pub(super) struct LogPosition {
     pub(super) placement: Placement,
     /// By run: the count of its last message that was read, and the sequence of that message.
     counts: HashMap<u64, (u64, u64)>,
+    /// A consumer has delivered every message just before this place, or the node has read them.
+    pub(super) has_counts: bool,
 }
 
 /// Whether the node knows which message of the log its hub ends with.
@@ -70,11 +72,11 @@ impl LogPosition {
         message.counter <= count
     }
 
-    /// Where a consumer begins. A snapshot does not contain the counts, so a node without any reads
-    /// them from the messages just before its place. If the log has lost the first of two copies,
-    /// such a node applies the second.
+    /// Where a consumer begins. A snapshot does not contain the counts, so a node that lacks some
+    /// reads them from the messages just before its place. If the log has lost the first of two
+    /// copies, such a node applies the second.
     pub(super) fn first_to_read(&self) -> u64 {
-        let counted = if self.counts.is_empty() { COUNTED_AGAIN } else { 0 };
+        let counted = if self.has_counts { 0 } else { COUNTED_AGAIN };
         (self.read + 1).saturating_sub(counted).max(1)
     }
 }

@@ -1,7 +1,7 @@
 //! What a node makes of each message of the log. Whatever happens here follows from what was read,
 //! and is the same on all nodes.
 
-use super::{ClusterNode, Placement, Staging};
+use super::{ClusterNode, LOOK_MS, Looked, PendingLook, Placement, Staging};
 use crate::codec::{EpochRecord, LogMessage, MessageBody, Of, decode, entries};
 use crate::line::SequenceMapping;
 use crate::seeds::{Late, has, has_changed, newest};
@@ -46,6 +46,19 @@ impl ClusterNode {
         };
         let is_known = self.position.placement != Placement::Unknown;
         (is_known || begins()) && (!self.position.lacks_before(seq) || self.pass_hole(seq))
+    }
+
+    /// Whether the consumer has lost a message, it seems. A broker may take its time for a
+    /// consumer, so the node waits twice as long for each one that delivers nothing.
+    pub(super) fn is_overdue(&mut self, asked: &PendingLook, looked: &Looked, now_ms: u64) -> bool {
+        // The look before knew of the message already.
+        let is_due = looked.next.is_some_and(|next| next <= asked.last);
+        if !is_due || !self.reads() || self.read() != asked.read {
+            self.look.overdue_ms = None;
+            return false;
+        }
+        let since_ms = *self.look.overdue_ms.get_or_insert(now_ms);
+        now_ms >= since_ms + (LOOK_MS << self.look.given_up.min(DOUBLED_MAX))
     }
 
     /// A message before the place of this node is read for its count alone: one behind it may be a
@@ -109,11 +122,12 @@ impl ClusterNode {
         let is_past = self.has_all() && self.hub.epoch() != epoch;
         self.epoch.past.extend(is_past.then(|| self.hub.epoch()));
         self.epoch.past.retain(|past| *past != epoch);
-        let _ = self.writer.begin_anew(&self.intake);
+        let late = self.writer.begin_anew(&self.intake);
+        self.late.extend(late);
         if is_past {
             self.late.clear();
             // Whether this node has left the order before says nothing of this life.
-            self.local.diverged_ms = None;
+            self.local.divergence = None;
         }
         (self.epoch.began, self.epoch.since_ms) = (seq, turn.since_ms);
         (self.epoch.broker, self.epoch.mapping) = (turn.broker, SequenceMapping::default());
@@ -271,6 +285,9 @@ impl ClusterNode {
         }
     }
 }
+
+/// How many times a node doubles the time that it waits for a consumer.
+const DOUBLED_MAX: u32 = 6;
 
 /// What a batch changes.
 struct BatchChanges<'b> {

@@ -2,6 +2,7 @@
 
 use super::holes::Want;
 use crate::line::SequenceMapping;
+use std::ops::RangeInclusive;
 use stentor_hub::Epoch;
 
 /// The state of the connection to the log, and of reading it.
@@ -66,9 +67,17 @@ pub(super) struct Local {
     pub(super) values: Values,
     /// The hub's values are not those of the order, so the same epoch is to replace them.
     pub(super) has_diverged: bool,
-    /// When the values were first found to have diverged, until the log is found to continue those
-    /// that replaced them. `None` if only a peer's snapshot contradicts them.
-    pub(super) diverged_ms: Option<u64>,
+    /// That the log has lost values of this node, until the log is found to continue those that
+    /// replaced them. `None` if only a peer's snapshot contradicts them.
+    pub(super) divergence: Option<Divergence>,
+}
+
+/// The log has lost messages that this node has read, and another node has continued without them.
+pub(super) struct Divergence {
+    /// When the node first found it.
+    pub(super) since_ms: u64,
+    /// The SEQs that were lost, once the node has kept its changes with these SEQs.
+    pub(super) lost: Option<RangeInclusive<u64>>,
 }
 
 /// Where the values in a node's hub are from.
@@ -122,6 +131,10 @@ pub(super) struct LookState {
     pub(super) at_ms: u64,
     /// No consumer is opened earlier, because the last one has delivered nothing.
     pub(super) consumer_at_ms: u64,
+    /// How many consumers the node has given up since one has last delivered a message.
+    pub(super) given_up: u32,
+    /// Since when the consumer has not delivered a message that the log has.
+    pub(super) overdue_ms: Option<u64>,
 }
 
 /// A look that the log has not answered yet.

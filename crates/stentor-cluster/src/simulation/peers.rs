@@ -94,6 +94,12 @@ impl World {
         has_failed || !self.has_link(index, other)
     }
 
+    /// How long the slowest snapshot is still on its way.
+    pub(super) fn fetch_ms(&self) -> u64 {
+        let due_ms = self.members.iter().filter_map(|it| Some(it.fetch.as_ref()?.due_ms));
+        due_ms.max().unwrap_or(0).saturating_sub(self.now_ms)
+    }
+
     /// Gives a node the snapshot that has come. Returns whether it still waits for one.
     pub(super) fn waits_for_peer(&mut self, index: usize) -> bool {
         let now_ms = self.now_ms;

@@ -45,13 +45,15 @@ pub(super) struct Talk {
     sids: HashMap<String, u64>,
     /// Where the stream goes, and how much of it has gone there.
     delivers: Option<(String, usize)>,
+    /// How many messages its consumer has delivered.
+    brought: u64,
 }
 
 impl Talk {
     pub(super) fn begin(log: Arc<Mutex<Log>>, rng: Rng, lies: bool) -> Talk {
         lock(&log).said.clear();
         let (input, sids, delivers) = (Vec::new(), HashMap::new(), None);
-        Talk { log, rng, lies, has_begun: false, is_mad: false, input, sids, delivers }
+        Talk { log, rng, lies, has_begun: false, is_mad: false, input, sids, delivers, brought: 0 }
     }
 
     /// Whether it lies this time.
@@ -116,7 +118,9 @@ impl Talk {
             if self.lies(3) {
                 seq = [0, 1, seq - 1, seq + 1, seq + 100, u64::MAX][self.rng.below(6)];
             }
-            let reply = Some(format!("$JS.ACK.s.c.1.{seq}.1.1700000000.0"));
+            self.brought += 1;
+            let number = self.brought;
+            let reply = Some(format!("$JS.ACK.s.c.1.{seq}.{number}.1700000000.0"));
             self.bring(Message { subject, sid, reply, payload, ..Message::default() }, says);
         }
         let headers = b"NATS/1.0 100\r\n\r\n".to_vec();
@@ -149,6 +153,7 @@ impl Talk {
             let config = &request["config"];
             let from = config["opt_start_seq"].as_u64().unwrap() as usize - 1;
             self.delivers = Some((config["deliver_subject"].as_str().unwrap().to_owned(), from));
+            self.brought = 0;
             self.answer(reply, json!({}), says);
             self.deliver(says);
         }
