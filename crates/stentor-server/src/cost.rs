@@ -110,10 +110,8 @@ impl Desk {
             acceptors: Arc::default(),
             hub: Arc::clone(&hub),
             // The plain form is shown: no thread compresses.
-            committer: Committer::in_memory(Applier::new(Arc::clone(&hub), Compressor::new().0)),
-            store: None,
-            follow: None,
-            cluster: None,
+            committer: Committer::new(Applier::new(Arc::clone(&hub), Compressor::new().0), None),
+            service: None,
             file_cache: Arc::new(FileCache::new()?),
             client: endpoint::client::module(unix_s),
             addresses: AddressCounts::default(),

@@ -19,7 +19,6 @@ mod denials;
 mod endpoint;
 pub mod event_log;
 mod exchange;
-mod exposition;
 mod guard;
 pub mod keys;
 mod labels;

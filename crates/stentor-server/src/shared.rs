@@ -12,12 +12,9 @@ use crate::stats::Stats;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use stentor_access::{Cache, Keys};
-use stentor_cluster::ClusterState;
 use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
-use stentor_order::Committer;
-use stentor_replication::FollowState;
-use stentor_store::StoreState;
+use stentor_order::{Committer, Report};
 use stentor_tls_layer::Acceptors;
 use stentor_wire::http1::Request;
 
@@ -27,12 +24,8 @@ pub struct Shared {
     pub hub: Arc<Hub>,
     /// Takes changes through all their steps.
     pub committer: Committer,
-    /// The state of the store, if there is one.
-    pub store: Option<Arc<StoreState>>,
-    /// The state of following a leader, if this server does.
-    pub follow: Option<Arc<FollowState>>,
-    /// The state of the cluster, if a broker makes the order.
-    pub cluster: Option<Arc<ClusterState>>,
+    /// The service that makes the order or keeps it. `None`: it is kept in memory alone.
+    pub service: Option<Arc<dyn Report>>,
     /// Files in memory.
     pub file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -87,8 +80,7 @@ impl Shared {
     /// The age of the local state in seconds, if another server or a broker makes the order.
     /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {
-        let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
-        of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
+        self.service.as_ref().and_then(|service| service.stale_s())
     }
 
     /// Whether a request can be answered yet. While the store is being read, or the values of a
@@ -97,15 +89,7 @@ impl Shared {
     /// # Errors
     /// The reason, as the client reads it.
     pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
-        let reason = if self.store.as_ref().is_some_and(|store| !store.reading.is_over()) {
-            "The store is being read: try again in a while."
-        } else if self.follow.as_ref().is_some_and(|follow| !follow.has_all()) {
-            "Nothing was had of the leader yet: try again in a while."
-        } else if self.cluster.as_ref().is_some_and(|cluster| !cluster.has_all()) {
-            "Nothing was had of the cluster yet: try again in a while."
-        } else {
-            return Ok(());
-        };
-        if paths::is_probe(request) { Ok(()) } else { Err(reason) }
+        let may_answer = self.service.as_ref().map_or(Ok(()), |service| service.may_answer());
+        may_answer.or_else(|reason| if paths::is_probe(request) { Ok(()) } else { Err(reason) })
     }
 }

@@ -51,7 +51,7 @@ impl Server {
         let key_thread =
             KeyThread::start(&settings.tokens, key_files, shared, &self.mailboxes, before)?;
         // Else they come from whoever is followed.
-        if self.shared.follow.is_none() {
+        if self.service.follow().is_none() {
             self.commit(Op::Rules(settings.rules()))
                 .map_err(|error| io::Error::other(format!("the rules of topics: {error}")))?;
         }

@@ -99,8 +99,7 @@ use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Preconditi
 #[cfg(test)]
 use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
-use stentor_order::{Applier, Committer, Compressor, InMemory, Jobs, Sequencer};
-use stentor_store::StoreState;
+use stentor_order::{Applier, Committer, Compressor, Jobs, Report};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
@@ -144,7 +143,7 @@ pub(crate) struct Parts {
     /// What there is between the networks and the workers.
     pub(crate) layers: Layers,
     /// The hub and its store, if there is one.
-    pub(crate) kept: Option<(Arc<Hub>, Arc<StoreState>)>,
+    pub(crate) kept: Option<(Arc<Hub>, Arc<dyn Report>)>,
     /// Without a store, the number behind which the first message comes.
     pub(crate) last_seq: u64,
 }
@@ -212,8 +211,8 @@ impl World {
         let epoch = Epoch::parse("0badcafe").unwrap();
         let file_cache = Arc::new(FileCache::new().unwrap());
         let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
-        let (hub, store) = match kept {
-            Some((hub, store)) => (hub, Some(store)),
+        let (hub, service) = match kept {
+            Some((hub, service)) => (hub, Some(service)),
             None => {
                 let limits = stentor_hub::Limits::default();
                 let hub = Hub::new(epoch, settings.topics.clone(), limits);
@@ -221,19 +220,17 @@ impl World {
                 (Arc::new(hub), None)
             }
         };
-        let sequencer: Arc<dyn Sequencer> = match (&late, &store) {
-            (Some(late), _) => Arc::clone(late) as _,
-            (None, Some(store)) => Arc::clone(&store.intake) as _,
-            (None, None) => Arc::new(InMemory),
+        let applier = Applier::new(Arc::clone(&hub), compressor);
+        let committer = match &late {
+            Some(late) => Committer::with_sequencer(applier, Arc::clone(late) as _),
+            None => Committer::new(applier, service.as_deref()),
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let shared = Arc::new(Shared {
             acceptors: Arc::default(),
-            committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), sequencer),
-            store,
-            follow: None,
-            cluster: None,
+            committer,
+            service,
             access_log,
             hub,
             file_cache,
@@ -263,7 +260,7 @@ impl World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
             panics_percent: None, panics: 0, late_percent: 0,
         };
-        if world.shared.store.is_some() {
+        if world.shared.service.is_some() {
             return world;
         }
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);
