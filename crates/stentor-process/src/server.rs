@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use stentor_access::Cache;
 use stentor_config::{ControlAddress, Settings};
 use stentor_files::{FileCache, FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
@@ -38,7 +37,7 @@ use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
     Applier, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress, Tapping,
 };
-use stentor_server::keys::{self, KeyThread};
+use stentor_server::keys::{self, KeyThread, TokenState};
 use stentor_server::{
     AccessLog, AddressCounts, CONTROL, Guard, MONITOR, Mailbox, MemoryState, Order, PUBLIC,
     ProcessState, REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module,
@@ -219,6 +218,7 @@ fn share(
     let (compressor, jobs) = Compressor::new();
     let hub = Arc::new(hub);
     let service = service.report();
+    let keys = keys::load(&settings.tokens).map_err(StartError::new)?;
     let shared = Shared {
         committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), service.as_deref()),
         hub,
@@ -229,9 +229,7 @@ fn share(
         acceptors: Arc::new(Acceptors::new(certificates)),
         addresses: AddressCounts::default(),
         memory: MemoryState::default(),
-        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::new)?),
-        wants_keys: AtomicBool::new(false),
-        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
+        tokens: Arc::new(TokenState::new(keys, TOKENS_BYTES_MAX)?),
         workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
         process: process_state(hello),
@@ -480,7 +478,8 @@ impl Server {
         let Server { settings, shared, service, mailboxes, .. } = self;
         let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
             self._guard = Some(guard);
-            self.keys = KeyThread::start(&settings.tokens, key_files, shared, mailboxes, None)?;
+            let tokens = &shared.tokens;
+            self.keys = KeyThread::start(&settings.tokens, key_files, tokens, mailboxes, None)?;
             self.keys.iter().for_each(KeyThread::begin);
             self.certificates =
                 stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
@@ -744,18 +743,18 @@ mod tests {
         for replace in [true, false] {
             let files = keys::files_of(&settings.tokens);
             let before = keys::load(&settings.tokens).unwrap();
-            keys::tell(&server.shared, &server.mailboxes, &before);
+            keys::tell(&server.shared.tokens, &server.mailboxes, &before);
             // Replaced meanwhile, or gone for a moment.
             std::fs::remove_file(&path).unwrap();
             if replace {
                 write(b'b');
             }
-            let (shared, mailboxes) = (&server.shared, &server.mailboxes);
-            let thread = KeyThread::start(&settings.tokens, files, shared, mailboxes, None);
+            let (tokens, mailboxes) = (&server.shared.tokens, &server.mailboxes);
+            let thread = KeyThread::start(&settings.tokens, files, tokens, mailboxes, None);
             let thread = thread.unwrap().expect("a file is configured");
             write(b'b');
             thread.begin();
-            let is_before = |_: &u32| Arc::ptr_eq(&server.shared.keys(), &before);
+            let is_before = |_: &u32| Arc::ptr_eq(&server.shared.tokens.keys(), &before);
             let looks = (0..400).take_while(is_before);
             let looks = looks.inspect(|_| thread::sleep(Duration::from_millis(50))).count();
             assert!(looks < 400, "replaced: {replace}");

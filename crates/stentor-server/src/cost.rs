@@ -9,6 +9,7 @@ use crate::addresses::AddressCounts;
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
+use crate::keys::TokenState;
 use crate::listeners::PUBLIC;
 use crate::mailbox::Mailbox;
 use crate::operations::{Reloads, Upgrades};
@@ -18,9 +19,9 @@ use crate::route;
 use crate::shared::{ProcessState, Shared};
 use crate::stats::Stats;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::{Cache, Keys};
+use stentor_access::Keys;
 use stentor_config::{Lookup, Settings};
 use stentor_files::FileCache;
 use stentor_hub::{
@@ -116,9 +117,7 @@ impl Desk {
             client: endpoint::client::module(unix_s),
             addresses: AddressCounts::default(),
             memory: MemoryState::default(),
-            keys: Mutex::new(Arc::new(Keys::none())),
-            wants_keys: AtomicBool::new(false),
-            tokens: Cache::new(0).map_err(io::Error::other)?,
+            tokens: Arc::new(TokenState::new(Arc::new(Keys::none()), 0)?),
             workers: vec![Arc::clone(&stats)],
             workers_public: 1,
             process: ProcessState {

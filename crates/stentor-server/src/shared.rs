@@ -5,13 +5,13 @@
 
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
+use crate::keys::TokenState;
 use crate::operations::{Reloads, Upgrades};
 use crate::paths;
 use crate::pressure::MemoryState;
 use crate::stats::Stats;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::{Cache, Keys};
 use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
 use stentor_order::{Committer, Report};
@@ -38,12 +38,8 @@ pub struct Shared {
     pub addresses: AddressCounts,
     /// How short memory is that is not counted here.
     pub memory: MemoryState,
-    /// The keys that workers begin with.
-    pub keys: Mutex<Arc<Keys>>,
-    /// A token named a key that is not known: issuers may have others by now.
-    pub wants_keys: AtomicBool,
-    /// Tokens that were verified.
-    pub tokens: Cache,
+    /// The keys that tokens are verified with, and the verified ones.
+    pub tokens: Arc<TokenState>,
     /// The counters of every worker, to be summed when asked for.
     pub workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
@@ -67,16 +63,6 @@ pub struct ProcessState {
 }
 
 impl Shared {
-    /// The keys that tokens are verified with.
-    pub fn keys(&self) -> Arc<Keys> {
-        Arc::clone(&stentor_io::lock(&self.keys))
-    }
-
-    /// Has tokens verified with these from now on, by workers that begin. Others are told.
-    pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
-        *stentor_io::lock(&self.keys) = keys;
-    }
-
     /// The age of the local state in seconds, if another server or a broker makes the order.
     /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {

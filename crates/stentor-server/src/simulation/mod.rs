@@ -76,7 +76,7 @@ mod tokens;
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
 use crate::context::Context;
-use crate::keys;
+use crate::keys::{self, TokenState};
 use crate::limits::TOKENS_BYTES_MAX;
 #[cfg(test)]
 use crate::listeners::{CONTROL, PUBLIC};
@@ -90,9 +90,8 @@ use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::Cache;
 use stentor_config::{Lookup, Settings};
 use stentor_files::{FileCache, FileLoader};
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
@@ -227,6 +226,7 @@ impl World {
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
+        let keys = keys::load(&settings.tokens).expect("the keys are good");
         let shared = Arc::new(Shared {
             acceptors: Arc::default(),
             committer,
@@ -237,9 +237,7 @@ impl World {
             client: crate::endpoint::client::module(NOW_S),
             addresses: AddressCounts::default(),
             memory: MemoryState::default(),
-            keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
-            wants_keys: AtomicBool::new(false),
-            tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
+            tokens: Arc::new(TokenState::new(keys, TOKENS_BYTES_MAX).unwrap()),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
             process: ProcessState {
