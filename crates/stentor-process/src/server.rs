@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_config::{ControlAddress, Settings};
-use stentor_files::{FileCache, FileLoader, check_roots};
+use stentor_files::{FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{
     ChannelListener, FileStates, HostDisk, Inherited, LookThread, User, spawn_with_file_table,
@@ -39,9 +39,8 @@ use stentor_order::{
 };
 use stentor_server::keys::{self, KeyThread, TokenState};
 use stentor_server::{
-    AccessLog, AddressCounts, CONTROL, Guard, MONITOR, Mailbox, MemoryState, Order, PUBLIC,
-    ProcessState, REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module,
-    event_log,
+    AccessLog, CONTROL, Guard, MONITOR, Mailbox, Order, PUBLIC, ProcessState, REDIRECT, Reloads,
+    Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
 };
 use stentor_store::{Ended, Writer};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
@@ -216,23 +215,17 @@ fn share(
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
     let (compressor, jobs) = Compressor::new();
-    let hub = Arc::new(hub);
     let service = service.report();
+    let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.as_deref());
+    let client = client_module(stentor_io::unix_s());
     let keys = keys::load(&settings.tokens).map_err(StartError::new)?;
+    let tokens = TokenState::new(keys, TOKENS_BYTES_MAX)?;
+    let process = process_state(hello);
     let shared = Shared {
-        committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), service.as_deref()),
-        hub,
-        service,
-        file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
-        client: client_module(stentor_io::unix_s()),
         acceptors: Arc::new(Acceptors::new(certificates)),
-        addresses: AddressCounts::default(),
-        memory: MemoryState::default(),
-        tokens: Arc::new(TokenState::new(keys, TOKENS_BYTES_MAX)?),
-        workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        process: process_state(hello),
+        ..Shared::new(committer, service, client, tokens, posts.len(), process)?
     };
     Ok((shared, jobs))
 }

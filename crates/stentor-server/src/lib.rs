@@ -52,14 +52,12 @@ pub mod fuzz;
 mod simulation;
 
 pub use access_log::AccessLog;
-pub use addresses::AddressCounts;
 pub use endpoint::client::module as client_module;
 pub use guard::Guard;
 pub use limits::{RELEASE_AFTER_MS, TOKENS_BYTES_MAX, panics_max};
 pub use listeners::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 pub use mailbox::{Mailbox, Order};
 pub use operations::{Failed, History, Reloaded, Reloads, Upgraded, Upgrades};
-pub use pressure::MemoryState;
 pub use shared::{ProcessState, Shared};
 pub use stats::{Stats, Totals, pack_histogram, unpack_histogram};
 pub use worker::Worker;

@@ -10,6 +10,7 @@ use crate::operations::{Reloads, Upgrades};
 use crate::paths;
 use crate::pressure::MemoryState;
 use crate::stats::Stats;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stentor_files::FileCache;
@@ -49,6 +50,7 @@ pub struct Shared {
 }
 
 /// The state of the process that its workers read.
+#[derive(Default)]
 pub struct ProcessState {
     /// The start of the server, in seconds since 1970, in whichever process that was.
     pub started_unix_s: u64,
@@ -63,6 +65,36 @@ pub struct ProcessState {
 }
 
 impl Shared {
+    /// The state of so many workers, all of them public. Nothing is logged, and there is no
+    /// certificate.
+    ///
+    /// # Errors
+    /// The host is out of files or memory.
+    pub fn new(
+        committer: Committer,
+        service: Option<Arc<dyn Report>>,
+        client: Arc<Message>,
+        tokens: TokenState,
+        workers: usize,
+        process: ProcessState,
+    ) -> io::Result<Shared> {
+        Ok(Shared {
+            hub: Arc::clone(committer.applier().hub()),
+            committer,
+            service,
+            file_cache: Arc::new(FileCache::new()?),
+            access_log: None,
+            client,
+            acceptors: Arc::default(),
+            addresses: AddressCounts::default(),
+            memory: MemoryState::default(),
+            tokens: Arc::new(tokens),
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            workers_public: workers,
+            process,
+        })
+    }
+
     /// The age of the local state in seconds, if another server or a broker makes the order.
     /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {

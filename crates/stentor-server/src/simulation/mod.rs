@@ -74,16 +74,13 @@ mod streams;
 mod tokens;
 
 use crate::access_log::AccessLog;
-use crate::addresses::AddressCounts;
 use crate::context::Context;
 use crate::keys::{self, TokenState};
 use crate::limits::TOKENS_BYTES_MAX;
 #[cfg(test)]
 use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Mailbox;
-use crate::operations::{Reloads, Upgrades};
 use crate::panics::planned;
-use crate::pressure::MemoryState;
 use crate::shared::{ProcessState, Shared};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::worker::Worker;
@@ -91,9 +88,8 @@ pub(crate) use late::Late;
 use net::{Layers, Net};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use stentor_config::{Lookup, Settings};
-use stentor_files::{FileCache, FileLoader};
+use stentor_files::FileLoader;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::KernelFaults;
@@ -208,8 +204,6 @@ impl World {
         let Parts { workers, late, layers, kept, last_seq } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
-        let file_cache = Arc::new(FileCache::new().unwrap());
-        let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
         let (hub, service) = match kept {
             Some((hub, service)) => (hub, Some(service)),
             None => {
@@ -219,35 +213,20 @@ impl World {
                 (Arc::new(hub), None)
             }
         };
-        let applier = Applier::new(Arc::clone(&hub), compressor);
+        let applier = Applier::new(hub, compressor);
         let committer = match &late {
             Some(late) => Committer::with_sequencer(applier, Arc::clone(late) as _),
             None => Committer::new(applier, service.as_deref()),
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
+        let client = crate::endpoint::client::module(NOW_S);
         let keys = keys::load(&settings.tokens).expect("the keys are good");
-        let shared = Arc::new(Shared {
-            acceptors: Arc::default(),
-            committer,
-            service,
-            access_log,
-            hub,
-            file_cache,
-            client: crate::endpoint::client::module(NOW_S),
-            addresses: AddressCounts::default(),
-            memory: MemoryState::default(),
-            tokens: Arc::new(TokenState::new(keys, TOKENS_BYTES_MAX).unwrap()),
-            workers: (0..workers).map(|_| Arc::default()).collect(),
-            workers_public: workers,
-            process: ProcessState {
-                started_unix_s: 0,
-                process_started_unix_s: 0,
-                is_stopping: AtomicBool::new(false),
-                upgrades: Upgrades::default(),
-                reloads: Reloads::default(),
-            },
-        });
+        let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
+        let process = ProcessState::default();
+        let shared = Shared::new(committer, service, client, tokens, workers, process).unwrap();
+        let loader = shared.file_cache.loader(&settings.mounts, &settings.files).unwrap();
+        let shared = Arc::new(Shared { access_log, ..shared });
         let settings = Arc::new(settings);
         let worker =
             |index| Other::new(&shared, index, layers, seed, faults, Arc::clone(&settings));
