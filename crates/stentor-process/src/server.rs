@@ -469,18 +469,19 @@ impl Server {
     ) -> Result<(), StartError> {
         self.start_file_loader();
         let Server { settings, shared, service, mailboxes, .. } = self;
-        let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
-            self._guard = Some(guard);
-            let tokens = &shared.tokens;
-            self.keys = KeyThread::start(&settings.tokens, key_files, tokens, mailboxes, None)?;
-            self.keys.iter().for_each(KeyThread::begin);
-            self.certificates =
-                stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
-            self.certificates.iter().for_each(LookThread::begin);
-            // The last ones: whoever they connect to may have a certificate that is not to be
-            // judged here.
-            service.start(shared.committer.applier())
-        });
+        let started =
+            Guard::start(settings, &shared.hub, &shared.memory, mailboxes).and_then(|guard| {
+                self._guard = Some(guard);
+                let tokens = &shared.tokens;
+                self.keys = KeyThread::start(&settings.tokens, key_files, tokens, mailboxes, None)?;
+                self.keys.iter().for_each(KeyThread::begin);
+                self.certificates =
+                    stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
+                self.certificates.iter().for_each(LookThread::begin);
+                // The last ones: whoever they connect to may have a certificate that is not to be
+                // judged here.
+                service.start(shared.committer.applier())
+            });
         match started {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {

@@ -38,7 +38,7 @@ pub struct Shared {
     /// Connections of the public listeners by their addresses.
     pub addresses: AddressCounts,
     /// How short memory is that is not counted here.
-    pub memory: MemoryState,
+    pub memory: Arc<MemoryState>,
     /// The keys that tokens are verified with, and the verified ones.
     pub tokens: Arc<TokenState>,
     /// The counters of every worker, to be summed when asked for.
@@ -87,7 +87,7 @@ impl Shared {
             client,
             acceptors: Arc::default(),
             addresses: AddressCounts::default(),
-            memory: MemoryState::default(),
+            memory: Arc::default(),
             tokens: Arc::new(tokens),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             workers_public: workers,
