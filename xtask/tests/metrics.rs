@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use xtask::source::{expect_none, read, root};
+use xtask::source::{expect_none, read, root, rust};
 
 #[test]
 fn every_alert_is_explained_as_it_is_written() {
@@ -105,7 +105,7 @@ fn rows() -> Vec<Rule> {
     rows.collect()
 }
 
-/// A row of `metrics.rs`: a metric that the server writes.
+/// A row of `metrics!`: a metric that the server writes.
 struct Metric {
     name: String,
     help: String,
@@ -113,14 +113,20 @@ struct Metric {
     counters: Vec<String>,
 }
 
-/// All of them.
+/// All of them: those of the server, and of each service that has a table of its own.
 fn metrics() -> Vec<Metric> {
-    let source = read("crates/stentor-server/src/metrics.rs");
-    let (_, table) = source.split_once("\nmetrics! {").unwrap();
-    let (table, _) = table.split_once("\n}\n").unwrap();
+    let sources = rust();
+    let libraries = sources.iter().filter(|file| file.path.starts_with("crates/"));
+    let tables = libraries.filter_map(|file| Some(file.text.split_once("metrics! { |")?.1));
+    tables.flat_map(metrics_of).collect()
+}
+
+/// Those of a table, and whatever comes behind it.
+fn metrics_of(table: &str) -> Vec<Metric> {
     let mut help = Vec::new();
     let mut all: Vec<Metric> = Vec::new();
-    for line in table.lines().map(str::trim).filter(|line| !line.starts_with("// ")) {
+    let lines = table.lines().take_while(|line| !["}", "    }"].contains(line));
+    for line in lines.map(str::trim).filter(|line| !line.starts_with("// ")) {
         let words: Vec<&str> = line.split([' ', '[', ']', ',', ';']).collect();
         if let Some(text) = line.strip_prefix("/// ") {
             help.push(text);

@@ -23,5 +23,5 @@ mod state;
 mod waiting;
 mod writer;
 
-pub use state::{ClusterReport, ClusterState, ClusterThread, check};
+pub use state::{ClusterState, ClusterThread, check};
 pub use waiting::ClusterIntake;

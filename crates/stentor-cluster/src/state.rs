@@ -4,9 +4,8 @@ use crate::nats::{self, Broker, Fetch};
 use crate::protocol::ClusterNode;
 use crate::saving::{Saving, read_saved};
 use crate::waiting::ClusterIntake;
-use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +14,7 @@ use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Epoch, Hub};
 use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
-use stentor_order::Applier;
+use stentor_order::{Applier, OrderKind, Report, Sequencer, metrics};
 use stentor_replication::{agent, authorization, snapshot_of};
 use ureq::Agent;
 
@@ -76,6 +75,13 @@ struct LogCounters {
     replicas: u32,
 }
 
+impl LogCounters {
+    /// The number of messages of the stream that this node has not applied.
+    fn behind(&self) -> u64 {
+        self.last.saturating_sub(self.read).max(self.behind)
+    }
+}
+
 /// The reasons why a node does not work as it should.
 #[derive(Default)]
 struct Problems {
@@ -115,6 +121,11 @@ impl NodeStatus {
     fn because(&self) -> String {
         self.why().map_or_else(String::new, |why| format!(": {why}"))
     }
+
+    /// The age of the values on the disk in seconds; `None`: none were saved.
+    fn saved_s(&self) -> Option<u64> {
+        self.saved_us.map(|saved_us| since(saved_us) / 1_000_000)
+    }
 }
 
 impl Freshness {
@@ -133,58 +144,6 @@ impl Freshness {
     }
 }
 
-/// What the pages say of it.
-#[derive(Debug, Serialize)]
-pub struct ClusterReport {
-    /// Whether there is a connection to a broker.
-    pub connected: bool,
-    /// The broker takes what is published.
-    pub open: bool,
-    /// Why it does not, if that is known.
-    pub failure: Option<String>,
-    /// Up to here everything is here.
-    pub position: String,
-    /// The message of the stream that was read last.
-    pub message: u64,
-    /// So many of the stream are not here yet.
-    pub behind: u64,
-    /// From sending a message until it was in the stream.
-    pub round_trip_us: u64,
-    /// Bytes that wait for the broker.
-    pub waiting_bytes: u64,
-    /// How many servers of NATS keep the stream.
-    pub replicas: u32,
-    /// What an acknowledgement of the broker is not worth, if it is less than one might think.
-    pub warning: Option<&'static str>,
-    /// Another node has other rules of topics.
-    pub rules_differ: bool,
-    /// Connections to brokers that came to an end, or to nothing.
-    pub reconnects: u64,
-    /// Snapshots that were taken of other nodes.
-    pub snapshots: u64,
-    /// So long ago what is here was kept on the disk, in seconds; `None` if it was not.
-    pub saved_s: Option<u64>,
-}
-
-impl fmt::Display for ClusterReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterReport { position, message, behind, round_trip_us, .. } = self;
-        write!(
-            f,
-            "Cluster: at {position}, message {message} of the stream, {behind} behind, round trip \
-             {round_trip_us} us, {} bytes waiting; {} reconnects, {} snapshots",
-            self.waiting_bytes, self.reconnects, self.snapshots
-        )?;
-        self.saved_s.iter().try_for_each(|s| write!(f, "; kept on the disk {s} s ago"))?;
-        self.warning.iter().try_for_each(|warning| write!(f, "; {warning}"))?;
-        if self.rules_differ {
-            f.write_str("; another node has other [[topics]]")?;
-        }
-        let why = self.failure.iter().filter(|_| !self.open);
-        why.into_iter().try_for_each(|why| write!(f, "; nothing is published: {why}"))
-    }
-}
-
 impl ClusterState {
     /// The state of a node that is about to begin with these settings.
     pub fn new(settings: &Settings) -> ClusterState {
@@ -200,49 +159,8 @@ impl ClusterState {
     }
 
     /// All of the order is here, or was once; or as much as there is while no broker is to be had.
-    pub fn has_all(&self) -> bool {
+    pub(crate) fn has_all(&self) -> bool {
         self.has_all.load(Ordering::Acquire)
-    }
-
-    /// For how many seconds what is here may be outdated; `None`: it is as the log says.
-    pub fn stale_s(&self) -> Option<u64> {
-        let age_us = self.status().freshness.age_us();
-        (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
-    }
-
-    /// Why this server should not be asked, if it should not.
-    pub fn complaint(&self) -> Option<String> {
-        let status = self.status();
-        let because = status.because();
-        if !self.has_all() {
-            return Some(format!("Nothing was had of the cluster yet{because}."));
-        }
-        let age_us = status.freshness.age_us();
-        let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
-        let age_s = age_us / 1_000_000;
-        is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
-    }
-
-    /// The state as the pages show it.
-    pub fn report(&self, hub: &Hub) -> ClusterReport {
-        let status = self.status();
-        let LogCounters { read, last, behind, round_trip_us, replicas } = status.log;
-        ClusterReport {
-            connected: status.is_connected,
-            open: status.is_open,
-            failure: status.why(),
-            position: hub.id(hub.seq()).to_string(),
-            message: read,
-            behind: last.saturating_sub(read).max(behind),
-            round_trip_us,
-            waiting_bytes: self.intake.bytes() as u64,
-            replicas,
-            warning: status.problems.warning,
-            rules_differ: status.rules_differ,
-            reconnects: self.reconnects.value(),
-            snapshots: self.snapshots.value(),
-            saved_s: status.saved_us.map(|saved_us| since(saved_us) / 1_000_000),
-        }
     }
 
     pub(crate) fn ends(&self) -> bool {
@@ -378,6 +296,96 @@ impl ClusterState {
 
     pub(crate) fn status(&self) -> MutexGuard<'_, NodeStatus> {
         stentor_io::lock(&self.status)
+    }
+}
+
+impl Report for ClusterState {
+    fn order(&self) -> (OrderKind, Arc<dyn Sequencer>) {
+        (OrderKind::Cluster, self.intake.clone())
+    }
+
+    fn name(&self) -> &'static str {
+        "cluster"
+    }
+
+    fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)> {
+        let status = self.status();
+        vec![
+            ("connected", status.is_connected.into()),
+            ("open", status.is_open.into()),
+            ("failure", status.why().into()),
+            ("position", hub.id(hub.seq()).to_string().into()),
+            ("message", status.log.read.into()),
+            ("behind", status.log.behind().into()),
+            ("round_trip_us", status.log.round_trip_us.into()),
+            ("waiting_bytes", self.intake.bytes().into()),
+            ("replicas", status.log.replicas.into()),
+            ("warning", status.problems.warning.into()),
+            ("rules_differ", status.rules_differ.into()),
+            ("reconnects", self.reconnects.value().into()),
+            ("snapshots", self.snapshots.value().into()),
+            ("saved_s", status.saved_s().into()),
+        ]
+    }
+
+    fn line(&self, hub: &Hub) -> String {
+        let status = self.status();
+        let LogCounters { read, round_trip_us, .. } = status.log;
+        let saved = status.saved_s().map(|s| format!("kept on the disk {s} s ago"));
+        let differ = status.rules_differ.then(|| "another node has other [[topics]]".to_owned());
+        let why = status.why().map(|why| format!("nothing is published: {why}"));
+        let warning = status.problems.warning.map(str::to_owned);
+        let more = [saved, warning, differ, why].into_iter().flatten();
+        format!(
+            "Cluster: at {}, message {read} of the stream, {} behind, round trip {round_trip_us} \
+             us, {} bytes waiting; {} reconnects, {} snapshots{}",
+            hub.id(hub.seq()),
+            status.log.behind(),
+            self.intake.bytes(),
+            self.reconnects.value(),
+            self.snapshots.value(),
+            more.map(|it| format!("; {it}")).collect::<String>(),
+        )
+    }
+
+    metrics! { |self, _hub|
+        /// Whether the broker is there, and takes what is published.
+        Gauge cluster_up [=> self.status().is_open];
+        /// Messages of the broker's stream that are not here yet; each has up to 1,023 changes.
+        Gauge cluster_behind [=> self.status().log.behind()];
+        /// From sending a message to the broker until it has said that it has it.
+        Gauge cluster_round_trip_seconds [=> self.status().log.round_trip_us as f64 / 1e6];
+        /// Bytes of changes that wait for the broker.
+        Gauge cluster_waiting_bytes [=> self.intake.bytes()];
+        /// Connections to brokers that came to an end, or to nothing.
+        Counter cluster_reconnects_total [=> self.reconnects.value()];
+        /// Snapshots that were taken of other nodes.
+        Counter cluster_snapshots_total [=> self.snapshots.value()];
+        /// How long ago what is here was kept on the disk.
+        Gauge cluster_saved_age_seconds [=> self.status().saved_s()];
+    }
+
+    fn may_answer(&self) -> Result<(), &'static str> {
+        let has_all = self.has_all().then_some(());
+        has_all.ok_or("Nothing was had of the cluster yet: try again in a while.")
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let status = self.status();
+        let because = status.because();
+        if !self.has_all() {
+            return Some(format!("Nothing was had of the cluster yet{because}."));
+        }
+        let age_us = status.freshness.age_us();
+        let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
+        let age_s = age_us / 1_000_000;
+        is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
+    }
+
+    /// `None`: it is as the log says.
+    fn stale_s(&self) -> Option<u64> {
+        let age_us = self.status().freshness.age_us();
+        (age_us >= AGE_USUAL_US).then_some(age_us / 1_000_000)
     }
 }
 

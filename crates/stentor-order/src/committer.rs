@@ -1,7 +1,8 @@
 //! Admits, commits and applies a change.
 
 use crate::compressor::Compressor;
-use crate::sequencer::{Commit, InMemory, Outcome, Promised, ReturnAddress, Sequencer};
+use crate::report::Report;
+use crate::sequencer::{Commit, InMemory, OrderKind, Outcome, Promised, ReturnAddress, Sequencer};
 use std::sync::Arc;
 use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published};
 
@@ -62,20 +63,29 @@ fn expect_compression(compressor: &Compressor, applied: &mut Applied) {
 /// Takes a change through all its steps.
 pub struct Committer {
     applier: Applier,
+    order: OrderKind,
     sequencer: Arc<dyn Sequencer>,
 }
 
 impl Committer {
-    /// Has changes committed by this sequencer.
+    /// Has changes committed by this service. `None`: the order is kept in memory alone.
     #[must_use]
-    pub fn new(applier: Applier, sequencer: Arc<dyn Sequencer>) -> Committer {
-        Committer { applier, sequencer }
+    pub fn new(applier: Applier, service: Option<&dyn Report>) -> Committer {
+        let in_memory = || (OrderKind::Memory, Arc::new(InMemory) as _);
+        let (order, sequencer) = service.map_or_else(in_memory, |service| service.order());
+        Committer { applier, order, sequencer }
     }
 
-    /// The order is kept in memory alone.
+    /// Has changes committed by this sequencer, whose order is kept in memory alone.
     #[must_use]
-    pub fn in_memory(applier: Applier) -> Committer {
-        Committer::new(applier, Arc::new(InMemory))
+    pub fn with_sequencer(applier: Applier, sequencer: Arc<dyn Sequencer>) -> Committer {
+        Committer { applier, order: OrderKind::Memory, sequencer }
+    }
+
+    /// How the order is kept.
+    #[must_use]
+    pub fn order(&self) -> &OrderKind {
+        &self.order
     }
 
     /// The applier of its changes.

@@ -5,19 +5,24 @@
 //! each of them is a [`Sequencer`]. [`Committer`] joins the three steps.
 //!
 //! Two more things follow changes: [`Compressor`] compresses messages away from the workers, and
-//! [`Tapping`] hears what changes in a hub while it is copied.
+//! [`Tapping`] hears what changes in a hub while it is copied. [`Report`] is what pages show of a
+//! store, a leader or a broker.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod committer;
 mod compressor;
+mod exposition;
+mod report;
 mod sequencer;
 mod tapping;
 
 pub use committer::{Applier, Committer};
 pub use compressor::{Compressor, Jobs};
+pub use exposition::{Kind, Page, Shown, label, labels};
+pub use report::Report;
 pub use sequencer::{
-    Commit, CommitError, Due, InMemory, Notifier, Outcome, Outcomes, Promised, ReturnAddress,
-    Sequencer, Telling, Ticket,
+    Commit, CommitError, Due, InMemory, Notifier, OrderKind, Outcome, Outcomes, Promised,
+    ReturnAddress, Sequencer, Telling, Ticket,
 };
 pub use tapping::{Tapping, next_entry};

@@ -131,6 +131,22 @@ pub struct Due {
     pub keep: Keep,
 }
 
+/// How the order is kept, and where it is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OrderKind {
+    /// It is made here, and kept in memory alone.
+    Memory,
+    /// It is made here, and a store keeps it.
+    Store,
+    /// Another server makes it, and this one follows.
+    Leader {
+        /// The URL that publishers are redirected to. `None`: they are refused.
+        publish_url: Option<String>,
+    },
+    /// A broker makes it, for all nodes of a cluster.
+    Cluster,
+}
+
 /// Whoever gives changes their places.
 pub trait Sequencer: Send + Sync {
     /// Has an admitted entry committed and applied. If that takes a while, `back` is told.

@@ -10,11 +10,13 @@ mod life;
 mod listeners;
 mod opening;
 mod reloading;
+mod service;
 mod taking_over;
 
 use self::handover::Hello;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
+use self::service::Service;
 pub use self::taking_over::Predecessor;
 use crate::start_error::StartError;
 use crate::user::{become_user, user_named};
@@ -25,27 +27,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use stentor_access::Cache;
-use stentor_cluster::{ClusterState, ClusterThread};
 use stentor_config::{ControlAddress, Settings};
-use stentor_files::{FileCache, FileLoader, check_roots};
+use stentor_files::{FileLoader, check_roots};
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{
     ChannelListener, FileStates, HostDisk, Inherited, LookThread, User, spawn_with_file_table,
 };
 use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
-    Applier, CommitError, Committer, Compressor, InMemory, Jobs, Outcome, ReturnAddress, Sequencer,
-    Tapping,
+    Applier, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress, Tapping,
 };
-use stentor_replication::{Elsewhere, FollowState, FollowThread};
-use stentor_server::keys::{self, KeyThread};
+use stentor_server::keys::{self, KeyThread, TokenState};
 use stentor_server::{
-    AccessLog, AddressCounts, CONTROL, Guard, MONITOR, Mailbox, MemoryState, Order, PUBLIC,
-    ProcessState, REDIRECT, Reloads, Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module,
-    event_log,
+    AccessLog, CONTROL, Guard, MONITOR, Mailbox, Order, PUBLIC, ProcessState, REDIRECT, Reloads,
+    Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
 };
-use stentor_store::{Ended, StoreState, Writer};
+use stentor_store::{Ended, Writer};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
 use stentor_wire::target::TopicName;
 
@@ -72,12 +69,8 @@ pub struct Server {
     tapping: OnceLock<Tapping>,
     /// Who looks after certificates, if there are any.
     certificates: Option<LookThread>,
-    /// Who follows another server, if one is followed.
-    follow: Option<FollowThread>,
-    /// Who talks to the broker, if there is one.
-    cluster: Option<ClusterThread>,
-    /// Where a node of a cluster keeps what it has, until that begins.
-    disk: Option<HostDisk>,
+    /// The service that makes the order or keeps it.
+    service: Service,
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
@@ -148,7 +141,8 @@ fn begin(
     let certificates = read_certificates(&settings, user.as_ref(), takes_over)?;
     let key_files = keys::files_of(&settings.tokens);
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
-    let (shared, jobs) = share(&settings, hub, certificates, &posts, hello)?;
+    let service = Service::of(&settings, &hub, disk);
+    let (shared, jobs) = share(&settings, hub, &service, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         shared: Arc::new(shared),
@@ -165,9 +159,7 @@ fn begin(
         keys: None,
         tapping: OnceLock::new(),
         certificates: None,
-        follow: None,
-        cluster: None,
-        disk,
+        service,
         _guard: None,
         settings,
     };
@@ -217,43 +209,23 @@ fn read_certificates(
 fn share(
     settings: &Settings,
     hub: Hub,
+    service: &Service,
     certificates: Prepared,
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
-    let store = store_path(settings).map(|_| Arc::new(StoreState::new(hub.stored().max)));
-    let follow = settings.follow.is_on().then(|| Arc::new(FollowState::new(&settings.follow)));
-    let cluster = settings.cluster.is_on();
-    let cluster = cluster.then(|| Arc::new(ClusterState::new(&settings.cluster)));
-    if follow.is_some() || cluster.is_some() {
-        hub.begin_following();
-    }
     let (compressor, jobs) = Compressor::new();
-    let hub = Arc::new(hub);
-    let sequencer: Arc<dyn Sequencer> = match (&follow, &cluster, &store) {
-        (Some(_), _, _) => Arc::new(Elsewhere),
-        (_, Some(cluster), _) => Arc::clone(&cluster.intake) as _,
-        (_, _, Some(store)) => Arc::clone(&store.intake) as _,
-        (None, None, None) => Arc::new(InMemory),
-    };
+    let service = service.report();
+    let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.as_deref());
+    let client = client_module(stentor_io::unix_s());
+    let keys = keys::load(&settings.tokens).map_err(StartError::new)?;
+    let tokens = TokenState::new(keys, TOKENS_BYTES_MAX)?;
+    let process = process_state(hello);
     let shared = Shared {
-        committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), sequencer),
-        hub,
-        store,
-        follow,
-        cluster,
-        file_cache: Arc::new(FileCache::new()?),
         access_log: AccessLog::of(&settings.log),
-        client: client_module(stentor_io::unix_s()),
         acceptors: Arc::new(Acceptors::new(certificates)),
-        addresses: AddressCounts::default(),
-        memory: MemoryState::default(),
-        keys: Mutex::new(keys::load(&settings.tokens).map_err(StartError::new)?),
-        wants_keys: AtomicBool::new(false),
-        tokens: Cache::new(TOKENS_BYTES_MAX).map_err(io::Error::other)?,
-        workers: posts.iter().map(|_| Arc::default()).collect(),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        process: process_state(hello),
+        ..Shared::new(committer, service, client, tokens, posts.len(), process)?
     };
     Ok((shared, jobs))
 }
@@ -471,14 +443,14 @@ impl Server {
     /// would find there.
     fn close_store(&self) -> Result<Option<Ended<HostDisk>>, String> {
         let writer = stentor_io::lock(&self.writer).take();
-        let (Some(writer), Some(store)) = (writer, &self.shared.store) else { return Ok(None) };
+        let (Some(writer), Some(store)) = (writer, self.service.store()) else { return Ok(None) };
         store.intake.end();
         let ended = writer.join().map_err(|_| "the thread of the store panicked".to_owned());
         ended.map(Some)
     }
 
     fn start_writer(&self, begun: stentor_log::Store<HostDisk>) -> io::Result<()> {
-        let Some(store) = &self.shared.store else { return Ok(()) };
+        let Some(store) = self.service.store() else { return Ok(()) };
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         self.keep_writing(Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats))
     }
@@ -496,25 +468,20 @@ impl Server {
         key_files: FileStates,
     ) -> Result<(), StartError> {
         self.start_file_loader();
-        let Server { settings, shared, mailboxes, .. } = self;
-        let started = Guard::start(settings, shared, mailboxes).and_then(|guard| {
-            self._guard = Some(guard);
-            self.keys = KeyThread::start(&settings.tokens, key_files, shared, mailboxes, None)?;
-            self.keys.iter().for_each(KeyThread::begin);
-            self.certificates =
-                stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
-            self.certificates.iter().for_each(LookThread::begin);
-            // The last ones: whoever they connect to may have a certificate that is not to be
-            // judged here.
-            let applier = shared.committer.applier();
-            let follow = shared.follow.as_ref().map(|state| FollowThread::start(state, applier));
-            self.follow = follow.transpose()?;
-            let disk = self.disk.take();
-            let cluster =
-                shared.cluster.as_ref().map(|state| ClusterThread::start(state, applier, disk));
-            self.cluster = cluster.transpose()?;
-            Ok(())
-        });
+        let Server { settings, shared, service, mailboxes, .. } = self;
+        let started =
+            Guard::start(settings, &shared.hub, &shared.memory, mailboxes).and_then(|guard| {
+                self._guard = Some(guard);
+                let tokens = &shared.tokens;
+                self.keys = KeyThread::start(&settings.tokens, key_files, tokens, mailboxes, None)?;
+                self.keys.iter().for_each(KeyThread::begin);
+                self.certificates =
+                    stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
+                self.certificates.iter().for_each(LookThread::begin);
+                // The last ones: whoever they connect to may have a certificate that is not to be
+                // judged here.
+                service.start(shared.committer.applier())
+            });
         match started {
             // Nobody else serves any more.
             Err(error) if has_taken_over => {
@@ -770,18 +737,18 @@ mod tests {
         for replace in [true, false] {
             let files = keys::files_of(&settings.tokens);
             let before = keys::load(&settings.tokens).unwrap();
-            keys::tell(&server.shared, &server.mailboxes, &before);
+            keys::tell(&server.shared.tokens, &server.mailboxes, &before);
             // Replaced meanwhile, or gone for a moment.
             std::fs::remove_file(&path).unwrap();
             if replace {
                 write(b'b');
             }
-            let (shared, mailboxes) = (&server.shared, &server.mailboxes);
-            let thread = KeyThread::start(&settings.tokens, files, shared, mailboxes, None);
+            let (tokens, mailboxes) = (&server.shared.tokens, &server.mailboxes);
+            let thread = KeyThread::start(&settings.tokens, files, tokens, mailboxes, None);
             let thread = thread.unwrap().expect("a file is configured");
             write(b'b');
             thread.begin();
-            let is_before = |_: &u32| Arc::ptr_eq(&server.shared.keys(), &before);
+            let is_before = |_: &u32| Arc::ptr_eq(&server.shared.tokens.keys(), &before);
             let looks = (0..400).take_while(is_before);
             let looks = looks.inspect(|_| thread::sleep(Duration::from_millis(50))).count();
             assert!(looks < 400, "replaced: {replace}");

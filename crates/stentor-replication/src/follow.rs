@@ -14,8 +14,7 @@ mod protocol;
 pub use leader::{agent, authorization, snapshot_of};
 pub use protocol::SnapshotReader;
 
-use serde::Serialize;
-use std::fmt;
+use serde_json::Value;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,7 +22,9 @@ use std::thread;
 use stentor_config::Follow as Settings;
 use stentor_hub::{Entry, Epoch, Hub};
 use stentor_io::{Counter, monotonic_us};
-use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};
+use stentor_order::{
+    Applier, Commit, CommitError, OrderKind, Report, ReturnAddress, Sequencer, metrics,
+};
 
 /// How it is with whoever is followed, for all who ask.
 #[derive(Default)]
@@ -56,41 +57,6 @@ struct PauseGate {
     goes_on: Condvar,
 }
 
-/// What the pages say of it.
-#[derive(Debug, Serialize)]
-pub struct FollowReport {
-    /// The URL of the leader that is followed, or was tried last.
-    pub leader: String,
-    /// Whether its feed is open.
-    pub connected: bool,
-    /// Why it is not.
-    pub failure: Option<String>,
-    /// Up to here everything is here.
-    pub position: String,
-    /// For how long nothing was heard of a leader: it says something every second.
-    pub silence_ms: u64,
-    /// Connections to leaders that came to an end, or to nothing.
-    pub reconnects: u64,
-    /// Snapshots that were taken of leaders.
-    pub snapshots: u64,
-    /// Bytes of feeds and snapshots.
-    pub bytes: u64,
-}
-
-impl fmt::Display for FollowReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FollowReport { leader, position, silence_ms, .. } = self;
-        write!(
-            f,
-            "Following: {leader}, at {position}, last heard {silence_ms} ms ago; {} reconnects, {} \
-             snapshots, {} bytes",
-            self.reconnects, self.snapshots, self.bytes
-        )?;
-        let why = self.failure.iter().filter(|_| !self.connected);
-        why.into_iter().try_for_each(|why| write!(f, "; not followed: {why}"))
-    }
-}
-
 impl FollowState {
     /// The state of a server that is about to follow by these settings.
     pub fn new(settings: &Settings) -> FollowState {
@@ -100,11 +66,6 @@ impl FollowState {
             heard_us: AtomicU64::new(monotonic_us()),
             ..FollowState::default()
         }
-    }
-
-    /// All that a leader has is here, or was once.
-    pub fn has_all(&self) -> bool {
-        self.has_all.load(Ordering::Acquire)
     }
 
     /// A process before had what is in the hub, and was all that it had of a leader.
@@ -127,55 +88,6 @@ impl FollowState {
         leads_here
     }
 
-    /// The same, of this server, for its followers.
-    pub fn via_field(&self) -> String {
-        let via = stentor_io::lock(&self.via);
-        let comma = if via.is_empty() { "" } else { ", " };
-        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
-    }
-
-    /// Where publishers are led to, if that is configured.
-    pub fn publish_url(&self) -> Option<&str> {
-        self.settings.publish_url.as_ref().map(|url| url.as_str())
-    }
-
-    /// For how many seconds what is here may be outdated; `None`: it is as the leader says.
-    pub fn stale_s(&self) -> Option<u64> {
-        let silence_us = self.silence_us();
-        (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
-    }
-
-    /// Why this server should not be asked, if it should not.
-    pub fn complaint(&self) -> Option<String> {
-        let (leader, failure) = self.leader().clone();
-        let why = failure.map_or_else(String::new, |why| format!(": {why}"));
-        if !self.has_all() {
-            return Some(format!("Nothing was had of the leader {leader} yet{why}."));
-        }
-        let silence_us = self.silence_us();
-        let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
-        let silence_s = silence_us / 1_000_000;
-        is_too_old.then(|| {
-            format!("Nothing was heard of a leader for {silence_s} s; last of {leader}{why}.")
-        })
-    }
-
-    /// The state as the pages show it.
-    pub fn report(&self, hub: &Hub) -> FollowReport {
-        let (leader, failure) = self.leader().clone();
-        let position = hub.id(hub.seq());
-        FollowReport {
-            leader,
-            connected: self.is_connected.load(Ordering::Relaxed),
-            failure,
-            position: position.to_string(),
-            silence_ms: self.silence_us() / 1_000,
-            reconnects: self.reconnects.value(),
-            snapshots: self.snapshots.value(),
-            bytes: self.bytes.value(),
-        }
-    }
-
     /// Returns once nothing is applied any more, until [`FollowState::go_on`].
     pub fn stand_still(&self) {
         *self.pace.lock() = true;
@@ -187,12 +99,100 @@ impl FollowState {
         self.pace.goes_on.notify_all();
     }
 
+    fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
     fn silence_us(&self) -> u64 {
         monotonic_us().saturating_sub(self.heard_us.load(Ordering::Relaxed))
     }
 
     fn leader(&self) -> MutexGuard<'_, (String, Option<String>)> {
         stentor_io::lock(&self.leader)
+    }
+}
+
+impl Report for FollowState {
+    fn order(&self) -> (OrderKind, Arc<dyn Sequencer>) {
+        let publish_url = self.settings.publish_url.as_ref().map(|url| url.as_str().to_owned());
+        (OrderKind::Leader { publish_url }, Arc::new(Elsewhere))
+    }
+
+    fn name(&self) -> &'static str {
+        "follow"
+    }
+
+    fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)> {
+        let (leader, failure) = self.leader().clone();
+        vec![
+            ("leader", leader.into()),
+            ("connected", self.is_connected().into()),
+            ("failure", failure.into()),
+            ("position", hub.id(hub.seq()).to_string().into()),
+            ("silence_ms", (self.silence_us() / 1_000).into()),
+            ("reconnects", self.reconnects.value().into()),
+            ("snapshots", self.snapshots.value().into()),
+            ("bytes", self.bytes.value().into()),
+        ]
+    }
+
+    fn line(&self, hub: &Hub) -> String {
+        let (leader, failure) = self.leader().clone();
+        let why = failure.filter(|_| !self.is_connected());
+        format!(
+            "Following: {leader}, at {}, last heard {} ms ago; {} reconnects, {} snapshots, {} \
+             bytes{}",
+            hub.id(hub.seq()),
+            self.silence_us() / 1_000,
+            self.reconnects.value(),
+            self.snapshots.value(),
+            self.bytes.value(),
+            why.map_or_else(String::new, |why| format!("; not followed: {why}")),
+        )
+    }
+
+    metrics! { |self, _hub|
+        /// Whether a leader is followed: 0 while there is no connection to one.
+        Gauge follow_up [=> self.is_connected()];
+        /// For how long nothing was heard of a leader; it says something every second.
+        Gauge follow_silence_seconds [=> (self.silence_us() / 1_000) as f64 / 1e3];
+        /// Connections to leaders that came to an end, or to nothing.
+        Counter follow_reconnects_total [=> self.reconnects.value()];
+        /// Snapshots that were taken of leaders.
+        Counter follow_snapshots_total [=> self.snapshots.value()];
+        /// Bytes of feeds and snapshots of leaders.
+        Counter follow_bytes_total [=> self.bytes.value()];
+    }
+
+    fn may_answer(&self) -> Result<(), &'static str> {
+        let has_all = self.has_all.load(Ordering::Acquire).then_some(());
+        has_all.ok_or("Nothing was had of the leader yet: try again in a while.")
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let (leader, failure) = self.leader().clone();
+        let why = failure.map_or_else(String::new, |why| format!(": {why}"));
+        if self.may_answer().is_err() {
+            return Some(format!("Nothing was had of the leader {leader} yet{why}."));
+        }
+        let silence_us = self.silence_us();
+        let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
+        let silence_s = silence_us / 1_000_000;
+        is_too_old.then(|| {
+            format!("Nothing was heard of a leader for {silence_s} s; last of {leader}{why}.")
+        })
+    }
+
+    /// `None`: a leader was heard a moment ago.
+    fn stale_s(&self) -> Option<u64> {
+        let silence_us = self.silence_us();
+        (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
+    }
+
+    fn via_field(&self) -> String {
+        let via = stentor_io::lock(&self.via);
+        let comma = if via.is_empty() { "" } else { ", " };
+        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
     }
 }
 
@@ -233,7 +233,7 @@ impl Drop for FollowThread {
 }
 
 /// The order is made elsewhere: nothing is given a place here.
-pub struct Elsewhere;
+struct Elsewhere;
 
 impl Sequencer for Elsewhere {
     fn commit(&self, _: &Applier, _: Entry<'_>, _: &dyn Fn() -> ReturnAddress) -> Commit {

@@ -10,8 +10,7 @@ mod follow;
 mod sending;
 
 pub use follow::{
-    Elsewhere, FollowReport, FollowState, FollowThread, SnapshotReader, agent, authorization,
-    check, snapshot_of,
+    FollowState, FollowThread, SnapshotReader, agent, authorization, check, snapshot_of,
 };
 pub use sending::{
     ChunkSink, FeedCounts, Follower, LAST_CHUNK, Next, NotHere, Replication, Transfer, named,

@@ -73,7 +73,7 @@ impl Context {
         load.budget.begin_turn(false);
         Context {
             streams: StreamState::new(subscriber),
-            access: AccessState::new(shared.keys()),
+            access: AccessState::new(shared.tokens.keys()),
             inbox: Inbox::new(mailbox),
             rng: Rng::new(seed),
             shared,
@@ -404,7 +404,9 @@ impl Context {
         by_cookie: bool,
     ) -> Option<Bearer> {
         let now = (self.clock.now_ms, self.clock.unix_s);
-        if let Some(grant) = self.shared.tokens.get(&self.access.keys, token, self.clock.unix_s) {
+        if let Some(grant) =
+            self.shared.tokens.verified.get(&self.access.keys, token, self.clock.unix_s)
+        {
             self.load.spend(line, FOUND_COST);
             return Some(Bearer::Good { grant, by_cookie });
         }
@@ -414,16 +416,18 @@ impl Context {
         let cost = self.access.keys.cost(token);
         self.load.spend(line, cost);
         self.stats.tokens_verified.add(1);
-        Some(match self.shared.tokens.verify(&self.access.keys, token, self.clock.unix_s) {
-            Ok(grant) => Bearer::Good { grant, by_cookie },
-            Err(refused) => {
-                if refused == Refused::UnknownKey {
-                    self.shared.wants_keys.store(true, Ordering::Relaxed);
+        Some(
+            match self.shared.tokens.verified.verify(&self.access.keys, token, self.clock.unix_s) {
+                Ok(grant) => Bearer::Good { grant, by_cookie },
+                Err(refused) => {
+                    if refused == Refused::UnknownKey {
+                        self.shared.tokens.wants_keys.store(true, Ordering::Relaxed);
+                    }
+                    self.access.denials.bad(&self.access.keys, token, now);
+                    Bearer::Bad(refused)
                 }
-                self.access.denials.bad(&self.access.keys, token, now);
-                Bearer::Bad(refused)
-            }
-        })
+            },
+        )
     }
 
     /// What is needed to answer a request.

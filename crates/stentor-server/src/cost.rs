@@ -5,24 +5,19 @@
 //! sent is taken apart. What changes in the server so changes here.
 
 use crate::access::Bearer;
-use crate::addresses::AddressCounts;
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
+use crate::keys::TokenState;
 use crate::listeners::PUBLIC;
 use crate::mailbox::Mailbox;
-use crate::operations::{Reloads, Upgrades};
-use crate::pressure::MemoryState;
 use crate::response::Persistence;
 use crate::route;
 use crate::shared::{ProcessState, Shared};
-use crate::stats::Stats;
 use std::io;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::{Cache, Keys};
+use std::sync::Arc;
+use stentor_access::Keys;
 use stentor_config::{Lookup, Settings};
-use stentor_files::FileCache;
 use stentor_hub::{
     ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
     StreamForm,
@@ -104,34 +99,18 @@ impl Desk {
         let hub = Arc::new(Hub::new(epoch, settings.topics.clone(), limits));
         // Ids are as long as they are after a million messages.
         hub.continue_after(1_000_000, Vec::new());
-        let stats = Arc::new(Stats::default());
         let unix_s = stentor_io::unix_s();
-        let shared = Arc::new(Shared {
-            acceptors: Arc::default(),
-            hub: Arc::clone(&hub),
-            // The plain form is shown: no thread compresses.
-            committer: Committer::in_memory(Applier::new(Arc::clone(&hub), Compressor::new().0)),
-            store: None,
-            follow: None,
-            cluster: None,
-            file_cache: Arc::new(FileCache::new()?),
-            client: endpoint::client::module(unix_s),
-            addresses: AddressCounts::default(),
-            memory: MemoryState::default(),
-            keys: Mutex::new(Arc::new(Keys::none())),
-            wants_keys: AtomicBool::new(false),
-            tokens: Cache::new(0).map_err(io::Error::other)?,
-            workers: vec![Arc::clone(&stats)],
-            workers_public: 1,
-            process: ProcessState {
-                started_unix_s: unix_s,
-                process_started_unix_s: unix_s,
-                is_stopping: AtomicBool::new(false),
-                upgrades: Upgrades::default(),
-                reloads: Reloads::default(),
-            },
-            access_log: None,
-        });
+        // The plain form is shown: no thread compresses.
+        let committer = Committer::new(Applier::new(Arc::clone(&hub), Compressor::new().0), None);
+        let client = endpoint::client::module(unix_s);
+        let tokens = TokenState::new(Arc::new(Keys::none()), 0)?;
+        let process = ProcessState {
+            started_unix_s: unix_s,
+            process_started_unix_s: unix_s,
+            ..ProcessState::default()
+        };
+        let shared = Arc::new(Shared::new(committer, None, client, tokens, 1, process)?);
+        let stats = Arc::clone(&shared.workers[0]);
         let mailbox = Arc::new(Mailbox::new()?);
         let mut cx = Context::new(shared, Arc::new(settings), stats, mailbox, 1);
         cx.tick(0, 0, unix_s);

@@ -17,13 +17,12 @@
 //! `stentor-hub`).
 
 use crate::mailbox::{Mailbox, Order};
-use crate::pressure::Pressure;
-use crate::shared::Shared;
+use crate::pressure::{MemoryState, Pressure};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use stentor_config::Settings;
@@ -52,26 +51,28 @@ impl Guard {
     /// There is no thread to be had.
     pub fn start(
         settings: &Settings,
-        shared: &Arc<Shared>,
+        hub: &Arc<Hub>,
+        memory: &Arc<MemoryState>,
         mailboxes: &[Arc<Mailbox>],
     ) -> io::Result<Guard> {
-        shared.memory.configure(settings);
-        Guard::start_with(MemoryGauges::of(Path::new("/")), shared, mailboxes)
+        memory.configure(settings);
+        Guard::start_with(MemoryGauges::of(Path::new("/")), hub, memory, mailboxes)
     }
 
     fn start_with(
         gauges: MemoryGauges,
-        shared: &Arc<Shared>,
+        hub: &Arc<Hub>,
+        memory: &Arc<MemoryState>,
         mailboxes: &[Arc<Mailbox>],
     ) -> io::Result<Guard> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (hub, is_told) = (Arc::clone(&shared.hub), Arc::clone(&is_over));
-        let trim = move || trim(&hub, &is_told);
+        let (trimmed, is_told) = (Arc::clone(hub), Arc::clone(&is_over));
+        let trim = move || trim(&trimmed, &is_told);
         let trimmer = thread::Builder::new().name("history".to_owned()).spawn(trim)?;
         let trimmer = trimmer.thread().clone();
         let (ends, ended) = channel();
-        let (shared, mailboxes) = (Arc::downgrade(shared), mailboxes.to_vec());
-        let look = move || run(&gauges, &shared, &mailboxes, &ended, &release_memory);
+        let (hub, memory, mailboxes) = (Arc::clone(hub), Arc::clone(memory), mailboxes.to_vec());
+        let look = move || run(&gauges, &hub, &memory, &mailboxes, &ended, &release_memory);
         thread::Builder::new().name("memory".to_owned()).spawn(look)?;
         Ok(Guard { _ends: ends, is_over, trimmer })
     }
@@ -95,32 +96,37 @@ fn trim(hub: &Hub, is_over: &AtomicBool) {
 
 fn run(
     gauges: &MemoryGauges,
-    shared: &Weak<Shared>,
+    hub: &Hub,
+    memory: &MemoryState,
     mailboxes: &[Arc<Mailbox>],
     ended: &Receiver<()>,
     release: &dyn Fn(),
 ) {
     let mut looks = 0_u32;
     loop {
-        let Some(shared) = shared.upgrade() else { return };
-        look(gauges, &shared, mailboxes, release);
-        if shared.memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
-            shared.hub.shrink_history(TRIM_CRITICAL_PART);
+        look(gauges, hub, memory, mailboxes, release);
+        if memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
+            hub.shrink_history(TRIM_CRITICAL_PART);
             release();
         }
         looks = looks.wrapping_add(1);
-        drop(shared);
         if ended.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
             return;
         }
     }
 }
 
-fn look(gauges: &MemoryGauges, shared: &Shared, mailboxes: &[Arc<Mailbox>], release: &dyn Fn()) {
-    let before = shared.memory.pressure();
-    if let Some((now, fullest)) = shared.memory.note(&gauges.read()) {
+fn look(
+    gauges: &MemoryGauges,
+    hub: &Hub,
+    memory: &MemoryState,
+    mailboxes: &[Arc<Mailbox>],
+    release: &dyn Fn(),
+) {
+    let before = memory.pressure();
+    if let Some((now, fullest)) = memory.note(&gauges.read()) {
         tell(before, now, fullest);
-        shared.hub.set_shortage(match now {
+        hub.set_shortage(match now {
             // Stored messages take nothing of the memory of sockets.
             _ if fullest.of == MemoryOf::Tcp => Shortage::None,
             Pressure::None => Shortage::None,
@@ -173,7 +179,7 @@ mod tests {
     use super::*;
     use crate::listeners::CONTROL;
     use crate::mailbox::Mail;
-    use crate::pressure::{Marks, MemoryState};
+    use crate::pressure::Marks;
     use crate::simulation::{World, kind, patient};
     use std::cell::Cell;
     use std::collections::VecDeque;
@@ -212,7 +218,13 @@ mod tests {
         world.shared.memory.configure(&Settings::default());
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let gauges = MemoryGauges::of(&root);
-        let guard = Guard::start_with(gauges, &world.shared, &[Arc::clone(&mailbox)]).unwrap();
+        let guard = Guard::start_with(
+            gauges,
+            &world.shared.hub,
+            &world.shared.memory,
+            &[Arc::clone(&mailbox)],
+        )
+        .unwrap();
         for (available, expected) in
             [(4, Pressure::Critical), (8, Pressure::High), (50, Pressure::None)]
         {
@@ -249,7 +261,7 @@ mod tests {
         let hub = &world.shared.hub;
         hub.set_stored_bytes_max(hub.stored().total() + 64_000);
         let nowhere = MemoryGauges::of(Path::new("/nonexistent"));
-        let guard = Guard::start_with(nowhere, &world.shared, &[]).unwrap();
+        let guard = Guard::start_with(nowhere, hub, &world.shared.memory, &[]).unwrap();
         let publish = |n: usize| {
             let topic = TopicName::from_path(["/a", "/b"][n % 2].as_bytes()).unwrap();
             hub.publish(topic, Draft::new(vec![0; 1_000]), Precondition::None, 1).map(drop)
@@ -307,7 +319,7 @@ mod tests {
         let world = World::new(1, kind(), patient());
         world.shared.memory.configure(&Settings::default());
         let (root, gauges) = host("tcp", 50, 99);
-        look(&gauges, &world.shared, &[], &|| {});
+        look(&gauges, &world.shared.hub, &world.shared.memory, &[], &|| {});
         fs::remove_dir_all(root).unwrap();
         assert_eq!(world.shared.memory.pressure(), Pressure::Critical);
         let topic = TopicName::parse("/new").unwrap();
@@ -325,7 +337,7 @@ mod tests {
             let released = Cell::new(0);
             let release = || released.set(released.get() + 1);
             let looks = [(); 2].map(|()| {
-                run(&gauges, &Arc::downgrade(&world.shared), &[], &ended, &release);
+                run(&gauges, &world.shared.hub, &world.shared.memory, &[], &ended, &release);
                 released.get()
             });
             assert_eq!(looks, if shrinks { [2, 3] } else { [1, 1] }, "{memory} %");

@@ -7,11 +7,10 @@
 //! log says so, and the files are read again when they change and a minute later.
 
 use crate::mailbox::{Mailbox, Order};
-use crate::shared::Shared;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use stentor_access::{JwksThread, Jwt, Keys, LoadError, Settings};
+use std::sync::{Arc, Mutex, Weak};
+use stentor_access::{Cache, JwksThread, Jwt, Keys, LoadError, Settings};
 use stentor_http_client::agent;
 use stentor_io::{FileStates, FileWatcher, LookThread, read_file, states_of, unix_s};
 
@@ -26,6 +25,36 @@ pub fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
 /// The states of the files with keys. They are taken before the files are read.
 pub fn files_of(settings: &Settings) -> FileStates {
     states_of(settings.jwt.files().cloned())
+}
+
+/// The keys that tokens are verified with, and the tokens that were verified.
+pub struct TokenState {
+    /// The keys that workers begin with.
+    keys: Mutex<Arc<Keys>>,
+    /// A token named a key that is not known: issuers may have others by now.
+    pub(crate) wants_keys: AtomicBool,
+    pub(crate) verified: Cache,
+}
+
+impl TokenState {
+    /// Verifies with these keys, and remembers verified tokens in at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new(keys: Arc<Keys>, bytes_max: usize) -> io::Result<TokenState> {
+        let verified = Cache::new(bytes_max).map_err(io::Error::other)?;
+        Ok(TokenState { keys: Mutex::new(keys), wants_keys: AtomicBool::new(false), verified })
+    }
+
+    /// The keys that tokens are verified with.
+    pub fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&stentor_io::lock(&self.keys))
+    }
+
+    /// Has workers that begin verify with these keys. An order tells the others.
+    pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
+        *stentor_io::lock(&self.keys) = keys;
+    }
 }
 
 /// Looks after the keys for as long as it is kept.
@@ -51,7 +80,7 @@ impl KeyThread {
     pub fn start(
         settings: &Settings,
         files: FileStates,
-        shared: &Arc<Shared>,
+        tokens: &Arc<TokenState>,
         mailboxes: &[Arc<Mailbox>],
         before: Option<&KeyThread>,
     ) -> io::Result<Option<KeyThread>> {
@@ -76,7 +105,7 @@ impl KeyThread {
             settings: settings.clone(),
             watcher: FileWatcher::new(files, false),
             fetches: fetches.clone(),
-            shared: Arc::downgrade(shared),
+            tokens: Arc::downgrade(tokens),
             mailboxes: mailboxes.to_vec(),
             failure: None,
         };
@@ -104,7 +133,7 @@ struct Looker {
     settings: Settings,
     watcher: FileWatcher,
     fetches: Option<Arc<Fetches>>,
-    shared: Weak<Shared>,
+    tokens: Weak<TokenState>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Why the keys could not be read, as the log says it. It says each reason once.
     failure: Option<String>,
@@ -112,8 +141,8 @@ struct Looker {
 
 impl Looker {
     fn look(&mut self, now_unix_s: u64) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        if shared.wants_keys.swap(false, Ordering::Relaxed)
+        let Some(tokens) = self.tokens.upgrade() else { return };
+        if tokens.wants_keys.swap(false, Ordering::Relaxed)
             && let Some(fetches) = &self.fetches
         {
             fetches.thread.refresh();
@@ -127,7 +156,7 @@ impl Looker {
             Ok(keys) => {
                 tracing::info!("the keys that tokens are verified with were read again");
                 self.failure = None;
-                tell(&shared, &self.mailboxes, &keys);
+                tell(&tokens, &self.mailboxes, &keys);
             }
             Err(error) => {
                 let failure = Some(error.to_string());
@@ -142,8 +171,8 @@ impl Looker {
 }
 
 /// Has tokens verified with these keys from now on.
-pub fn tell(shared: &Shared, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>) {
-    shared.set_keys(Arc::clone(keys));
+pub fn tell(tokens: &TokenState, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>) {
+    tokens.set_keys(Arc::clone(keys));
     for mailbox in mailboxes {
         mailbox.put(Order::Keys(Arc::clone(keys)));
     }

@@ -4,17 +4,19 @@
 //! comment before it. A sample is a counter of the workers, which the row declares by that, or
 //! `=>` and an expression over the [`Report`]. From the rows follow the counters of a worker
 //! ([`Stats`]), their sum ([`Totals`], which `/-/status` shows), the gauges that are zero once a
-//! worker has ended, and the page. The row of `docs/operating.md` is written by
+//! worker has ended, and the page. The service that makes the order or keeps it has a table in its
+//! own crate (`metrics!` of `stentor-order`). The row of `docs/operating.md` is written by
 //! `STENTOR_WRITE=1 cargo test -p xtask --test metrics`, and may say more.
 
-use crate::exposition::{Kind, Page, label, labels};
 use crate::labels::RequestKind;
 use crate::report::Report;
 use crate::stats::{BadTokens, Heads, RouteTotals, Routes, TlsFailures};
 use stentor_io::{Counter, Histogram, Times, open_files_limit, process_cpu};
+use stentor_order::{Kind, Page, label, labels};
 
 macro_rules! metrics {
     (|$report:ident, $c:ident| $(
+        $(=> $service:expr;)?
         $(#[doc = $help:literal])+
         $kind:ident $name:ident [$(
             $({$key:ident = $label:literal})?
@@ -105,6 +107,9 @@ macro_rules! metrics {
         pub(crate) fn write(page: &mut Page, $report: &Report) {
             let $c = &$report.counters;
             $(
+                $(if let Some((service, hub)) = &$service {
+                    service.write_metrics(hub, page);
+                })?
                 page.begin(Kind::$kind, stringify!($name), concat!($($help),+));
                 $(page.show(
                     concat!($("{", stringify!($key), "=\"", $label, "\"}")?),
@@ -321,50 +326,8 @@ metrics! { |report, c|
     Counter gaps_total [gaps];
     /// From the publishing of a message until the last reader of a worker was visited.
     Histogram fan_out_seconds [=> &c.fan_outs];
-    /// Whether a leader is followed: 0 while there is no connection to one.
-    Gauge follow_up [=> report.follow.as_ref().map(|it| it.connected)];
-    /// For how long nothing was heard of a leader; it says something every second.
-    Gauge follow_silence_seconds [=> report.follow.as_ref().map(|it| it.silence_ms as f64 / 1e3)];
-    /// Connections to leaders that came to an end, or to nothing.
-    Counter follow_reconnects_total [=> report.follow.as_ref().map(|it| it.reconnects)];
-    /// Snapshots that were taken of leaders.
-    Counter follow_snapshots_total [=> report.follow.as_ref().map(|it| it.snapshots)];
-    /// Bytes of feeds and snapshots of leaders.
-    Counter follow_bytes_total [=> report.follow.as_ref().map(|it| it.bytes)];
-    /// Whether the broker is there, and takes what is published.
-    Gauge cluster_up [=> report.cluster.as_ref().map(|it| it.open)];
-    /// Messages of the broker's stream that are not here yet; each has up to 1,023 changes.
-    Gauge cluster_behind [=> report.cluster.as_ref().map(|it| it.behind)];
-    /// From sending a message to the broker until it has said that it has it.
-    Gauge cluster_round_trip_seconds [
-        => report.cluster.as_ref().map(|it| it.round_trip_us as f64 / 1e6)
-    ];
-    /// Bytes of changes that wait for the broker.
-    Gauge cluster_waiting_bytes [=> report.cluster.as_ref().map(|it| it.waiting_bytes)];
-    /// Connections to brokers that came to an end, or to nothing.
-    Counter cluster_reconnects_total [=> report.cluster.as_ref().map(|it| it.reconnects)];
-    /// Snapshots that were taken of other nodes.
-    Counter cluster_snapshots_total [=> report.cluster.as_ref().map(|it| it.snapshots)];
-    /// How long ago what is here was kept on the disk.
-    Gauge cluster_saved_age_seconds [=> report.cluster.as_ref().map(|it| it.saved_s)];
-    /// Whether the store takes messages: 0 while its disk is full or has failed.
-    Gauge store_up [=> report.store.as_ref().map(|it| it.failure.is_none())];
-    /// Messages and deletions stored.
-    Counter store_entries_total [=> report.store.as_ref().map(|it| it.entries)];
-    /// Bytes written to the log of the store, without snapshots.
-    Counter store_written_bytes_total [=> report.store.as_ref().map(|it| it.bytes_written)];
-    /// Of the latest messages and deletions, those that are not on the disk yet.
-    Gauge store_unsynced [=> report.store.as_ref().map(|it| it.unsynced)];
-    /// Failures of the store's disk.
-    Counter store_errors_total [=> report.store.as_ref().map(|it| it.errors)];
-    /// Bytes of the log behind the last snapshot.
-    Gauge store_log_bytes [=> report.store.as_ref().map(|it| it.log_bytes)];
-    /// Bytes of the last snapshot.
-    Gauge store_snapshot_bytes [=> report.store.as_ref().map(|it| it.snapshot_bytes)];
-    /// When the last snapshot was made, in seconds since 1970; 0: not since the start.
-    Gauge store_snapshot_timestamp_seconds [=> report.store.as_ref().map(|it| it.snapshot_unix_s)];
-    /// How long it took to bring a batch of messages to the disk.
-    Histogram store_sync_seconds [=> report.store.as_ref().map(|it| &it.sync_times)];
+    // Those of the service that makes the order or keeps it.
+    => report.service;
     /// When a certificate expires, in seconds since 1970.
     Gauge tls_certificate_expires_timestamp_seconds [=> report.tls.as_ref().map(expiries)];
     /// Times the files of certificates were read again.

@@ -3,17 +3,16 @@
 use crate::operations::{self, Reloaded, Upgraded};
 use crate::pressure::Pressure;
 use crate::stats::{Heads, RouteTotals, Totals};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use stentor_cluster::ClusterReport;
-use stentor_hub::Stored;
-use stentor_io::Times;
-use stentor_replication::{FollowReport, Follower, named};
-use stentor_store::StoreState;
+use std::sync::Arc;
+use stentor_hub::{Hub, Stored};
+use stentor_replication::{Follower, named};
 
 /// The source of both forms of the page, and of the metrics.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) version: &'static str,
     pub(crate) epoch: String,
@@ -61,51 +60,29 @@ pub(crate) struct Report {
     pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
     pub(crate) tls: Option<stentor_tls_layer::CertificatesReport>,
-    /// `null`: there is none.
-    pub(crate) store: Option<StoreReport>,
-    /// `null`: nobody is followed.
-    pub(crate) follow: Option<FollowReport>,
-    /// `null`: no broker makes the order.
-    pub(crate) cluster: Option<ClusterReport>,
+    /// The service that makes the order or keeps it.
+    #[serde(flatten, serialize_with = "by_name")]
+    pub(crate) service: Option<ServiceAndHub>,
 }
 
-/// How the store is.
-#[derive(Debug, Serialize)]
-pub(crate) struct StoreReport {
-    /// Why it takes nothing now; `null`: it does.
-    pub(crate) failure: Option<String>,
-    /// Messages and deletions that were stored since the start.
-    pub(crate) entries: u64,
-    /// Bytes of the log that they took.
-    pub(crate) bytes_written: u64,
-    /// How many of the latest numbers are not on the disk yet.
-    pub(crate) unsynced: u64,
-    pub(crate) syncs: u64,
-    pub(crate) errors: u64,
-    pub(crate) log_bytes: u64,
-    pub(crate) snapshot_bytes: u64,
-    /// When the last snapshot was made; 0: not since the start.
-    pub(crate) snapshot_unix_s: u64,
-    #[serde(skip)]
-    pub(crate) sync_times: Times,
+/// A service, and the hub whose order it makes or keeps.
+type ServiceAndHub = (Arc<dyn stentor_order::Report>, Arc<Hub>);
+
+/// Shows the figures of a service as a member of its name, and `null` for each other service.
+fn by_name<S: Serializer>(service: &Option<ServiceAndHub>, to: S) -> Result<S::Ok, S::Error> {
+    let figures = |name| {
+        let service = service.as_ref().filter(|(service, _)| service.name() == name);
+        (name, service.map(|(service, hub)| Figures(service.figures(hub))))
+    };
+    to.collect_map(["store", "follow", "cluster"].map(figures))
 }
 
-impl StoreReport {
-    pub(crate) fn of(store: &StoreState, latest_seq: u64) -> StoreReport {
-        let stats = &store.stats;
-        let sync_times = Times::of(&stats.syncs);
-        StoreReport {
-            failure: stats.failure(),
-            entries: stats.entries.value(),
-            bytes_written: stats.bytes.value(),
-            unsynced: latest_seq.saturating_sub(store.intake.synced_seq()),
-            syncs: sync_times.count(),
-            errors: stats.errors.value(),
-            log_bytes: stats.log_bytes.value(),
-            snapshot_bytes: stats.snapshot_bytes.value(),
-            snapshot_unix_s: stats.snapshot_unix_s.value(),
-            sync_times,
-        }
+/// Figures with their keys, in this order.
+struct Figures(Vec<(&'static str, Value)>);
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.clone())
     }
 }
 
@@ -177,7 +154,7 @@ impl Report {
         text
     }
 
-    /// Writes the parts that not every server has: followers, certificates, a leader, a store.
+    /// Writes the parts that not every server has: followers, certificates, a service.
     fn write_others(&self, text: &mut String) {
         // Writing to a string does not fail.
         for Follower { behind, topics } in &self.followers {
@@ -189,25 +166,8 @@ impl Report {
         if let Some(why) = self.tls.as_ref().and_then(|tls| tls.failure.as_ref()) {
             let _ = writeln!(text, "Certificates are not those of the files: {why}");
         }
-        if let Some(follow) = &self.follow {
-            let _ = writeln!(text, "{follow}");
-        }
-        if let Some(cluster) = &self.cluster {
-            let _ = writeln!(text, "{cluster}");
-        }
-        if let Some(store) = &self.store {
-            let _ = writeln!(
-                text,
-                "Store: {} stored, {} not synced yet, {} syncs, {} errors, log {} bytes, snapshot \
-                 {} bytes{}",
-                store.entries,
-                store.unsynced,
-                store.syncs,
-                store.errors,
-                store.log_bytes,
-                store.snapshot_bytes,
-                store.failure.as_ref().map_or_else(String::new, |why| format!("; {why}")),
-            );
+        if let Some((service, hub)) = &self.service {
+            let _ = writeln!(text, "{}", service.line(hub));
         }
     }
 

@@ -5,19 +5,17 @@
 
 use crate::access_log::AccessLog;
 use crate::addresses::AddressCounts;
+use crate::keys::TokenState;
 use crate::operations::{Reloads, Upgrades};
 use crate::paths;
 use crate::pressure::MemoryState;
 use crate::stats::Stats;
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::{Cache, Keys};
-use stentor_cluster::ClusterState;
 use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
-use stentor_order::Committer;
-use stentor_replication::FollowState;
-use stentor_store::StoreState;
+use stentor_order::{Committer, Report};
 use stentor_tls_layer::Acceptors;
 use stentor_wire::http1::Request;
 
@@ -27,12 +25,8 @@ pub struct Shared {
     pub hub: Arc<Hub>,
     /// Takes changes through all their steps.
     pub committer: Committer,
-    /// The state of the store, if there is one.
-    pub store: Option<Arc<StoreState>>,
-    /// The state of following a leader, if this server does.
-    pub follow: Option<Arc<FollowState>>,
-    /// The state of the cluster, if a broker makes the order.
-    pub cluster: Option<Arc<ClusterState>>,
+    /// The service that makes the order or keeps it. `None`: it is kept in memory alone.
+    pub service: Option<Arc<dyn Report>>,
     /// Files in memory.
     pub file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -44,13 +38,9 @@ pub struct Shared {
     /// Connections of the public listeners by their addresses.
     pub addresses: AddressCounts,
     /// How short memory is that is not counted here.
-    pub memory: MemoryState,
-    /// The keys that workers begin with.
-    pub keys: Mutex<Arc<Keys>>,
-    /// A token named a key that is not known: issuers may have others by now.
-    pub wants_keys: AtomicBool,
-    /// Tokens that were verified.
-    pub tokens: Cache,
+    pub memory: Arc<MemoryState>,
+    /// The keys that tokens are verified with, and the verified ones.
+    pub tokens: Arc<TokenState>,
     /// The counters of every worker, to be summed when asked for.
     pub workers: Vec<Arc<Stats>>,
     /// How many of them have the public listeners.
@@ -60,6 +50,7 @@ pub struct Shared {
 }
 
 /// The state of the process that its workers read.
+#[derive(Default)]
 pub struct ProcessState {
     /// The start of the server, in seconds since 1970, in whichever process that was.
     pub started_unix_s: u64,
@@ -74,21 +65,40 @@ pub struct ProcessState {
 }
 
 impl Shared {
-    /// The keys that tokens are verified with.
-    pub fn keys(&self) -> Arc<Keys> {
-        Arc::clone(&stentor_io::lock(&self.keys))
-    }
-
-    /// Has tokens verified with these from now on, by workers that begin. Others are told.
-    pub(crate) fn set_keys(&self, keys: Arc<Keys>) {
-        *stentor_io::lock(&self.keys) = keys;
+    /// The state of so many workers, all of them public. Nothing is logged, and there is no
+    /// certificate.
+    ///
+    /// # Errors
+    /// The host is out of files or memory.
+    pub fn new(
+        committer: Committer,
+        service: Option<Arc<dyn Report>>,
+        client: Arc<Message>,
+        tokens: TokenState,
+        workers: usize,
+        process: ProcessState,
+    ) -> io::Result<Shared> {
+        Ok(Shared {
+            hub: Arc::clone(committer.applier().hub()),
+            committer,
+            service,
+            file_cache: Arc::new(FileCache::new()?),
+            access_log: None,
+            client,
+            acceptors: Arc::default(),
+            addresses: AddressCounts::default(),
+            memory: Arc::default(),
+            tokens: Arc::new(tokens),
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            workers_public: workers,
+            process,
+        })
     }
 
     /// The age of the local state in seconds, if another server or a broker makes the order.
     /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {
-        let of_leader = self.follow.as_ref().and_then(|follow| follow.stale_s());
-        of_leader.or(self.cluster.as_ref().and_then(|cluster| cluster.stale_s()))
+        self.service.as_ref().and_then(|service| service.stale_s())
     }
 
     /// Whether a request can be answered yet. While the store is being read, or the values of a
@@ -97,15 +107,7 @@ impl Shared {
     /// # Errors
     /// The reason, as the client reads it.
     pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
-        let reason = if self.store.as_ref().is_some_and(|store| !store.reading.is_over()) {
-            "The store is being read: try again in a while."
-        } else if self.follow.as_ref().is_some_and(|follow| !follow.has_all()) {
-            "Nothing was had of the leader yet: try again in a while."
-        } else if self.cluster.as_ref().is_some_and(|cluster| !cluster.has_all()) {
-            "Nothing was had of the cluster yet: try again in a while."
-        } else {
-            return Ok(());
-        };
-        if paths::is_probe(request) { Ok(()) } else { Err(reason) }
+        let may_answer = self.service.as_ref().map_or(Ok(()), |service| service.may_answer());
+        may_answer.or_else(|reason| if paths::is_probe(request) { Ok(()) } else { Err(reason) })
     }
 }

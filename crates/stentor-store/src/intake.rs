@@ -73,17 +73,6 @@ impl StoreState {
         self.stats.fail(sentence);
         self.intake.abandon();
     }
-
-    /// Why this server is not ready on account of its store, if so.
-    pub fn complaint(&self) -> Option<String> {
-        match self.stats.failure() {
-            _ if !self.reading.is_over() => Some(self.reading.to_string()),
-            Some(failure) => {
-                Some(format!("Nothing can be stored, so nothing is taken: {failure}."))
-            }
-            None => None,
-        }
-    }
 }
 
 impl Reading {

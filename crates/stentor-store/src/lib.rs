@@ -20,6 +20,7 @@
 mod intake;
 mod load;
 pub mod offline;
+mod report;
 mod rewrite;
 mod writer;
 

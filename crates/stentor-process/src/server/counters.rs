@@ -1,11 +1,12 @@
 //! What a process counts beside its workers, as bytes for the next one: each counter by its name,
 //! so that another version may have others.
 
-use stentor_server::{Shared, event_log, pack_histogram, unpack_histogram};
+use super::Server;
+use stentor_server::{event_log, pack_histogram, unpack_histogram};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 
 /// What was counted so far.
-pub(super) fn pack(shared: &Shared) -> Vec<u8> {
+pub(super) fn pack(Server { shared, service, .. }: &Server) -> Vec<u8> {
     let mut counters = vec![
         (MEMORY_HIGH, shared.memory.times_high.value()),
         (MEMORY_CRITICAL, shared.memory.times_critical.value()),
@@ -13,7 +14,7 @@ pub(super) fn pack(shared: &Shared) -> Vec<u8> {
         (EVENTS_LOST, event_log::dropped()),
     ];
     counters.extend(shared.access_log.as_ref().map(|log| (LINES_LOST, log.lost())));
-    if let Some(store) = &shared.store {
+    if let Some(store) = service.store() {
         counters.extend([
             (STORE_ENTRIES, store.stats.entries.value()),
             (STORE_BYTES, store.stats.bytes.value()),
@@ -27,7 +28,7 @@ pub(super) fn pack(shared: &Shared) -> Vec<u8> {
         name.to_owned().pack(&mut out);
         value.pack(&mut out);
     }
-    if let Some(store) = &shared.store {
+    if let Some(store) = service.store() {
         pack_histogram(&store.stats.syncs, &mut out);
     }
     out.into_bytes()
@@ -37,9 +38,10 @@ pub(super) fn pack(shared: &Shared) -> Vec<u8> {
 ///
 /// # Errors
 /// If this is not what was packed.
-pub(super) fn unpack(shared: &Shared, bytes: &[u8]) -> Unpacked<()> {
+pub(super) fn unpack(server: &Server, bytes: &[u8]) -> Unpacked<()> {
+    let shared = &server.shared;
     let mut input = Unpacker::new(bytes, 0);
-    let store = shared.store.as_ref().map(|store| &store.stats);
+    let store = server.service.store().map(|store| &store.stats);
     for _ in 0..u32::unpack(&mut input)? {
         let (name, value) = (String::unpack(&mut input)?, u64::unpack(&mut input)?);
         match (name.as_str(), store) {

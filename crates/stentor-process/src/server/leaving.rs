@@ -6,7 +6,7 @@ use super::handover::{
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
-use super::{Server, counters};
+use super::{Server, Service, counters};
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
-use stentor_order::Tapping;
+use stentor_order::{Report as _, Tapping};
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
 use stentor_store::Ended;
 
@@ -49,13 +49,13 @@ impl Server {
         upgrades: History<Upgraded>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<u32, String> {
-        if self.shared.cluster.is_some() {
+        if matches!(self.service, Service::Cluster(..)) {
             return Err(NOT_YET.to_owned());
         }
         if self.shared.process.is_stopping.load(Ordering::Relaxed) {
             return Err("the server is about to stop".to_owned());
         }
-        if let Some(complaint) = self.shared.store.as_ref().and_then(|store| store.complaint()) {
+        if let Some(complaint) = self.service.store().and_then(|store| store.complaint()) {
             return Err(complaint);
         }
         // What workers have said of one that failed is of no use any more.
@@ -88,13 +88,13 @@ impl Server {
         let ended = end(&mut child, reason == ENDED);
         if let Some(closed) = store
             && let Err(error) = self.open_store_again(closed)
-            && let Some(store) = &self.shared.store
+            && let Some(store) = self.service.store()
         {
             let sentence = format!("the store cannot be gone on with: {error}; restart the server");
             tracing::error!("{sentence}");
             store.abandon(&sentence);
         }
-        if let Some(follow) = &self.shared.follow {
+        if let Some(follow) = self.service.follow() {
             follow.go_on();
         }
         self.cue(|_| Cue::GoOn);
@@ -106,7 +106,7 @@ impl Server {
 
     /// Goes on with a store that was closed for another process, or could not be.
     fn open_store_again(&self, ended: Ended<HostDisk>) -> io::Result<()> {
-        let Some(store) = &self.shared.store else { return Ok(()) };
+        let Some(store) = self.service.store() else { return Ok(()) };
         store.intake.begin_again();
         let closed = match ended {
             Ok(closed) => closed,
@@ -164,8 +164,8 @@ impl Server {
             base: life.base,
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
-            follows: self.shared.follow.as_ref().map(|follow| follow.topics()),
-            rolled_back: if self.shared.follow.is_some() { lost } else { Vec::new() },
+            follows: self.service.follow().map(|follow| follow.topics()),
+            rolled_back: if self.service.follow().is_some() { lost } else { Vec::new() },
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.process.started_unix_s,
@@ -206,12 +206,12 @@ impl Leaving<'_> {
         self.copy_hub(gives_up).map_err(told)?;
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
-        if let Some(follow) = &self.server.shared.follow {
+        if let Some(follow) = self.server.service.follow() {
             follow.stand_still();
         }
         // From here on nobody is served until the other process does, or this one goes on.
         let mut phases = Phases::begin("the process that hands over");
-        let packs_at_once = self.server.shared.store.is_none();
+        let packs_at_once = self.server.service.store().is_none();
         let freeze = |_| Cue::Freeze { gate: Arc::clone(&self.gate), packs_at_once };
         self.server.cue(freeze);
         self.await_reports(Report::StandsStill, PATIENCE_FROZEN, &|| false)?;
@@ -221,7 +221,7 @@ impl Leaving<'_> {
             self.gate.decide(true);
             phases.end("closing the store");
         }
-        self.channel.send(kind::COUNTERS, &counters::pack(&self.server.shared)).map_err(told)?;
+        self.channel.send(kind::COUNTERS, &counters::pack(self.server)).map_err(told)?;
         let since_us = phases.since_us().to_le_bytes();
         self.channel.send(kind::STANDS_STILL, &since_us).map_err(told)?;
         self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;

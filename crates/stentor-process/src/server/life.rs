@@ -480,7 +480,7 @@ fn take_over(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{empty_hub, share};
+    use super::super::{Service, empty_hub, share};
     use super::*;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
@@ -494,7 +494,8 @@ mod tests {
     fn serving(settings: &Settings) -> (Serving, Epoll, SocketAddr) {
         let hub = empty_hub(settings, Life { epoch: Epoch::random(), base: 0 }, false);
         let (shared, _) =
-            share(settings, hub, Prepared::default(), &[Post::Control], None).unwrap();
+            share(settings, hub, &Service::None, Prepared::default(), &[Post::Control], None)
+                .unwrap();
         let (stats, mailbox) = (Arc::<Stats>::default(), Arc::new(Mailbox::new().unwrap()));
         let (shared, own_settings) = (Arc::new(shared), Arc::new(settings.clone()));
         let (counts, mail) = (Arc::clone(&stats), Arc::clone(&mailbox));

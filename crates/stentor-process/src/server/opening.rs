@@ -8,7 +8,7 @@ use stentor_store::{Loaded, Reading, TOO_LARGE, load};
 impl Server {
     /// Fills the hub from the store, and has what is published from now on written to it.
     pub(super) fn read_store(&self, recovery: Recovery<HostDisk>) -> Result<(), StartError> {
-        let Some(store) = self.shared.store.clone() else { return Ok(()) };
+        let Some(store) = self.service.store() else { return Ok(()) };
         let path = self.settings.store.path.clone().unwrap_or_default();
         let hub = &self.shared.hub;
         let since_us = stentor_io::monotonic_us();
@@ -85,7 +85,7 @@ impl Server {
         recovered: Recovered<HostDisk>,
         upto_generation: u64,
     ) -> Result<(), StartError> {
-        let Some(store) = &self.shared.store else { return Ok(()) };
+        let Some(store) = self.service.store() else { return Ok(()) };
         let hub = &self.shared.hub;
         let begun =
             stentor_log::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());

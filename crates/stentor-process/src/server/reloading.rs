@@ -47,11 +47,11 @@ impl Server {
         let certificates = certificates.map_err(StartError::new)?;
         let certificate_thread =
             stentor_tls_layer::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
-        let (shared, before) = (&self.shared, self.keys.as_ref());
+        let (tokens, before) = (&self.shared.tokens, self.keys.as_ref());
         let key_thread =
-            KeyThread::start(&settings.tokens, key_files, shared, &self.mailboxes, before)?;
+            KeyThread::start(&settings.tokens, key_files, tokens, &self.mailboxes, before)?;
         // Else they come from whoever is followed.
-        if self.shared.follow.is_none() {
+        if self.service.follow().is_none() {
             self.commit(Op::Rules(settings.rules()))
                 .map_err(|error| io::Error::other(format!("the rules of topics: {error}")))?;
         }
@@ -67,7 +67,7 @@ impl Server {
         self.start_file_loader();
         self.certificates.iter().for_each(LookThread::begin);
         let settings = Arc::new(self.settings.clone());
-        keys::tell(&self.shared, &self.mailboxes, &keys);
+        keys::tell(&self.shared.tokens, &self.mailboxes, &keys);
         self.keys.iter().for_each(KeyThread::begin);
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));

@@ -164,7 +164,7 @@ impl Predecessor {
         let hub = &server.shared.hub;
         let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
         let Filled { restored, store, counted, since_us, mut phases } = filled;
-        counters::unpack(&server.shared, &counted).map_err(StartError::new)?;
+        counters::unpack(server, &counted).map_err(StartError::new)?;
         match store {
             Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
             // Else they come from whoever is followed.
@@ -176,7 +176,7 @@ impl Predecessor {
                 hub.follow_rolled_back(&lost.collect::<Vec<_>>());
             }
         }
-        if let Some(follow) = &server.shared.follow {
+        if let Some(follow) = server.service.follow() {
             follow.goes_on_with(hub);
         }
         phases.end("beginning the store and the rules");

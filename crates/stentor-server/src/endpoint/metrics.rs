@@ -1,8 +1,8 @@
-//! `/-/metrics`: what `crate::metrics` lists, in the format of `crate::exposition`.
+//! `/-/metrics`: what `crate::metrics` lists, as [`Page`] formats it.
 
 use crate::endpoint::status;
 use crate::exchange::Exchange;
-use crate::exposition::Page;
+use stentor_order::Page;
 
 /// `GET /-/metrics`
 pub(crate) fn metrics(x: &mut Exchange<'_>) {

@@ -12,7 +12,7 @@ use stentor_config::Settings;
 use stentor_hub::{
     Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
 };
-use stentor_order::{CommitError, Outcome};
+use stentor_order::{CommitError, OrderKind, Outcome};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;
@@ -112,8 +112,7 @@ fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
 
 /// This server follows another one: publishers are led to where the order is made, or refused.
 fn lead_elsewhere(x: &mut Exchange<'_>, target: &[u8]) {
-    let url = x.shared.follow.as_ref().and_then(|follow| follow.publish_url());
-    let Some(url) = url else {
+    let OrderKind::Leader { publish_url: Some(url) } = x.shared.committer.order() else {
         let refused = CommitError::Elsewhere;
         return x.reply.refuse(refused.status(), &refused.to_string());
     };
@@ -143,7 +142,7 @@ fn check(
             Some(topic.into_owned())
         }
     };
-    if x.shared.follow.is_some() {
+    if matches!(x.shared.committer.order(), OrderKind::Leader { .. }) {
         return Err(No::Elsewhere);
     }
     if request.content_range.is_some() {
@@ -382,7 +381,7 @@ fn change(
     }
     let topic = TopicName::from_path(path).map_err(|reason| no(Status::BAD_REQUEST, reason))?;
     x.may(Act::PublishTo(&topic))?;
-    if x.shared.follow.is_some() {
+    if matches!(x.shared.committer.order(), OrderKind::Leader { .. }) {
         return Err(No::Elsewhere);
     }
     Ok((topic.into_owned(), condition))

@@ -7,6 +7,7 @@ use crate::labels::RequestKind;
 use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
 use crate::paths::FEED;
 use stentor_hub::{Filter, Id};
+use stentor_order::OrderKind;
 use stentor_replication::{NotHere, put_sign_of_life};
 use stentor_wire::refusals;
 use stentor_wire::status::{Refusal, Status};
@@ -34,7 +35,8 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
         return x.refuse(&TOO_MANY);
     }
     // Of a cluster a snapshot is good for other nodes, which read on in the log.
-    if x.shared.stale_s().is_some() && (is_feed || x.shared.cluster.is_none()) {
+    let is_cluster = *x.shared.committer.order() == OrderKind::Cluster;
+    if x.shared.stale_s().is_some() && (is_feed || !is_cluster) {
         return x.refuse(&STALE);
     }
     let (hub, waker) = (&x.shared.hub, x.inbox.mailbox.waker());
@@ -48,7 +50,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
-    let via = x.shared.follow.as_ref().map_or_else(String::new, |follow| follow.via_field());
+    let via = x.shared.service.as_ref().map_or_else(String::new, |service| service.via_field());
     let fields = format!(
         "Content-Type: application/vnd.stentor.{what}\r\nCache-Control: no-store\r\n\
          Stentor-Id: {id}\r\n{via}Transfer-Encoding: chunked\r\n"

@@ -3,8 +3,9 @@
 use crate::event_log;
 use crate::exchange::Exchange;
 use crate::pressure::Pressure;
-use crate::report::{Report, StoreReport};
+use crate::report::Report;
 use crate::stats::{Routes, Totals};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stentor_io::process_memory;
 use stentor_wire::http1::Request;
@@ -34,11 +35,7 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
     } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
         let reason = "A worker has broken and the others go on: restart this server.";
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
-    } else if let Some(reason) = x.shared.store.as_ref().and_then(|store| store.complaint()) {
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
-    } else if let Some(reason) = x.shared.follow.as_ref().and_then(|follow| follow.complaint()) {
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
-    } else if let Some(reason) = x.shared.cluster.as_ref().and_then(|it| it.complaint()) {
+    } else if let Some(reason) = x.shared.service.as_ref().and_then(|it| it.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else if x.shared.memory.pressure() == Pressure::Critical {
         let reason = "Memory is short: no connection is let in until some is free.";
@@ -91,8 +88,6 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
         reloads: x.shared.process.reloads.report(),
         followers: x.streams.replication.followers(),
         tls: x.shared.acceptors.report(x.clock.unix_s),
-        store: x.shared.store.as_ref().map(|store| StoreReport::of(store, x.shared.hub.seq())),
-        follow: x.shared.follow.as_ref().map(|follow| follow.report(&x.shared.hub)),
-        cluster: x.shared.cluster.as_ref().map(|cluster| cluster.report(&x.shared.hub)),
+        service: x.shared.service.clone().map(|service| (service, Arc::clone(&x.shared.hub))),
     }
 }

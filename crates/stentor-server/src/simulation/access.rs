@@ -377,7 +377,7 @@ impl Stage {
     fn tell_keys(&mut self) {
         let without = self.states[self.states.len() - 1].without;
         let keys = tokens::keys(&self.world.settings.tokens, without);
-        self.world.shared.set_keys(Arc::clone(&keys));
+        self.world.shared.tokens.set_keys(Arc::clone(&keys));
         for index in 0..self.world.workers() {
             self.world.at(index, |world| {
                 let World { worker, sim, .. } = world;

@@ -74,33 +74,27 @@ mod streams;
 mod tokens;
 
 use crate::access_log::AccessLog;
-use crate::addresses::AddressCounts;
 use crate::context::Context;
-use crate::keys;
+use crate::keys::{self, TokenState};
 use crate::limits::TOKENS_BYTES_MAX;
 #[cfg(test)]
 use crate::listeners::{CONTROL, PUBLIC};
 use crate::mailbox::Mailbox;
-use crate::operations::{Reloads, Upgrades};
 use crate::panics::planned;
-use crate::pressure::MemoryState;
 use crate::shared::{ProcessState, Shared};
 use crate::stats::{RouteTotals, Routes, Stats, Totals};
 use crate::worker::Worker;
 pub(crate) use late::Late;
 use net::{Layers, Net};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use stentor_access::Cache;
+use std::sync::Arc;
 use stentor_config::{Lookup, Settings};
-use stentor_files::{FileCache, FileLoader};
+use stentor_files::FileLoader;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::KernelFaults;
 use stentor_io::{Backend, Faults, Rng};
-use stentor_order::{Applier, Committer, Compressor, InMemory, Jobs, Sequencer};
-use stentor_store::StoreState;
+use stentor_order::{Applier, Committer, Compressor, Jobs, Report};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
 use stentor_wire::target::TopicName;
@@ -144,7 +138,7 @@ pub(crate) struct Parts {
     /// What there is between the networks and the workers.
     pub(crate) layers: Layers,
     /// The hub and its store, if there is one.
-    pub(crate) kept: Option<(Arc<Hub>, Arc<StoreState>)>,
+    pub(crate) kept: Option<(Arc<Hub>, Arc<dyn Report>)>,
     /// Without a store, the number behind which the first message comes.
     pub(crate) last_seq: u64,
 }
@@ -210,10 +204,8 @@ impl World {
         let Parts { workers, late, layers, kept, last_seq } = parts;
         let (compressor, jobs) = Compressor::new();
         let epoch = Epoch::parse("0badcafe").unwrap();
-        let file_cache = Arc::new(FileCache::new().unwrap());
-        let loader = file_cache.loader(&settings.mounts, &settings.files).unwrap();
-        let (hub, store) = match kept {
-            Some((hub, store)) => (hub, Some(store)),
+        let (hub, service) = match kept {
+            Some((hub, service)) => (hub, Some(service)),
             None => {
                 let limits = stentor_hub::Limits::default();
                 let hub = Hub::new(epoch, settings.topics.clone(), limits);
@@ -221,38 +213,20 @@ impl World {
                 (Arc::new(hub), None)
             }
         };
-        let sequencer: Arc<dyn Sequencer> = match (&late, &store) {
-            (Some(late), _) => Arc::clone(late) as _,
-            (None, Some(store)) => Arc::clone(&store.intake) as _,
-            (None, None) => Arc::new(InMemory),
+        let applier = Applier::new(hub, compressor);
+        let committer = match &late {
+            Some(late) => Committer::with_sequencer(applier, Arc::clone(late) as _),
+            None => Committer::new(applier, service.as_deref()),
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
-        let shared = Arc::new(Shared {
-            acceptors: Arc::default(),
-            committer: Committer::new(Applier::new(Arc::clone(&hub), compressor), sequencer),
-            store,
-            follow: None,
-            cluster: None,
-            access_log,
-            hub,
-            file_cache,
-            client: crate::endpoint::client::module(NOW_S),
-            addresses: AddressCounts::default(),
-            memory: MemoryState::default(),
-            keys: Mutex::new(keys::load(&settings.tokens).expect("the keys are good")),
-            wants_keys: AtomicBool::new(false),
-            tokens: Cache::new(TOKENS_BYTES_MAX).expect("there are random numbers"),
-            workers: (0..workers).map(|_| Arc::default()).collect(),
-            workers_public: workers,
-            process: ProcessState {
-                started_unix_s: 0,
-                process_started_unix_s: 0,
-                is_stopping: AtomicBool::new(false),
-                upgrades: Upgrades::default(),
-                reloads: Reloads::default(),
-            },
-        });
+        let client = crate::endpoint::client::module(NOW_S);
+        let keys = keys::load(&settings.tokens).expect("the keys are good");
+        let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
+        let process = ProcessState::default();
+        let shared = Shared::new(committer, service, client, tokens, workers, process).unwrap();
+        let loader = shared.file_cache.loader(&settings.mounts, &settings.files).unwrap();
+        let shared = Arc::new(Shared { access_log, ..shared });
         let settings = Arc::new(settings);
         let worker =
             |index| Other::new(&shared, index, layers, seed, faults, Arc::clone(&settings));
@@ -263,7 +237,7 @@ impl World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
             panics_percent: None, panics: 0, late_percent: 0,
         };
-        if world.shared.store.is_some() {
+        if world.shared.service.is_some() {
             return world;
         }
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);

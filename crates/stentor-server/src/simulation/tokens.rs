@@ -54,7 +54,7 @@ impl World {
     }
 
     fn use_keys(&mut self, keys: Arc<Keys>) {
-        self.shared.set_keys(Arc::clone(&keys));
+        self.shared.tokens.set_keys(Arc::clone(&keys));
         self.worker.execute(&mut self.sim, Order::Keys(keys));
     }
 

@@ -265,7 +265,7 @@ impl Unpacking {
                 return Err(MISFIT);
             }
             if let Some(grant) = grant {
-                let (scope, _) = worker.cx.shared.tokens.share(grant.scope);
+                let (scope, _) = worker.cx.shared.tokens.verified.share(grant.scope);
                 worker.cx.access.passes.give(peer, &Grant { scope, ..grant });
             }
             self.last = Some(index);

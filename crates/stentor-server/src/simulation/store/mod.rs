@@ -30,7 +30,7 @@ use std::time::Duration;
 use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
-use stentor_order::ReturnAddress;
+use stentor_order::{Report, ReturnAddress};
 use stentor_store::{DiskState, Loaded, Pass, StoreState, Writer, load};
 use stentor_wire::target::TopicName;
 
@@ -383,7 +383,7 @@ impl Life {
         let mut writer = Writer::new(store, intake, Arc::clone(&hub), stats);
         writer.step(Duration::ZERO, now_ms);
         state.reading.end();
-        let kept = Some((hub, Arc::clone(&state)));
+        let kept = Some((hub, Arc::clone(&state) as _));
         let parts = Parts { kept, workers, ..Parts::default() };
         let world = World::of(parts, seed, kind(), patient());
         Life { world, state, writer: Some(writer), pass: None }

@@ -7,10 +7,10 @@ use stentor_hub::Draft;
 use stentor_order::{CommitError, Due, Outcome, Promised};
 use stentor_wire::target::TopicName;
 
-/// A server with a store on this disk, and who writes for it.
-fn life(disk: &SimDisk) -> (World, Writer<SimDisk>) {
+/// A server with a store on this disk, the store's state, and who writes for it.
+fn life(disk: &SimDisk) -> (World, Arc<StoreState>, Writer<SimDisk>) {
     let life = Life::new(begin(disk, rules(None)).unwrap(), &mut Chronicle::default(), 0, 1, 1);
-    (life.world, life.writer.unwrap())
+    (life.world, life.state, life.writer.unwrap())
 }
 
 /// Publishes. What is not known at once the receiver is told.
@@ -28,7 +28,7 @@ fn error(outcome: Option<Outcome>) -> Option<CommitError> {
 #[test]
 fn what_is_not_stored_is_taken_while_the_disk_is_broken_as_far_as_numbers_reach() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, _, mut writer) = life(&disk);
     let broken = DiskFaults { write_percent: 100, names_percent: 100, ..DiskFaults::default() };
     disk.set_faults(broken);
     let (now, later) = put(&world, "/synced/a");
@@ -49,7 +49,7 @@ fn what_is_not_stored_is_taken_while_the_disk_is_broken_as_far_as_numbers_reach(
 #[test]
 fn a_publisher_is_answered_when_its_promise_holds_and_not_before() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, _, mut writer) = life(&disk);
     assert!(put(&world, "/memory/a").0.is_some() && put(&world, "/none/a").0.is_some());
     let syncs_fail = DiskFaults { sync_percent: 100, ..DiskFaults::default() };
     disk.set_faults(syncs_fail);
@@ -66,12 +66,12 @@ fn a_publisher_is_answered_when_its_promise_holds_and_not_before() {
 #[test]
 fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, state, mut writer) = life(&disk);
     assert!(put(&world, "/memory/a").0.is_some());
     disk.set_capacity(0);
     disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
     writer.step(Duration::ZERO, 1);
-    world.shared.store.as_ref().unwrap().intake.end();
+    state.intake.end();
     assert!(writer.step(Duration::ZERO, 2));
     assert!(writer.end().is_err());
     let given = world.shared.hub.seq();
@@ -90,8 +90,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         DiskFaults { sync_percent: 100, names_percent: 100, ..none },
     ] {
         let disk = SimDisk::new(1);
-        let (world, mut writer) = life(&disk);
-        let state = world.shared.store.as_ref().unwrap();
+        let (world, state, mut writer) = life(&disk);
         assert!(put(&world, "/synced/a").0.is_none());
         writer.step(Duration::ZERO, 1);
         disk.set_faults(faults);
@@ -124,7 +123,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
 #[test]
 fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, _, mut writer) = life(&disk);
     let (now, kept) = put(&world, "/synced/a");
     writer.step(Duration::ZERO, 1);
     assert!(now.is_none() && kept.try_recv().unwrap().is_ok());
@@ -150,7 +149,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
     world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
-    let complaint = world.shared.store.as_ref().unwrap().complaint().unwrap();
+    let complaint = world.shared.service.as_ref().unwrap().complaint().unwrap();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
     let begun = begin(&disk, rules(None)).unwrap();
@@ -162,7 +161,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
 #[test]
 fn a_panic_behind_an_answer_leaves_nobody_else_without_one() {
     let disk = SimDisk::new(1);
-    let (mut world, mut writer) = life(&disk);
+    let (mut world, _, mut writer) = life(&disk);
     let put = b"PUT /synced/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx";
     let panic = b"GET /-/panic HTTP/1.1\r\nHost: h\r\n\r\n";
     let clients = [(); 3].map(|()| world.sim.connect(CONTROL));
@@ -188,7 +187,7 @@ fn a_panic_behind_an_answer_leaves_nobody_else_without_one() {
 #[test]
 fn nobody_waits_for_ever() {
     let disk = SimDisk::new(1);
-    let (world, writer) = life(&disk);
+    let (world, state, writer) = life(&disk);
     let thread = writer.start().unwrap();
     let shared = &world.shared;
     let publish = |topic: &str| loop {
@@ -212,7 +211,7 @@ fn nobody_waits_for_ever() {
         }
     });
     assert_eq!(shared.hub.seq(), 2_000);
-    shared.store.as_ref().unwrap().intake.end();
+    state.intake.end();
     thread.join().unwrap().unwrap();
     let begun = begin(&disk, rules(None)).unwrap();
     assert_eq!((begun.found.last, begun.found.lost), (2_000, vec![]));
@@ -224,7 +223,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[test]
 fn a_failed_disk_is_retried_under_load() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, _, mut writer) = life(&disk);
     let broken = DiskFaults { write_percent: 100, names_percent: 100, ..DiskFaults::default() };
     disk.set_faults(broken);
     drop(put(&world, "/synced/a"));
@@ -240,7 +239,7 @@ fn a_failed_disk_is_retried_under_load() {
 #[test]
 fn a_snapshot_that_succeeds_resets_the_backoff() {
     let disk = SimDisk::new(1);
-    let (world, mut writer) = life(&disk);
+    let (world, _, mut writer) = life(&disk);
     let mut now_ms = 0;
     let pass_at = |writer: &mut Writer<SimDisk>, now_ms: u64| {
         for _ in 0..200 {

@@ -8,19 +8,21 @@ use stentor_io::{BOUNDS_US, Times};
 
 /// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// It only grows.
     #[default]
     Counter,
     /// It is zero once its worker has ended.
     Gauge,
     /// It stays when its worker has ended.
     LastingGauge,
+    /// How long things took, counted by buckets.
     Histogram,
 }
 
 /// The page so far.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     text: String,
     /// The metric that is being written. Its first lines are written with its first sample.
     kind: Kind,
@@ -30,17 +32,17 @@ pub(crate) struct Page {
 
 impl Page {
     /// All that was written.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The samples of another metric follow.
-    pub(crate) fn begin(&mut self, kind: Kind, name: &'static str, help: &'static str) {
+    pub fn begin(&mut self, kind: Kind, name: &'static str, help: &'static str) {
         (self.kind, self.name, self.help) = (kind, name, Some(help.trim_start()));
     }
 
     /// Writes samples of it with these labels.
-    pub(crate) fn show(&mut self, labels: &str, shown: impl Shown) {
+    pub fn show(&mut self, labels: &str, shown: impl Shown) {
         shown.show(self, labels);
     }
 
@@ -61,7 +63,8 @@ impl Page {
 }
 
 /// The values of a metric's samples.
-pub(crate) trait Shown {
+pub trait Shown {
+    /// Writes them with these labels.
     fn show(self, page: &mut Page, labels: &str);
 }
 
@@ -116,13 +119,13 @@ impl Shown for &Times {
 }
 
 /// Labels in braces.
-pub(crate) fn label<const N: usize>(labels: [(&str, &str); N]) -> String {
+pub fn label<const N: usize>(labels: [(&str, &str); N]) -> String {
     let labels = labels.map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
     format!("{{{}}}", labels.join(","))
 }
 
 /// A sample for each value of a label.
-pub(crate) fn labels<'a>(
+pub fn labels<'a>(
     key: &str,
     samples: impl Iterator<Item = (&'static str, &'a u64)>,
 ) -> Vec<(String, u64)> {

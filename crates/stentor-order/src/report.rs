@@ -1,0 +1,64 @@
+//! A service that makes the order or keeps it, as the server sees it.
+//!
+//! A store, a leader and a cluster have crates of their own. To a server each of them is a
+//! [`Report`], and no page knows which of them it shows.
+
+use crate::exposition::Page;
+use crate::sequencer::{OrderKind, Sequencer};
+use serde_json::Value;
+use std::sync::Arc;
+use stentor_hub::Hub;
+
+/// A service that makes the order or keeps it.
+pub trait Report: Send + Sync {
+    /// How it keeps the order, and what gives changes their places in it.
+    fn order(&self) -> (OrderKind, Arc<dyn Sequencer>);
+
+    /// The key of its figures in `/-/status`.
+    fn name(&self) -> &'static str;
+
+    /// Its figures, with their keys in `/-/status`.
+    fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)>;
+
+    /// Its line in the text form of `/-/status`.
+    fn line(&self, hub: &Hub) -> String;
+
+    /// Writes its metrics to the page. [`metrics!`](crate::metrics) makes this method.
+    fn write_metrics(&self, hub: &Hub, page: &mut Page);
+
+    /// Whether requests can be answered yet. Every request asks.
+    ///
+    /// # Errors
+    /// The reason, as the client reads it.
+    fn may_answer(&self) -> Result<(), &'static str>;
+
+    /// Why this server is not ready on its account, if so.
+    fn complaint(&self) -> Option<String>;
+
+    /// For how many seconds the local state may be outdated; `None`: it is current.
+    fn stale_s(&self) -> Option<u64> {
+        None
+    }
+
+    /// A header field for followers: the servers between them and the origin of the order.
+    fn via_field(&self) -> String {
+        String::new()
+    }
+}
+
+/// Makes [`Report::write_metrics`]: a row for each metric. A row has the type of the metric, its
+/// name without `stentor_`, and an expression; its help is the comment before it.
+#[macro_export]
+macro_rules! metrics {
+    (|$self:ident, $hub:ident| $(
+        $(#[doc = $help:literal])+
+        $kind:ident $name:ident [=> $shown:expr];
+    )+) => {
+        fn write_metrics(&$self, $hub: &stentor_hub::Hub, page: &mut $crate::Page) {
+            $(
+                page.begin($crate::Kind::$kind, stringify!($name), concat!($($help),+));
+                page.show("", $shown);
+            )+
+        }
+    };
+}

@@ -1,0 +1,91 @@
+//! The store's figures, and whether it lets requests in.
+
+use crate::intake::StoreState;
+use serde_json::Value;
+use std::sync::Arc;
+use stentor_hub::Hub;
+use stentor_io::Times;
+use stentor_order::{OrderKind, Report, Sequencer, metrics};
+
+impl Report for StoreState {
+    fn order(&self) -> (OrderKind, Arc<dyn Sequencer>) {
+        (OrderKind::Store, self.intake.clone())
+    }
+
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)> {
+        let stats = &self.stats;
+        vec![
+            ("failure", stats.failure().into()),
+            ("entries", stats.entries.value().into()),
+            ("bytes_written", stats.bytes.value().into()),
+            ("unsynced", self.unsynced(hub).into()),
+            ("syncs", Times::of(&stats.syncs).count().into()),
+            ("errors", stats.errors.value().into()),
+            ("log_bytes", stats.log_bytes.value().into()),
+            ("snapshot_bytes", stats.snapshot_bytes.value().into()),
+            ("snapshot_unix_s", stats.snapshot_unix_s.value().into()),
+        ]
+    }
+
+    fn line(&self, hub: &Hub) -> String {
+        let stats = &self.stats;
+        format!(
+            "Store: {} stored, {} not synced yet, {} syncs, {} errors, log {} bytes, snapshot {} \
+             bytes{}",
+            stats.entries.value(),
+            self.unsynced(hub),
+            Times::of(&stats.syncs).count(),
+            stats.errors.value(),
+            stats.log_bytes.value(),
+            stats.snapshot_bytes.value(),
+            stats.failure().map_or_else(String::new, |why| format!("; {why}")),
+        )
+    }
+
+    metrics! { |self, hub|
+        /// Whether the store takes messages: 0 while its disk is full or has failed.
+        Gauge store_up [=> self.stats.failure().is_none()];
+        /// Messages and deletions stored.
+        Counter store_entries_total [=> self.stats.entries.value()];
+        /// Bytes written to the log of the store, without snapshots.
+        Counter store_written_bytes_total [=> self.stats.bytes.value()];
+        /// Of the latest messages and deletions, those that are not on the disk yet.
+        Gauge store_unsynced [=> self.unsynced(hub)];
+        /// Failures of the store's disk.
+        Counter store_errors_total [=> self.stats.errors.value()];
+        /// Bytes of the log behind the last snapshot.
+        Gauge store_log_bytes [=> self.stats.log_bytes.value()];
+        /// Bytes of the last snapshot.
+        Gauge store_snapshot_bytes [=> self.stats.snapshot_bytes.value()];
+        /// When the last snapshot was made, in seconds since 1970; 0: not since the start.
+        Gauge store_snapshot_timestamp_seconds [=> self.stats.snapshot_unix_s.value()];
+        /// How long it took to bring a batch of messages to the disk.
+        Histogram store_sync_seconds [=> &Times::of(&self.stats.syncs)];
+    }
+
+    fn may_answer(&self) -> Result<(), &'static str> {
+        let is_over = self.reading.is_over().then_some(());
+        is_over.ok_or("The store is being read: try again in a while.")
+    }
+
+    fn complaint(&self) -> Option<String> {
+        match self.stats.failure() {
+            _ if !self.reading.is_over() => Some(self.reading.to_string()),
+            Some(failure) => {
+                Some(format!("Nothing can be stored, so nothing is taken: {failure}."))
+            }
+            None => None,
+        }
+    }
+}
+
+impl StoreState {
+    /// How many of the latest numbers are not on the disk yet.
+    fn unsynced(&self, hub: &Hub) -> u64 {
+        hub.seq().saturating_sub(self.intake.synced_seq())
+    }
+}
