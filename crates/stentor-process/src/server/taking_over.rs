@@ -53,7 +53,7 @@ impl Predecessor {
         let (hello, form) = hello.inspect_err(|reason| {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
         })?;
-        // Builds before 0.1.0 speak form 1 with and without it: the former tell outcomes of signals.
+        // Some builds before 0.1.0 know form 1 alone and have it: they tell outcomes of signals.
         let intermediate = if form >= WITH_PROCESS || tells_outcomes(process) {
             let forked = Intermediate::fork();
             Some(forked.map_err(|error| format!("no intermediate process: {error}"))?)
