@@ -130,3 +130,72 @@ fn failed(error: io::Error, timeout: NextTimeout) -> Error {
         _ => error.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    /// A network with one peer, which answers once. It takes note of the deadlines.
+    #[derive(Debug, Default)]
+    struct Network(Arc<Peer>);
+
+    #[derive(Debug, Default)]
+    struct Peer(Mutex<Vec<(&'static str, Option<u64>)>>);
+
+    impl Peer {
+        fn note(&self, what: &'static str, until_us: Option<u64>) {
+            self.0.lock().unwrap().push((what, until_us));
+        }
+    }
+
+    impl Dialer for Network {
+        fn resolve(&self, _: &str, until_us: Option<u64>) -> io::Result<Vec<SocketAddr>> {
+            self.0.note("resolve", until_us);
+            Ok(vec!["192.0.2.1:80".parse().unwrap()])
+        }
+
+        fn connect(&self, _: SocketAddr, until: Option<u64>) -> io::Result<Arc<dyn ByteStream>> {
+            self.0.note("connect", until);
+            Ok(Arc::clone(&self.0) as _)
+        }
+    }
+
+    impl ByteStream for Peer {
+        fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+            self.note("read", until_us);
+            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+            buffer[..answer.len()].copy_from_slice(answer);
+            Ok(answer.len())
+        }
+
+        fn write(&self, bytes: &[u8], until_us: Option<u64>) -> io::Result<usize> {
+            self.note("write", until_us);
+            Ok(bytes.len())
+        }
+
+        fn is_quiet(&self) -> bool {
+            false
+        }
+
+        fn shutdown(&self) {}
+    }
+
+    #[test]
+    fn every_step_of_a_request_has_its_deadline() {
+        let network = Arc::new(Network::default());
+        let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(9))).build();
+        let (peer, began_us) = (Arc::clone(&network.0), monotonic_us());
+        agent_over(config, network).get("http://h/").call().unwrap();
+        let steps = peer.0.lock().unwrap();
+        for wanted in ["resolve", "connect", "write", "read"] {
+            let until_us = steps.iter().filter(|(step, _)| *step == wanted).map(|(_, us)| *us);
+            let left_us: Vec<_> = until_us.map(|us| us.map(|us| us - began_us)).collect();
+            let is_near =
+                |us: &Option<u64>| us.is_some_and(|us| us.abs_diff(9_000_000) < 5_000_000);
+            assert!(!left_us.is_empty() && left_us.iter().all(is_near), "{wanted}: {left_us:?}");
+        }
+    }
+}

@@ -791,6 +791,7 @@ mod tests {
         let ready = || ask(control, "GET /-/readyz", ".\n").1;
         let (_stream, said) = ask(control, "GET /-/readyz", "ready\n");
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        assert_eq!(panics_max(), 10, "a test comes to it");
         for _ in 0..panics_max() {
             ask(server.public()[0], "GET /-/panic", "never");
         }

@@ -170,4 +170,16 @@ mod tests {
         denials.tell(Some(Status::FORBIDDEN), Some("CN=ann"), PAUSE_LOG_MS);
         assert_eq!((denials.throttle.state().0, denials.has_line()), (0, false));
     }
+
+    /// A client that guesses at tokens does not fill the log.
+    #[test]
+    fn bad_tokens_get_a_line_now_and_then() {
+        let keys = stentor_access::load(&Default::default(), &[], stentor_io::read_file);
+        let (keys, mut denials) = (keys.unwrap().keys, Denials::default());
+        let lines = [0, 1, PAUSE_LOG_MS - 1, PAUSE_LOG_MS].map(|now_ms| {
+            denials.bad(&keys, "guess", (now_ms, 0));
+            denials.line.take().is_some()
+        });
+        assert_eq!(lines, [true, false, false, true]);
+    }
 }

@@ -171,7 +171,8 @@ const LOOKS_A_SECOND: u32 = 10;
 /// This part of history is evicted each second while memory is critically short.
 const TRIM_CRITICAL_PART: usize = 4;
 
-/// The shortest pause between two evictions.
+/// The shortest pause between two evictions. It saves wake-ups alone: the thread sleeps as long as
+/// it works in any case.
 const TRIM_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -345,5 +346,24 @@ mod tests {
             assert_ne!(world.shared.memory.pressure(), Pressure::None);
             assert_eq!(world.shared.hub.is_trim_due(), shrinks, "{memory} %");
         }
+    }
+
+    #[test]
+    fn history_shrinks_once_a_second() {
+        let world = World::new(1, kind(), patient());
+        world.shared.memory.configure(&Settings::default());
+        let (root, gauges) = host("second", 99, 0);
+        let (ends, ended) = channel();
+        let (ends, released, began_us) = (Cell::new(Some(ends)), Cell::new(0), monotonic_us());
+        let release = || {
+            released.set(released.get() + 1);
+            // The first time it is done twice, since memory has become short.
+            if released.get() == 3 {
+                ends.take();
+            }
+        };
+        run(&gauges, &Arc::downgrade(&world.shared), &[], &ended, &release);
+        fs::remove_dir_all(root).unwrap();
+        assert!(monotonic_us() - began_us >= 900_000);
     }
 }

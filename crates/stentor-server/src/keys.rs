@@ -186,3 +186,29 @@ fn load_with(settings: &Settings, fetches: Option<&Fetches>) -> Result<Arc<Keys>
     }
     Ok(Arc::new(loaded.keys))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::{World, kind, patient};
+    use stentor_io::RETRY_S;
+
+    /// The cause of a failure may be no change of a file.
+    #[test]
+    fn files_that_failed_are_read_again_later() {
+        let world = World::new(1, kind(), patient());
+        let mut settings = Settings::default();
+        settings.jwt.secret_files = vec!["/nonexistent/secret".into()];
+        // There was a file when the keys were read.
+        let before = stentor_io::file_state(std::path::Path::new("/")).ok();
+        let watcher = FileWatcher::new(vec![("/nonexistent/secret".into(), before)], false);
+        let shared = Arc::downgrade(&world.shared);
+        let (mailboxes, failure) = (Vec::new(), None);
+        let mut looker = Looker { settings, watcher, fetches: None, shared, mailboxes, failure };
+        looker.look(100);
+        looker.look(101);
+        assert!(looker.failure.is_some());
+        assert!(looker.watcher.look(101 + RETRY_S - 1).is_none());
+        assert!(looker.watcher.look(101 + RETRY_S).is_some());
+    }
+}

@@ -54,6 +54,7 @@ const RETRY: Duration = Duration::from_millis(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_io::monotonic_us;
 
     /// A disk with so much room, a byte or two at a time.
     struct Disk {
@@ -94,5 +95,29 @@ mod tests {
             assert!(text.ends_with("\nfour\n") || text == "four\n", "{room}: {text:?}");
             assert!(!text.contains("\n\n"), "{room}: {text:?}");
         }
+    }
+
+    /// A pipe that is full so often, and then takes everything.
+    struct Pipe(u32);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 > 0 {
+                self.0 -= 1;
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_pipe_has_a_pause() {
+        let began_us = monotonic_us();
+        LineWriter::new(Pipe(3)).write_all(b"one\n").unwrap();
+        assert!(monotonic_us() - began_us >= 3 * 5_000);
     }
 }

@@ -383,9 +383,8 @@ impl Backlog {
     /// something was last sent. The kernel tells of room only when there is a lot of it: a slow
     /// reader makes progress long before.
     pub(crate) fn progress<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
-        let before = self.unacknowledged;
-        self.unacknowledged = io.unacknowledged(peer);
-        before.saturating_sub(self.unacknowledged) >= PROGRESS_BYTES_MIN.min(before).max(1)
+        let before = std::mem::replace(&mut self.unacknowledged, io.unacknowledged(peer));
+        is_progress(before, self.unacknowledged)
     }
 
     /// Sends on. Returns whether everything has left; if not, the backend will report the socket
@@ -486,3 +485,27 @@ fn send_stored<B: Backend>(
 }
 
 const SLICES_PER_SEND: usize = 16;
+
+/// Whether enough of what was on its way has arrived.
+fn is_progress(before_bytes: u32, after_bytes: u32) -> bool {
+    before_bytes.saturating_sub(after_bytes) >= PROGRESS_BYTES_MIN.min(before_bytes).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_are_no_progress() {
+        for (before_bytes, after_bytes, expected) in [
+            (100_000, 99_500, false),
+            (100_000, 98_000, true),
+            (300, 299, false),
+            (300, 0, true),
+            (0, 0, false),
+        ] {
+            let is_progress = is_progress(before_bytes, after_bytes);
+            assert_eq!(is_progress, expected, "{before_bytes} to {after_bytes} bytes");
+        }
+    }
+}

@@ -43,3 +43,20 @@ pub(crate) fn is_read(method: Method) -> bool {
 
 /// A request for streams that is longer than this may name many topics.
 const LARGE_TARGET_BYTES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_wire::http1::{FieldSlots, parse};
+
+    #[test]
+    fn a_long_request_for_streams_waits_in_line() {
+        for (bytes, expected) in [(100, false), (1_000, true)] {
+            let head =
+                format!("GET /-/events?topic=/{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(bytes));
+            let mut slots = FieldSlots::new();
+            let request = parse(head.as_bytes(), &mut slots).unwrap().request;
+            assert_eq!(is_large(&request, &[]), expected, "{bytes} bytes");
+        }
+    }
+}

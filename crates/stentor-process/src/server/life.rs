@@ -508,6 +508,16 @@ mod tests {
         (Serving { worker, sessions, stats }, io, address)
     }
 
+    /// Each worker has an equal part, and keeps numbers of files for all else that it opens.
+    #[test]
+    fn a_worker_holds_its_share_of_connections() {
+        let mut settings = Settings { workers: 3, ..Settings::default() };
+        assert_eq!(super::share(&settings, 100_000, 4), 100_000 - 64 - 4 - 64);
+        assert_eq!((super::share(&settings, 200, 4), super::share(&settings, 0, 4)), (100, 1));
+        settings.limits.connections_max = 100;
+        assert_eq!(super::share(&settings, 100_000, 4), 34);
+    }
+
     #[test]
     fn a_worker_that_panicked_while_it_stood_still_goes_on() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

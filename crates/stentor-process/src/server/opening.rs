@@ -15,9 +15,7 @@ impl Server {
         let mut told_us = since_us;
         let loaded = load(recovery, hub, stentor_io::unix_s(), |progress| {
             store.reading.note(progress);
-            let now_us = stentor_io::monotonic_us();
-            if now_us - told_us > READING_LOG_US {
-                told_us = now_us;
+            if is_due(&mut told_us, stentor_io::monotonic_us()) {
                 tracing::info!("{}", store.reading);
             }
         });
@@ -54,10 +52,7 @@ impl Server {
         let path = self.settings.store.path.clone().unwrap_or_default();
         let (max, why) = self.settings.limits.stored_bytes_max.resolve();
         let (values, percent) = (self.shared.hub.stored().values >> 20, reading.percent() as usize);
-        let needed = match values * 100 / percent.max(1) {
-            _ if percent < ESTIMATE_PERCENT_MIN => format!("more than {values}"),
-            about => format!("about {about}"),
-        };
+        let needed = needed_mib(values, percent);
         format!(
             "the store in {} does not fit into memory: {percent} % of it have values of {values} \
              MiB, so it needs {needed} MiB, and limits.stored_bytes_max is {} MiB{why}: raise it, \
@@ -113,8 +108,44 @@ impl Server {
     }
 }
 
+/// How much a store needs, as far as the part that was read tells.
+fn needed_mib(read_mib: usize, percent: usize) -> String {
+    match read_mib * 100 / percent.max(1) {
+        _ if percent < ESTIMATE_PERCENT_MIN => format!("more than {read_mib}"),
+        about => format!("about {about}"),
+    }
+}
+
+/// Whether the log says again how far the store has been read. `told_us` is the time of the last
+/// such line.
+fn is_due(told_us: &mut u64, now_us: u64) -> bool {
+    let is_due = now_us - *told_us > READING_LOG_US;
+    if is_due {
+        *told_us = now_us;
+    }
+    is_due
+}
+
 /// The least part of a store, in percent, from which its size is estimated.
 const ESTIMATE_PERCENT_MIN: usize = 5;
 
 /// How often the log says how far the store has been read, in microseconds.
 const READING_LOG_US: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_part_of_a_store_tells_little() {
+        assert_eq!([4, 50].map(|percent| needed_mib(100, percent)), ["more than 100", "about 200"]);
+    }
+
+    #[test]
+    fn reading_is_logged_once_a_second() {
+        let mut told_us = 500;
+        let times_us = (0..=10).map(|tenth| 500 + tenth * 300_000);
+        let logged: Vec<u64> = times_us.filter(|&now_us| is_due(&mut told_us, now_us)).collect();
+        assert_eq!(logged, [1_200_500, 2_400_500]);
+    }
+}

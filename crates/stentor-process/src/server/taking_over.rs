@@ -280,9 +280,10 @@ struct Filled {
 
 #[cfg(test)]
 mod tests {
+    use super::super::start;
     use super::*;
     use stentor_hub::Pattern;
-    use stentor_io::ChannelListener;
+    use stentor_io::{ChannelListener, monotonic_us};
 
     /// One with a worker for operators beside so many.
     fn predecessor(workers_public: usize) -> Predecessor {
@@ -356,5 +357,17 @@ mod tests {
             let refused = adapted(settings, workers_public).unwrap_err().to_string();
             assert!(refused.contains(reason), "{refused}");
         }
+    }
+
+    /// A worker may still say why it failed.
+    #[test]
+    fn a_failed_worker_may_say_why() {
+        let server = start(settings(1), Vec::new()).unwrap();
+        let began_us = monotonic_us();
+        let reason = first_reason(&server, io::Error::other("gone"));
+        assert!(reason.to_string().contains("gone"), "{reason}");
+        assert!((40_000..2_000_000).contains(&(monotonic_us() - began_us)));
+        server.drain();
+        server.wait().unwrap();
     }
 }

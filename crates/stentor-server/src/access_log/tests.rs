@@ -158,3 +158,19 @@ fn what_the_writer_does_not_take_is_dropped_and_counted() {
     lines.hand_over(&dropped);
     assert_eq!(log.read().lines().count(), 1);
 }
+
+#[test]
+fn a_long_request_line_is_cut() {
+    let head = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(5_000));
+    assert_eq!(Text::line_of(head.as_bytes()).len(), 256);
+}
+
+#[test]
+fn close_waits_a_second_for_a_blocked_writer() {
+    let log = AccessLog::new(AccessFormat::Combined);
+    let (_blocked, ended) = mpsc::channel();
+    *lock(&log.ended) = Some(ended);
+    let began_us = stentor_io::monotonic_us();
+    log.close();
+    assert!((900_000..20_000_000).contains(&(stentor_io::monotonic_us() - began_us)));
+}

@@ -222,7 +222,7 @@ impl Bulk {
                 return;
             }
             Ok(Commit::Applied(applied, due)) => {
-                let bytes = line.len().max(LINE_BYTES_MIN);
+                let bytes = waiting_bytes(line);
                 self.uncommitted += 1;
                 self.uncommitted_bytes += bytes;
                 let group = self.group.take();
@@ -299,6 +299,11 @@ fn line_bytes_max(x: &Exchange<'_>) -> usize {
     x.settings.limits.message_bytes_max * 6 + BULK_LINE_OVERHEAD_BYTES
 }
 
+/// The bytes that a line counts as while it waits with others.
+fn waiting_bytes(line: &[u8]) -> usize {
+    line.len().max(LINE_BYTES_MIN)
+}
+
 /// What a line asks for. What is no string is JSON, whatever the topic's rule says.
 fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Its strings need not be checked one by one.
@@ -351,14 +356,15 @@ mod tests {
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
 
+    const HEAD: &[u8] = b"POST /-/publish HTTP/1.1\r\nHost: h\r\n\r\n";
+
     #[test]
     fn no_more_is_kept_of_a_line_than_a_message_could_take() {
         let mut settings = patient();
         settings.limits.message_bytes_max = 10;
         let mut cx = World::new(1, kind(), patient()).context(settings);
         let mut slots = FieldSlots::new();
-        let head = b"POST /-/publish HTTP/1.1\r\nHost: h\r\n\r\n";
-        let request = parse(head, &mut slots).unwrap().request;
+        let request = parse(HEAD, &mut slots).unwrap().request;
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
         let mut bulk = Bulk::default();
@@ -369,5 +375,27 @@ mod tests {
         }
         bulk.data(&mut x, b"\n{\"topic\":\"/a\",\"data\":1}\n");
         assert_eq!((bulk.published, bulk.failed, bulk.errors[0].line), (1, 1, 1));
+    }
+
+    /// Names and braces do not count as data.
+    #[test]
+    fn a_line_has_room_around_its_data() {
+        let mut settings = patient();
+        settings.limits.message_bytes_max = 10;
+        let mut cx = World::new(1, kind(), patient()).context(settings);
+        let mut slots = FieldSlots::new();
+        let request = parse(HEAD, &mut slots).unwrap().request;
+        let persistence = Persistence { keep_alive: true, http10: false };
+        let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
+        let mut bulk = Bulk::default();
+        let line = format!("{{\"topic\":\"/{}\",\"data\":\"0123456789\"}}\n", "a".repeat(500));
+        bulk.data(&mut x, line.as_bytes());
+        assert_eq!((bulk.published, bulk.failed), (1, 0));
+    }
+
+    #[test]
+    fn a_short_line_counts_more_than_its_bytes() {
+        assert!(waiting_bytes(b"{}") >= 100);
+        assert_eq!(waiting_bytes(&[b' '; 1_000]), 1_000);
     }
 }

@@ -147,4 +147,16 @@ mod tests {
         assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#x27;"));
         assert!(page.contains("And more"), "{page}");
     }
+
+    #[test]
+    fn a_page_ends_at_its_limit() {
+        let status = FileStatus { device: 1, inode: 2, bytes: 3, modified_ns: 0 };
+        let listed = |n| Listed { name: format!("{n:0200}"), kind: FileKind::File, status };
+        for (count, expected) in [(1_000, false), (10_000, true)] {
+            let names: Vec<Listed> = (0..count).map(listed).collect();
+            let page = page("/a/", &names, Rest::None, |_| true);
+            assert_eq!(page.contains("And more"), expected, "{count} files");
+            assert!(page.len() < (1 << 20) + 2_000, "{} bytes", page.len());
+        }
+    }
 }

@@ -116,3 +116,18 @@ fn lines_that_cannot_be_written_are_counted() {
     log.push(b"three\n");
     assert_eq!(written.recv().unwrap(), b"three\n");
 }
+
+#[test]
+fn become_user_waits_for_a_blocked_log() {
+    let (log, permit, written) = log();
+    log.push(b"one\n");
+    while log.lock().writing_since_us.is_none() {
+        thread::yield_now();
+    }
+    let began_us = monotonic_us();
+    let failed = log.become_user(&User::named("root").unwrap().unwrap()).unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+    assert!((900_000..20_000_000).contains(&(monotonic_us() - began_us)));
+    // With these dropped, the thread would become root after all.
+    mem::forget((permit, written));
+}

@@ -101,6 +101,21 @@ fn a_body_slower_than_the_minimum_rate_gets_408_and_publishes_nothing() {
 }
 
 #[test]
+fn a_body_above_the_minimum_rate_is_taken() {
+    let mut world = world(Settings::default());
+    let head = b"PUT /steady HTTP/1.1\r\nHost: h\r\nContent-Length: 15360\r\n\r\n";
+    let (client, _) = world.ask(CONTROL, head);
+    for _ in 0..30 {
+        world.sim.sleep(1_000);
+        world.settle();
+        world.sim.write(client, &[b'x'; 512]);
+        world.settle();
+    }
+    let answer = String::from_utf8(world.sim.read(client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}
+
+#[test]
 fn a_client_that_does_not_read_is_not_answered_further_and_then_cut() {
     let mut world = World::new(1, Faults { window_bytes: 50_000, ..kind() }, Settings::default());
     let client = world.sim.connect(PUBLIC);

@@ -747,6 +747,22 @@ fn what_was_meant_for_a_client_that_is_gone_is_sent_to_nobody() {
     assert_eq!(world.ask(PUBLIC, GET).1, answer);
 }
 
+/// The first half of a short stop ends all streams, even if the setting spreads them over more.
+#[test]
+fn streams_end_within_half_of_a_short_stop() {
+    let mut settings = patient();
+    settings.drain_ms = 2_000;
+    settings.streams.drain_spread_ms = 60_000;
+    let mut world = world(settings);
+    let stream = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let readers = [(); 20].map(|()| world.ask(PUBLIC, stream).0);
+    let World { worker, sim, .. } = &mut world;
+    worker.execute(sim, Order::Drain);
+    world.sim.sleep(1_200);
+    world.settle();
+    assert!(readers.iter().all(|&reader| world.sim.ended(reader)));
+}
+
 #[test]
 fn a_stop_waits_for_those_who_stay_and_no_longer_than_it_may() {
     let settings = patient();

@@ -124,6 +124,47 @@ fn what_filters_take_counts_to_what_is_held() {
     assert!(totals.readers_bytes + totals.filters_bytes <= BYTES_MAX as u64, "{totals:?}");
 }
 
+/// A reader of many topics frees what its feeds take.
+#[test]
+fn the_reader_of_most_topics_is_cut_first() {
+    let mut world = world();
+    world.publish("/third", vec![b'x'; 100_000], ContentType::TEXT);
+    let names = names("made", 400);
+    for name in &names {
+        world.publish(name, b"1".to_vec(), ContentType::TEXT);
+    }
+    let mut commander = Commander::new(&mut world);
+    commander.say(&mut world, "subscribe", &names);
+    world.sim.sleep(10_000);
+    world.settle();
+    assert_eq!(world.totals().readers_cut, 0);
+    let hoarders = [(); 9].map(|()| hoarder(&mut world, "/-/values?topic=/third"));
+    world.settle();
+    assert!(world.sim.was_cut(commander.client));
+    assert!(hoarders.iter().any(|&client| !world.sim.was_cut(client)));
+}
+
+/// It is soon looked again for connections to cut.
+#[test]
+fn dropped_bodies_are_soon_found() {
+    let mut world = world();
+    for _ in 0..2 {
+        for _ in 0..4 {
+            hoarder(&mut world, "/big");
+        }
+        world.settle();
+        assert_eq!(world.totals().readers_cut, 0);
+    }
+    for version in 0..5 {
+        world.publish("/big", vec![b'a' + version; 300_000], ContentType::TEXT);
+        hoarder(&mut world, "/big");
+        world.settle();
+    }
+    world.sim.sleep(150);
+    world.settle();
+    assert!(world.totals().readers_cut > 0);
+}
+
 /// A walk is kept for a second after its readers, unless readers hold too much.
 #[test]
 fn walks_of_readers_that_have_gone_cut_nobody() {
@@ -224,6 +265,7 @@ fn a_command_costs_what_it_names_and_not_what_is_read_already() {
         commander.say(&mut world, "subscribe", part);
     }
     let before = world.totals();
+    assert!(before.cost_commands >= 200 * 1_000, "to join costs something");
     for _ in 0..10 {
         commander.say(&mut world, "subscribe", &["/x".to_owned()]);
         commander.say(&mut world, "unsubscribe", &["/x".to_owned()]);
@@ -426,6 +468,26 @@ fn every_websocket_message_has_its_own_timeout() {
     assert!(!world.sim.ended(client));
 }
 
+/// A client that keeps a message open is cut, also if it sends something else meanwhile.
+#[test]
+fn a_ping_within_a_message_buys_no_time() {
+    let mut settings = patient();
+    settings.limits.head_timeout_ms = 10_000;
+    let mut world = World::new(1, kind(), settings);
+    let client = Commander::new(&mut world).client;
+    let (mut begin, mut ping) = (Vec::new(), Vec::new());
+    put_frame(&mut begin, &mut Rng::new(1), TEXT, false, b"{");
+    put_frame(&mut ping, &mut Rng::new(1), PING, true, b"");
+    world.sim.write(client, &begin);
+    for _ in 0..3 {
+        world.sim.write(client, &ping);
+        world.settle();
+        world.sim.sleep(4_000);
+        world.settle();
+    }
+    assert!(world.sim.ended(client));
+}
+
 #[test]
 fn a_compressed_command_costs_what_inflating_it_does() {
     let mut world = World::new(1, kind(), patient());
@@ -445,6 +507,31 @@ fn a_compressed_command_costs_what_inflating_it_does() {
     world.settle();
     let cost = (world.totals().cost_commands - before) as usize;
     assert!(cost >= deflated.len() * INFLATE_COST, "{cost} for {} bytes", deflated.len());
+}
+
+/// Requests and messages of which a part is missing are held for one client alone.
+#[test]
+fn incomplete_requests_and_messages_count_as_held() {
+    let mut world = world();
+    let tag = "a".repeat(5_000);
+    let head = format!("GET /small HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"{tag}\"\r\n");
+    for _ in 0..300 {
+        let client = world.sim.connect(PUBLIC);
+        world.sim.write(client, format!("{head}Content-Length: 2\r\n\r\nx").as_bytes());
+    }
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.readers_bytes < BYTES_MAX as u64 && totals.readers_cut > 0, "{totals:?}");
+    let mut world = self::world();
+    let mut message = Vec::new();
+    put_frame(&mut message, &mut Rng::new(1), TEXT, true, &[b'x'; 60_000]);
+    for _ in 0..20 {
+        let client = Commander::new(&mut world).client;
+        world.sim.write(client, &message[..60_000]);
+    }
+    world.settle();
+    let totals = world.totals();
+    assert!(totals.readers_bytes < BYTES_MAX as u64 && totals.readers_cut > 0, "{totals:?}");
 }
 
 /// A snapshot transfer holds its last slice in addition to the bytes that are being sent.

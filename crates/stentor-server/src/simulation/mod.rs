@@ -50,6 +50,8 @@ mod hostile;
 #[cfg(test)]
 mod kept;
 mod late;
+#[cfg(test)]
+mod limits;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 pub(crate) mod net;
 #[cfg(test)]

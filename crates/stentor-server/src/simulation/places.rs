@@ -95,6 +95,25 @@ fn an_evicted_reader_is_told_when_to_come_again() {
     }
 }
 
+/// One scan serves a crowd, and the next one comes later.
+#[test]
+fn one_scan_serves_a_crowd_of_newcomers() {
+    let mut world = world(100);
+    for _ in 0..100 {
+        connect(&mut world, "192.0.2.1", b"");
+    }
+    for n in 0..40 {
+        world.sim.connect_from(PUBLIC, ip(&format!("198.51.{n}.1")));
+    }
+    world.settle();
+    assert_eq!(world.totals().connections_evicted, 40);
+    connect(&mut world, "198.51.100.1", b"");
+    assert_eq!(world.totals().connections_evicted, 40, "it is too soon");
+    world.sim.sleep(60);
+    world.settle();
+    assert_eq!(world.totals().connections_evicted, 41);
+}
+
 #[test]
 fn clients_that_do_not_take_their_answers_shut_nobody_out() {
     for request in [LARGE, LAST] {

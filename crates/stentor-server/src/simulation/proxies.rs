@@ -218,3 +218,38 @@ fn a_client_that_a_proxy_has_named_goes_over_in_an_upgrade() {
     world.settle();
     assert_eq!(world.totals().connections_refused, 2);
 }
+
+/// A newcomer is among the connections that are counted again after an upgrade.
+#[test]
+fn a_newcomer_after_an_upgrade_is_counted_once() {
+    let mut world = world_over(Layers::Plain, kind());
+    world.sim.connect_from(PUBLIC, ip("192.0.2.8"));
+    world.settle();
+    assert!(world.hand_over(0));
+    for _ in 0..2 {
+        world.sim.connect_from(PUBLIC, ip("192.0.2.9"));
+        world.settle();
+    }
+    assert_eq!(world.totals().connections_refused, 0);
+}
+
+/// The kernel is asked for each address, so a turn has a slice of them.
+#[test]
+fn few_connections_are_counted_again_in_a_turn() {
+    let mut world = world_over(Layers::Plain, kind());
+    for n in 0..100 {
+        world.sim.connect_from(PUBLIC, ip(&format!("198.51.100.{n}")));
+        world.settle();
+    }
+    assert!(world.hand_over(0));
+    world.turn();
+    for _ in 0..2 {
+        for n in [63, 99] {
+            world.sim.connect_from(PUBLIC, ip(&format!("198.51.100.{n}")));
+        }
+    }
+    let World { sim, worker, .. } = &mut world;
+    while sim.turn(worker) {}
+    assert_eq!(world.totals().connections_refused, 1, "that of one that is counted again");
+    world.settle();
+}

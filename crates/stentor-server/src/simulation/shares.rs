@@ -97,6 +97,66 @@ fn whoever_listens_gets_as_much_of_a_turn_as_requests_took() {
 }
 
 #[test]
+fn a_long_turn_tells_readers_for_a_millisecond() {
+    let mut world = world(patient());
+    let head = "GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+    let readers = crowd(&mut world, CROWD, head);
+    readers.iter().for_each(|&reader| drop(world.sim.read(reader)));
+    let other = crowd(&mut world, 1, &head.replace("/small", "/other"))[0];
+    world.sim.read(other);
+    for topic in ["/small", "/other"] {
+        world.publish(topic, b"news".to_vec(), ContentType::TEXT);
+    }
+    let World { sim, worker, .. } = &mut world;
+    worker.read_mailbox(sim);
+    sim.turn(worker);
+    sim.work(1_000);
+    worker.after_turn(sim);
+    let told = readers.iter().filter(|&&reader| !world.sim.read(reader).is_empty()).count();
+    assert!((90..=110).contains(&told), "{told}");
+    assert!(!world.sim.read(other).is_empty(), "it waits for all readers of another topic");
+}
+
+/// Those that have gone still stand in the line. To take one out costs next to nothing.
+#[test]
+fn few_leave_a_line_in_a_turn() {
+    let mut world = world(patient());
+    world.publish("/half", vec![b'"'; 300_000], ContentType::TEXT);
+    let clients = crowd(&mut world, 1_201, "");
+    for &client in &clients {
+        world.sim.write(client, b"GET /-/values?topic=/half HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    let World { sim, worker, .. } = &mut world;
+    while sim.turn(worker) {}
+    clients.iter().for_each(|&client| sim.reset_client(client));
+    while sim.turn(worker) {}
+    let mut waiting = Vec::new();
+    while waiting.last() != Some(&0) {
+        let World { sim, worker, .. } = &mut world;
+        worker.after_turn(sim);
+        waiting.push(world.totals().waiting_requests);
+    }
+    waiting.dedup();
+    assert_eq!(waiting, [1_200, 1_200 - 1_024, 0]);
+}
+
+/// The cost of all connections together makes the shares of the last ones smaller.
+#[test]
+fn late_connections_of_a_turn_are_answered_less() {
+    let mut world = world(patient());
+    let clients = crowd(&mut world, 12, "");
+    let requests = b"GET /text HTTP/1.1\r\nHost: h\r\n\r\n".repeat(200);
+    clients.iter().for_each(|&client| world.sim.write(client, &requests));
+    let answered = [(); 12].map(|()| {
+        let before = world.totals().requests;
+        let World { sim, worker, .. } = &mut world;
+        sim.turn(worker);
+        world.totals().requests - before
+    });
+    assert!(answered[0] > 8 * answered[11] && answered[11] > 0, "{answered:?}");
+}
+
+#[test]
 fn when_many_wait_to_come_in_readers_are_told_to_come_back_later() {
     let mut world = world(patient());
     let mut retries = |age_ms: u64| {
@@ -153,6 +213,20 @@ fn while_memory_is_short_idle_connections_are_closed_early() {
     world.sim.sleep(1_200);
     world.settle();
     assert_eq!(world.open_sockets(), 3);
+}
+
+/// The rest have their time from when their turn comes.
+#[test]
+fn few_connections_are_shortened_in_a_turn() {
+    let mut world = world(patient());
+    crowd(&mut world, CROWD, "GET /small HTTP/1.1\r\nHost: h\r\n\r\n");
+    press(&mut world, Pressure::High);
+    world.turn();
+    for left in [CROWD - 64, 0] {
+        world.sim.sleep(1_200);
+        world.settle_some(CROWD);
+        assert_eq!(world.open_sockets(), left);
+    }
 }
 
 #[test]

@@ -170,6 +170,36 @@ fn assert_is_expired(world: &mut World, client: Client) {
     assert_eq!(told.get(2..4), Some(&4401_u16.to_be_bytes()[..]), "{told:?}");
 }
 
+/// Also a token that was verified before.
+#[test]
+fn every_token_costs_something() {
+    let secret = Secret::make().unwrap();
+    let mut world = World::new(1, kind(), settings(&["/in/*"], &[(&secret, &["/in/*"])]));
+    world.publish("/in/a", b"1".to_vec(), ContentType::TEXT);
+    let bearer = format!("Authorization: Bearer {}", secret.as_str());
+    let get = format!("GET /in/a HTTP/1.1\r\nHost: h\r\n{bearer}\r\n\r\n");
+    world.ask(PUBLIC, get.as_bytes());
+    let before = world.totals().cost_requests;
+    world.ask(PUBLIC, get.repeat(10).as_bytes());
+    assert!(world.totals().cost_requests - before >= 10 * 400);
+}
+
+#[test]
+fn a_held_request_ends_with_its_token() {
+    let secret = Secret::make().unwrap();
+    let mut settings = settings(&["/in/*"], &[(&secret, &["/in/*"])]);
+    let start_s = World::new(1, kind(), patient()).sim.unix_s();
+    settings.tokens.tokens[0].expires_unix_s = Some(start_s + 10);
+    let mut world = World::new(1, kind(), settings);
+    let bearer = format!("Authorization: Bearer {}", secret.as_str());
+    let request = format!("GET /in/a?wait=60 HTTP/1.1\r\nHost: h\r\n{bearer}\r\n\r\n");
+    let (client, answer) = world.ask(PUBLIC, request.as_bytes());
+    assert_eq!(answer, "");
+    world.sim.sleep(11_000);
+    let answer = world.heard(client);
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+}
+
 /// What is logged, a line each.
 #[derive(Default)]
 struct Log(Mutex<String>);

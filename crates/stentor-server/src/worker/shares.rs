@@ -119,3 +119,38 @@ impl Worker {
         is_due
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listeners::PUBLIC;
+    use crate::simulation::{World, kind, patient};
+    use stentor_hub::{ContentType, Filter};
+
+    /// The clock is read after so many visits, though nothing was brought.
+    #[test]
+    fn few_are_visited_in_vain_at_once() {
+        let mut world = World::new(1, kind(), patient());
+        let stream = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+        world.ask(PUBLIC, stream);
+        world.publish("/small", b"news".to_vec(), ContentType::TEXT);
+        // These know the news before the worker hears of it.
+        for _ in 0..1_500 {
+            let client = world.sim.connect(PUBLIC);
+            world.sim.write(client, stream);
+        }
+        let World { sim, worker, .. } = &mut world;
+        while sim.turn(worker) {}
+        worker.read_mailbox(sim);
+        let feeds = &mut worker.cx.streams.feeds;
+        let feed = feeds.id(&Filter::parse("/small").unwrap()).unwrap();
+        assert_eq!(feeds.next_sweep(), Some(feed));
+        let mut share = Share::begin(sim, 1_000_000, 1, 1_000_000);
+        worker.sweep(sim, feed, &mut share);
+        let mut left = 0;
+        while let Some(Visit::Reader(_)) = worker.cx.streams.feeds.next_visit(feed) {
+            left += 1;
+        }
+        assert_eq!(left, 1_500 - 1_024);
+    }
+}

@@ -249,3 +249,35 @@ fn filters_that_name_topics_count_against_the_limit() {
     };
     assert!(has_room(2 * one) && !has_room(2 * one - 1));
 }
+
+/// The log of a worker is bounded by bytes as well.
+#[test]
+fn large_messages_leave_the_log_early() {
+    let mut bench = Bench::new();
+    let ids = [0, 1].map(|n| bench.join("/large", n));
+    assert_eq!(ids[0], ids[1]);
+    for _ in 0..6 {
+        let draft = Draft::new(vec![b'x'; 1_000_000]);
+        let topic = TopicName::parse("/large").unwrap();
+        let published = bench.hub.publish(topic, draft, Precondition::None, 0).unwrap();
+        let events = std::mem::take(&mut *bench.told.0.lock().unwrap());
+        events.into_iter().for_each(|event| bench.feeds.log(event, published.id.seq));
+    }
+    assert_eq!(bench.feeds.log.len(), 4);
+}
+
+/// A small message takes more than its data, in the log and in each of its feeds.
+#[test]
+fn a_logged_message_counts_what_holds_it() {
+    let mut bench = Bench::new();
+    bench.join("/small", 0);
+    bench.publish("/small");
+    let of_one = bench.feeds.log_bytes;
+    assert!(of_one >= size_of::<Logged>() + size_of::<stentor_hub::Message>());
+    for pattern in ["/*", "/**"] {
+        bench.join(pattern, 1);
+    }
+    bench.publish("/small");
+    let each = (bench.feeds.log_bytes - 2 * of_one) / 2;
+    assert!(each >= size_of::<FeedId>() + size_of::<Event>());
+}

@@ -286,3 +286,57 @@ fn messages_that_a_walk_keeps_count_as_held() {
     assert!(walks.walk(&hub, &[filter], span, None).0.is_some());
     assert!(walks.held_bytes() >= filter.cost_bytes() + 300);
 }
+
+/// Messages are large or small: a step finds few large ones.
+#[test]
+fn a_step_finds_a_bounded_number_of_bytes() {
+    let hub = hub();
+    let last = [1; 5].map(|_| publish_bytes(&hub, "/t", 50_000))[4];
+    let span = Span { since: 1, upto: last, mode: Mode::All };
+    let mut walk = Walk::new(&[&Filter::parse("/t").unwrap()], span);
+    assert!(walk.step(&hub) < STEPS_AT_ONCE * (NAME_COST + MESSAGE_COST));
+}
+
+/// Finding no room costs as well: every walk was compared.
+#[test]
+fn looking_for_a_walk_costs_what_is_compared() {
+    let hub = busy_hub(5, 1);
+    let span = Span { since: 0, upto: hub.seq(), mode: Mode::Latest };
+    let names: Vec<String> = (0..1_000).map(|n| format!("/n/{n}")).collect();
+    let names = filters(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let names: Vec<&Filter> = names.iter().collect();
+    let mut walks = Walks::default();
+    for n in 0..WALKS_MAX {
+        walks.walk(&hub, &[&filters(&[&format!("/x{n}/**")])[0]], span, None);
+    }
+    let (id, cost) = walks.walk(&hub, &names, span, None);
+    assert!(id.is_none() && cost >= 1_000 * 16, "{cost}");
+}
+
+/// While readers hold too much, a walk under way is kept for those that still ask for it.
+#[test]
+fn a_walk_that_nobody_asks_for_is_shed() {
+    let hub = busy_hub(1_000, 1);
+    let span = Span { since: 0, upto: hub.seq(), mode: Mode::Latest };
+    let mut walks = Walks::default();
+    let (_, cost) = walks.walk(&hub, &[&filters(&["/t/*"])[0]], span, None);
+    assert!(cost < 10 * STEPS_AT_ONCE * NAME_COST, "a step is short: {cost}");
+    for (now_ms, left) in [(50, 1), (150, 0)] {
+        walks.tick(now_ms);
+        walks.shed();
+        assert_eq!(walks.all.len(), left, "after {now_ms} ms");
+    }
+}
+
+/// A walk has its time from when a reader last asked for it.
+#[test]
+fn a_walk_is_given_up_after_a_second() {
+    let hub = busy_hub(5, 1);
+    let span = Span { since: 0, upto: hub.seq(), mode: Mode::Latest };
+    let mut walks = Walks::default();
+    walks.walk(&hub, &[&filters(&["/t/*"])[0]], span, None);
+    for (now_ms, left) in [(900, 1), (1_100, 0)] {
+        walks.tick(now_ms);
+        assert_eq!(walks.all.len(), left, "after {now_ms} ms");
+    }
+}
