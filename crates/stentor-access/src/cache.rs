@@ -444,6 +444,11 @@ mod tests {
         let grant = |sub| cache.verify(&keys, &token(&signer, "k", sub), NOW).unwrap();
         let (one, other) = (grant(1), grant(2));
         assert!(one.scope.is_shared_with(&other.scope));
+        let counted: usize = cache.parts.iter().map(|part| lock(part).newer_bytes).sum();
+        let own = size_of::<CachedToken>() * 9 / 8;
+        assert_eq!(counted, 2 * own + bytes_of(&one.scope), "the scope counts once");
+        // Its places in two lists, and what the allocator adds.
+        assert_eq!(bytes_of(&one.scope), one.scope.bytes() + 16 + 16);
         // Those that nobody has any more are forgotten.
         let of_own = |i: usize| {
             let claims = format!(r#"{{"exp":1800000060,"stentor":{{"read":["/{i}"]}}}}"#);

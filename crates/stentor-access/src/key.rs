@@ -301,3 +301,15 @@ const ED25519_BYTES: usize = 32;
 
 /// What a structure of ASN.1 begins with.
 const SEQUENCE: u8 = 0x30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_as_long_as_a_hash() {
+        let secret = |bytes| Material::secret(&vec![b'x'; bytes]);
+        assert!(secret(32).is_ok());
+        assert!(secret(31).err().unwrap().contains("it takes 32 or more"));
+    }
+}

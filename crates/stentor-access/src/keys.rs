@@ -258,6 +258,13 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
+    #[test]
+    fn every_token_costs_its_hash_and_its_length() {
+        let keys = load(&Settings::default(), &[], read_file).unwrap().keys;
+        assert_eq!([1, 100].map(|bytes| keys.cost(&"x".repeat(bytes))), [2_001, 2_100]);
+        assert_eq!(keys.cost(&"x".repeat(TOKEN_BYTES_MAX + 1)), 2_000 + TOKEN_BYTES_MAX);
+    }
+
     fn token(secret: &Secret, name: &str) -> StaticToken {
         let permissions =
             Permissions { publish: Patterns::default(), read: Patterns::parse(["/a/*"]).unwrap() };

@@ -340,6 +340,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_without_sums_are_refused() {
+        let is_read = |began, jump| {
+            let again = Some(Again { began, line: SequenceMapping::default(), jump: Some(jump) });
+            let turn = EpochRecord { before: None, has_seed: false, broker: 1, since_ms: 1, again };
+            decode(&turn.encode((Epoch::from_number(1), 1, 0))).is_ok()
+        };
+        let max = 1 << 50;
+        assert!(is_read(max, max) && !is_read(max + 1, 0) && !is_read(0, max + 1));
+    }
+
+    #[test]
     fn what_is_not_known_is_refused() {
         let of = Of { rules: 1, jump: 1, since: None };
         let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);

@@ -215,6 +215,12 @@ mod tests {
         assert!(number_after(1, age_ms) > (last >> PLACE_BITS) + LOST_MAX - 2 * PER_MS);
     }
 
+    /// A SEQ has 53 bits.
+    #[test]
+    fn a_fast_clock_leaves_room_for_numbers() {
+        assert_eq!(number_after(7, u64::MAX), 7 + (1 << 43));
+    }
+
     #[test]
     fn jumps_that_are_forgotten_count() {
         let mut line = SequenceMapping::default();

@@ -81,7 +81,7 @@ impl<D: Disk> Saver<D> {
                 return;
             }
             let took = Duration::from_micros(monotonic_us() - begun_us);
-            pause = every.max(took * PAUSE_FACTOR);
+            pause = pause_behind(took, every);
         }
     }
 
@@ -112,6 +112,11 @@ impl<D: Disk> Saver<D> {
         tapping.close();
         outcome
     }
+}
+
+/// How long to wait behind a snapshot that took so long to write.
+fn pause_behind(took: Duration, every: Duration) -> Duration {
+    every.max(took * PAUSE_FACTOR)
 }
 
 /// Has what is kept be as of this time, so that its age is known when a node begins with it.
@@ -265,6 +270,13 @@ mod tests {
             assert_eq!(kept.id(kept.seq()), hub.id(hub.seq()), "{seed}");
             assert_eq!(kept.rolled_back(), [3..=4]);
         }
+    }
+
+    #[test]
+    fn a_slow_snapshot_has_a_longer_pause() {
+        let every = Duration::from_secs(60);
+        let behind = |took_s| pause_behind(Duration::from_secs(took_s), every).as_secs();
+        assert_eq!([0, 3, 4, 60].map(behind), [60, 60, 80, 1_200]);
     }
 
     #[test]

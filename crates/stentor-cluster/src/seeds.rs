@@ -109,3 +109,28 @@ pub(super) fn next_late(
 
 /// A message of seeds has so many bytes, if no single one has more.
 const SEED_BYTES: usize = if cfg!(test) { 300 } else { 512 << 10 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
+
+    #[test]
+    fn seeds_are_in_messages_of_bounded_length() {
+        let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+        for topic in ["/a", "/b", "/c", "/d", "/e"] {
+            let (topic, draft) = (TopicName::parse(topic).unwrap(), Draft::new([b'x'; 100]));
+            hub.publish(topic, draft, Precondition::None, 1).unwrap();
+        }
+        let (mut events, mut lengths) = (newest(&hub, 0), Vec::new());
+        loop {
+            let (seed, is_last) = next_seed(&mut events, 1 << 20);
+            lengths.push(seed.bytes());
+            if is_last {
+                break;
+            }
+        }
+        assert!(lengths.len() > 2 && lengths.iter().all(|bytes| *bytes <= SEED_BYTES));
+    }
+}

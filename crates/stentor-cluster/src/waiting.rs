@@ -229,7 +229,8 @@ const WAITING_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 32 << 20 };
 const ENTRIES_PER_MS: usize = 64;
 const PAUSE_MAX_MS: usize = 2;
 
-/// How often it is looked whether something has waited for too long.
+/// How often it is looked whether something has waited for too long. It tunes speed alone:
+/// [`PATIENCE_MS`] is much longer.
 const EXPIRE_MS: u64 = 250;
 
 /// A batch has so many bytes at most: as many as a broker takes in one message by default.

@@ -273,6 +273,15 @@ mod tests {
         assert!(encoder.encode(Encoding::Identity, &text).is_none());
     }
 
+    #[test]
+    fn the_memory_of_a_large_message_is_returned() {
+        let mut encoder = Encoder::default();
+        encoder.encode(Encoding::Zstd, &vec![b'x'; MIB]).unwrap();
+        assert!(encoder.packed.capacity() >= MIB);
+        encoder.encode(Encoding::Gzip, b"x").unwrap();
+        assert_eq!(encoder.packed.capacity(), PACKED_BYTES_KEPT);
+    }
+
     /// What other programs put into the header is skipped, and must be sound.
     #[test]
     fn headers_may_have_more_parts() {

@@ -416,6 +416,21 @@ mod tests {
         assert!(filters.patterns.is_empty(), "no empty branch stays");
     }
 
+    /// A filter has a place in the hub's table, and one in that of its subscriber.
+    #[test]
+    fn a_filter_costs_its_places_in_tables() {
+        let place = size_of::<(Box<str>, usize)>();
+        for topic in ["/a".to_owned(), format!("/{}", "a".repeat(500))] {
+            assert!(filter(&topic).cost_bytes() >= 2 * (place + topic.len()));
+        }
+        for segments in 2..SEGMENTS_MAX {
+            let text = format!("/*{}", "/a".repeat(segments - 1));
+            let nodes = segments * (place + size_of::<TrieNode<usize>>());
+            let cost = filter(&text).cost_bytes();
+            assert!(cost >= 2 * (nodes + text.len()), "{cost} for {segments} segments");
+        }
+    }
+
     #[test]
     fn long_filters_are_no_trouble() {
         let long = |segments: usize| format!("/*{}", "/a".repeat(segments - 1));

@@ -121,3 +121,28 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When files that could not be used are read again, though they are the same.
 pub const RETRY_S: u64 = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use std::fs;
+
+    #[test]
+    fn unusable_files_are_read_again_later() {
+        let scratch = Scratch::new();
+        let file = scratch.join("a");
+        fs::write(&file, "1").unwrap();
+        let mut watcher = FileWatcher::new(states_of([file.clone()]), false);
+        assert_eq!(watcher.look(1_000), None);
+        watcher.failed(1_000);
+        assert_eq!(watcher.look(1_000 + RETRY_S - 1), None);
+        assert_eq!(watcher.look(1_000 + RETRY_S), Some(Due::Retry));
+        // They could be used this time.
+        assert_eq!((watcher.look(5_000), watcher.failed_unix_s()), (None, None));
+        fs::write(&file, "12").unwrap();
+        assert_eq!(watcher.look(5_001), None, "it may not be written to its end");
+        assert_eq!(watcher.look(5_002), Some(Due::Changed));
+        assert_eq!(watcher.look(5_003), None);
+    }
+}

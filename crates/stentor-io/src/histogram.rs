@@ -62,3 +62,19 @@ pub const BOUNDS_US: [u64; 14] = [
     25, 50, 100, 250, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000,
     10_000_000,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_and_summed_in_microseconds() {
+        let histogram = Histogram::default();
+        [25, 26, 10_000_001].into_iter().for_each(|us| histogram.observe(us));
+        let mut times = Times::of(&histogram);
+        times.add(&histogram);
+        let last = BOUNDS_US.len();
+        assert_eq!((times.buckets[0], times.buckets[1], times.buckets[last]), (2, 2, 2));
+        assert_eq!((times.count(), times.sum_us), (6, 2 * 10_000_052));
+    }
+}

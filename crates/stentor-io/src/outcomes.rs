@@ -153,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn one_call_returns_all_commands_that_wait() {
+        let own = std::process::id();
+        let outcomes = Outcomes::of(libc::SIGCHLD).unwrap();
+        let connect = |_| Channel::connect(&name(own, libc::SIGCHLD), own).unwrap();
+        let _channels: Vec<Channel> = (0..12).map(connect).collect();
+        assert_eq!(outcomes.waiting().len(), 12);
+    }
+
+    #[test]
     fn an_outcome_comes_back_to_whoever_sent_the_signal() {
         let (own, patience) = (std::process::id(), Duration::from_secs(30));
         assert!(!tells_outcomes(own));

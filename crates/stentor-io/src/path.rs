@@ -138,7 +138,9 @@ mod tests {
         let scratch = Scratch::new();
         let path = scratch.join("file");
         fs::write(&path, [7; 2048]).unwrap();
-        assert_eq!(read_file(&path, usize::MAX).unwrap(), [7; 2048]);
+        let read = read_file(&path, usize::MAX).unwrap();
+        assert_eq!(read, [7; 2048]);
+        assert!(read.capacity() > UNMOVED_BYTES_MAX, "it was never moved");
         assert_eq!(read_file(&path, 2048).unwrap(), [7; 2048]);
         let error = read_file(&path, 2047).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);

@@ -712,3 +712,21 @@ impl Spares {
         head::name(SPARE, self.made)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Recovery, SimDisk};
+
+    #[test]
+    fn a_long_entry_leaves_no_memory_behind() {
+        let settings = Settings { buffer_bytes: 300, ..Settings::default() };
+        let recovery = Recovery::open(SimDisk::new(1)).unwrap();
+        let recovered = recovery.read(&mut |_, _| Ok(())).unwrap();
+        let mut store = Store::begin(recovered, settings, 1);
+        store.push(1, |out| out.resize(out.len() + 100_000, 0)).unwrap();
+        assert!(store.buffer.bytes.capacity() >= 100_000);
+        store.sync().unwrap();
+        assert_eq!(store.buffer.bytes.capacity(), 2 * 300);
+    }
+}

@@ -114,16 +114,38 @@ mod tests {
     use stentor_hub::{ContentType, Draft, Epoch, Hub, Limits, Precondition};
     use stentor_wire::target::TopicName;
 
+    fn hub() -> Hub {
+        Hub::new(Epoch::parse("0badcafe").unwrap(), vec![], Limits::default())
+    }
+
+    fn publish(hub: &Hub, topic: &str, kind: &str) -> Arc<Message> {
+        let draft = Draft::new([b'a'; 1_000]);
+        let draft = draft.with_content_type(ContentType::parse(kind).unwrap());
+        let topic = TopicName::parse(topic).unwrap();
+        hub.publish(topic, draft, Precondition::None, 0).unwrap().message
+    }
+
+    fn has(message: &Message) -> bool {
+        message.available().contains(Encoding::Gzip)
+    }
+
+    #[test]
+    fn a_refused_job_is_asked_for_again() {
+        let (hub, (compressor, mut jobs)) = (hub(), Compressor::new());
+        let [other, late] = ["/a", "/b"].map(|topic| publish(&hub, topic, "text/plain"));
+        let asked = Encodings::from_iter([Encoding::Gzip]);
+        (0..COMPRESS_QUEUE).for_each(|_| compressor.expect(&other, asked));
+        compressor.ask(&late, Encoding::Gzip);
+        while jobs.run_one() {}
+        assert!(has(&other) && !has(&late), "the queue was full");
+        compressor.ask(&late, Encoding::Gzip);
+        assert!(jobs.run_one() && has(&late));
+    }
+
     #[test]
     fn a_panic_costs_one_job() {
-        let hub = Hub::new(Epoch::parse("0badcafe").unwrap(), vec![], Limits::default());
-        let message = |kind: &str| {
-            let draft = Draft::new([b'a'; 1_000]);
-            let draft = draft.with_content_type(ContentType::parse(kind).unwrap());
-            hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0)
-                .unwrap()
-                .message
-        };
+        let hub = hub();
+        let message = |kind: &str| publish(&hub, "/a", kind);
         let (compressor, mut jobs) = Compressor::new();
         let (before, bad) = (message("text/plain"), message(PANICS));
         compressor.ask(&bad, Encoding::Gzip);
@@ -132,7 +154,6 @@ mod tests {
         compressor.ask(&before, Encoding::Gzip);
         compressor.ask(&after, Encoding::Gzip);
         assert!(jobs.run_one() && jobs.run_one() && !jobs.run_one());
-        let has = |message: &Message| message.available().contains(Encoding::Gzip);
         assert_eq!([&before, &bad, &after].map(|message| has(message)), [false, false, true]);
     }
 }

@@ -462,3 +462,58 @@ const TIMES_AT_ONCE: usize = 8;
 
 /// So long the ring stays when nobody is there: a follower that comes back finds what it missed.
 const UNUSED_MS: u64 = 5 * 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
+
+    fn hub() -> Hub {
+        Hub::new(Epoch::from_number(7), Vec::new(), Limits::default())
+    }
+
+    fn publish(hub: &Hub) {
+        let topic = TopicName::parse("/a").unwrap();
+        let draft = Draft::new(vec![b'x'; 500]);
+        hub.publish(topic, draft, Precondition::None, 1).unwrap();
+    }
+
+    #[test]
+    fn the_ring_outlives_its_last_follower_for_minutes() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        let mut replication = Replication::default();
+        // It begins before the first follower comes back, long after this clock was at 0.
+        replication.begin(&hub, &waker, 10 * UNUSED_MS);
+        replication.take_in(&hub, 11 * UNUSED_MS - 1);
+        assert!(replication.ring.is_some());
+        let (peer, (copy, _)) =
+            (Peer::from_index(1), replication.snapshot(&hub, &waker, [].into()));
+        replication.enter(peer, copy);
+        replication.take_in(&hub, 20 * UNUSED_MS);
+        replication.leave(peer, 21 * UNUSED_MS);
+        replication.take_in(&hub, 22 * UNUSED_MS - 1);
+        assert!(replication.ring.is_some());
+        replication.take_in(&hub, 22 * UNUSED_MS);
+        assert!(replication.ring.is_none());
+    }
+
+    #[test]
+    fn a_turn_takes_in_its_share() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        let mut replication = Replication::default();
+        replication.begin(&hub, &waker, 0);
+        (0..100).for_each(|_| publish(&hub));
+        let mut counts = vec![replication.counts().entries];
+        while replication.take_in(&hub, 0) {
+            counts.push(replication.counts().entries);
+        }
+        let at_once = bytes_at_once() as u64 / 500;
+        assert!(counts.iter().all(|count| *count <= at_once), "{counts:?}");
+        assert_eq!(counts.iter().sum::<u64>(), 100);
+        // A request takes in as much as several turns do.
+        (0..100).for_each(|_| publish(&hub));
+        replication.take_in_upto(&hub, hub.seq());
+        assert_eq!(replication.counts().entries, TIMES_AT_ONCE as u64 * counts[1]);
+    }
+}

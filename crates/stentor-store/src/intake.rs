@@ -359,3 +359,14 @@ const WAITING_PART_MAX: usize = 8;
 
 /// So many bytes of messages are worth a write, though nobody waits for it.
 const BATCH_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_memory_makes_a_small_queue() {
+        assert_eq!(Intake::new(8_000).waiting_bytes_max, 1_000);
+        assert_eq!(Intake::new(usize::MAX).waiting_bytes_max, waiting_bytes_max());
+    }
+}

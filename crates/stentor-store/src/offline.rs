@@ -364,6 +364,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_has_a_number_that_json_holds() {
+        let apply = |number: u64| {
+            let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+            let id = Id { epoch: Epoch::from_number(1), seq: number }.to_string();
+            let line = ExportLine {
+                topic: "/a".into(),
+                id: Some(id.into()),
+                data: Some("1".into()),
+                ..ExportLine::default()
+            };
+            line.apply(&hub)
+        };
+        assert_eq!(apply(1 << 53), Ok(()));
+        assert!(apply((1 << 53) + 1).unwrap_err().contains("the greatest number"));
+    }
+
+    #[test]
     fn an_import_may_delete_a_topic_twice() {
         let path = std::env::temp_dir().join(format!("stentor-import-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();

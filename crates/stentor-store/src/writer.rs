@@ -412,3 +412,127 @@ const IDLE_MS: u64 = 60_000;
 fn numbers_ahead_min() -> u64 {
     if cfg!(test) || limits_are_small() { 40 } else { 1 << 19 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intake::StoreState;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_log::{DiskFaults, Recovery, Settings, SimDisk};
+    use stentor_wire::target::TopicName;
+
+    const SETTINGS: Settings =
+        Settings { segment_bytes: 4_000, buffer_bytes: 3_000, log_bytes_min: 9_000, reserve: 200 };
+
+    fn writer(disk: &SimDisk) -> Writer<SimDisk> {
+        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
+        let store = Store::begin(recovered, SETTINGS, 1);
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        let state = StoreState::new(usize::MAX);
+        state.attach(&hub);
+        let mut writer =
+            Writer::new(store, Arc::clone(&state.intake), hub, Arc::clone(&state.stats));
+        writer.step(Duration::ZERO, 0);
+        writer
+    }
+
+    fn publish(writer: &Writer<SimDisk>, bytes: usize) {
+        let (topic, draft) = (TopicName::parse("/a").unwrap(), Draft::new(vec![b'x'; bytes]));
+        writer.hub.publish(topic, draft, Precondition::None, 1).unwrap();
+    }
+
+    /// Steps until the log is so long that a snapshot is due.
+    fn fill(writer: &mut Writer<SimDisk>, now_ms: u64) {
+        while !writer.store.snapshot_is_due() {
+            publish(writer, 1_000);
+            writer.step(Duration::ZERO, now_ms);
+            writer.store.sync().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_failed_disk_is_retried_every_second() {
+        let disk = SimDisk::new(1);
+        let mut writer = writer(&disk);
+        disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
+        publish(&writer, 10);
+        writer.step(Duration::ZERO, 1_000);
+        writer.step(Duration::ZERO, 1_000 + SYNC_MS);
+        assert_eq!(writer.intake.disk(), DiskState::Failed);
+        disk.set_faults(DiskFaults::default());
+        for now_ms in (1_200..1_000 + SYNC_MS + RETRY_MS).step_by(100) {
+            writer.step(Duration::ZERO, now_ms);
+            assert_eq!(writer.intake.disk(), DiskState::Failed, "{now_ms}");
+        }
+        writer.step(Duration::ZERO, 1_000 + SYNC_MS + RETRY_MS);
+        assert_eq!((writer.intake.disk(), writer.intake.synced_seq()), (DiskState::Well, 1));
+    }
+
+    #[test]
+    fn failed_snapshots_are_begun_less_often() {
+        let mut writer = writer(&SimDisk::new(1));
+        let mut now_ms = 1_000;
+        fill(&mut writer, now_ms);
+        let is_begun = |writer: &mut Writer<SimDisk>, now_ms| {
+            writer.step(Duration::ZERO, now_ms);
+            writer.pass()
+        };
+        // It was begun by one of the steps above; dropped, it has failed.
+        assert!(is_begun(&mut writer, now_ms).is_some());
+        for failures in [0, 1, 2, 3, 4, 5, 6, 6] {
+            assert!(is_begun(&mut writer, now_ms).is_none());
+            let pause_ms = REWRITE_AGAIN_MS << failures;
+            assert!(is_begun(&mut writer, now_ms + pause_ms - 1).is_none());
+            now_ms += pause_ms;
+            assert!(is_begun(&mut writer, now_ms).is_some(), "{failures}");
+        }
+        writer.step(Duration::ZERO, now_ms);
+        now_ms += REWRITE_AGAIN_MS << 6;
+        let mut next = is_begun(&mut writer, now_ms);
+        assert_eq!(writer.patience(now_ms), Duration::from_millis(REWRITING_LOOK_MS));
+        while let Some(pass) = next {
+            next = pass.step().map(|(pass, _)| pass);
+        }
+        writer.step(Duration::ZERO, now_ms);
+        assert_eq!(writer.stats.snapshot_bytes.value(), writer.store.snapshot_bytes());
+        // After one that was made the first failure costs the shortest pause.
+        fill(&mut writer, now_ms);
+        assert!(is_begun(&mut writer, now_ms).is_some());
+        writer.step(Duration::ZERO, now_ms);
+        assert!(is_begun(&mut writer, now_ms + REWRITE_AGAIN_MS).is_some());
+    }
+
+    #[test]
+    fn the_last_message_is_vouched_for_in_time() {
+        let mut writer = writer(&SimDisk::new(1));
+        let bytes = |writer: &mut Writer<SimDisk>, now_ms| {
+            writer.step(Duration::ZERO, now_ms);
+            writer.store.bytes_written()
+        };
+        let idle = bytes(&mut writer, 900);
+        assert_eq!(writer.patience(900), Duration::from_millis(IDLE_MS));
+        publish(&writer, 10);
+        assert_eq!(bytes(&mut writer, 1_000), idle);
+        publish(&writer, 10);
+        assert_eq!(bytes(&mut writer, 1_050), idle);
+        assert_eq!(bytes(&mut writer, 999 + SYNC_MS), idle);
+        let synced = bytes(&mut writer, 1_000 + SYNC_MS);
+        assert!(synced > idle && writer.intake.synced_seq() == 2);
+        assert_eq!(bytes(&mut writer, 1_049 + QUIET_MS), synced);
+        assert!(bytes(&mut writer, 1_050 + QUIET_MS) > synced);
+    }
+
+    #[test]
+    fn the_account_of_the_intake_is_settled() {
+        let mut writer = writer(&SimDisk::new(1));
+        let is_full = |writer: &Writer<SimDisk>| writer.intake.is_full.load(Ordering::Relaxed);
+        for _ in 0..20 {
+            publish(&writer, 1_000);
+            assert!(!is_full(&writer));
+            writer.step(Duration::ZERO, 1_000);
+        }
+        // A message without data takes memory, too.
+        (0..100).for_each(|_| publish(&writer, 0));
+        assert!(is_full(&writer));
+    }
+}

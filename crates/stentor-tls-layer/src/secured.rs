@@ -27,14 +27,14 @@ mod clients;
 mod entry;
 mod handover;
 mod handshakes;
+mod opening;
 mod pool;
 mod securing;
 
 use crate::certificates::Acceptors;
 use crate::failed::TlsFailure;
 use crate::limits::{
-    CONTEXTS_KEPT, ENDING_MAX, LAST_RECORD_MS, LINGER_MS, OPENING_PART, OPENING_US,
-    RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
+    CONTEXTS_KEPT, ENDING_MAX, LAST_RECORD_MS, LINGER_MS, RECORD_BYTES_MAX, STREAM_RECORD_BYTES_MAX,
 };
 #[cfg(feature = "check")]
 pub use check::Held;
@@ -42,6 +42,7 @@ use clients::Clients;
 use entry::{Entry, Extra, Stage};
 pub use handover::Unpacking;
 use handshakes::Handshakes;
+use opening::OpeningBudget;
 use pool::Pools;
 pub use securing::Securing;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -102,8 +103,8 @@ pub struct Sessions {
     extra_bytes: usize,
     /// Those that go on with what was received before their handler paused.
     resumed: VecDeque<Peer>,
-    /// What opening records may still take of the turn, in microseconds.
-    opening_left_us: u64,
+    /// The time that is left in the turn for opening records.
+    opening: OpeningBudget,
     /// Those that are closed once all has left, or that linger; until when.
     ending: BTreeSet<(u64, Peer)>,
     /// Those whose handshake another process had begun.
@@ -143,7 +144,7 @@ impl Sessions {
             extras: HashMap::default(),
             extra_bytes: 0,
             resumed: VecDeque::new(),
-            opening_left_us: OPENING_US,
+            opening: OpeningBudget::behind(0),
             ending: BTreeSet::new(),
             lost: Vec::new(),
             current: None,
@@ -196,7 +197,7 @@ impl Sessions {
         layered.evict(now_ms);
         let turn_us = io.now_us().saturating_sub(io.turn_us());
         self.handshakes.begin_turn(turn_us);
-        self.opening_left_us = OPENING_US.max(turn_us / OPENING_PART);
+        self.opening = OpeningBudget::behind(turn_us);
         self.call(io);
     }
 

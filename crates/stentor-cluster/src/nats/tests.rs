@@ -12,6 +12,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Draft, Epoch, Limits, Op, Precondition};
+use stentor_io::VirtualClock;
 use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
@@ -405,6 +406,62 @@ fn a_broker_that_does_not_let_anybody_in_is_tried_less_and_less_often() {
     let pauses = [true, false, false].map(|was_of_use| failures.pause_ms(was_of_use, 1, &mut rng));
     for (pause, at_most) in pauses.into_iter().zip([200, 400, 800]) {
         assert!((at_most / 2..=at_most).contains(&pause), "after one that was of use: {pauses:?}");
+    }
+}
+
+/// A connection to a broker that lets everyone in, and then says nothing.
+fn silent_link() -> Link {
+    let link = connect("nats", |mut socket| {
+        socket.write_all(GREETING.as_bytes()).unwrap();
+        socket.write_all(b"PONG\r\n").unwrap();
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    link.unwrap()
+}
+
+/// A broker's thread as data, with a node that has heard of no log.
+fn broker(fetch: Fetch) -> Broker {
+    let state = Arc::new(ClusterState::new(&Settings::default()));
+    let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+    hub.begin_following();
+    let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
+    Broker::new(state, node, fetch, mpsc::sync_channel(64))
+}
+
+#[test]
+fn an_append_without_an_answer_expires() {
+    let (link, mut broker) = (silent_link(), broker(Box::new(|_| Err(String::new()))));
+    let _clock = VirtualClock::start(1_000_000);
+    let mut session = broker.begin(link);
+    session.append("stentor.life", 0, b"x", 7);
+    let expired = |session: &mut Session| {
+        let mut tokens = Vec::new();
+        session.expire(|token| tokens.push(token));
+        tokens
+    };
+    VirtualClock::pass(Duration::from_micros(APPEND_MAX_US));
+    assert!(expired(&mut session).is_empty());
+    VirtualClock::pass(Duration::from_micros(1));
+    assert_eq!(expired(&mut session), [7]);
+    assert!(expired(&mut session).is_empty(), "once");
+}
+
+#[test]
+fn requests_for_snapshots_have_a_pause() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let mut broker = broker(Box::new(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Err("it has none".to_owned())
+    }));
+    let link = silent_link();
+    let _clock = VirtualClock::start(10_000_000);
+    let mut session = broker.begin(link);
+    for (pause_ms, times) in [(0, 1), (FETCH_PAUSE_MS - 1, 1), (1, 2), (FETCH_PAUSE_MS, 3)] {
+        VirtualClock::pass(Duration::from_millis(pause_ms));
+        broker.node.ask_for_snapshot(Epoch::from_number(2));
+        broker.act(&mut session).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), times);
     }
 }
 

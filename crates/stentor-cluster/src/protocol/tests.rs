@@ -4,6 +4,7 @@ mod loss;
 
 use super::*;
 use crate::codec::{Growing, entries};
+use crate::waiting::PATIENCE_MS;
 use std::sync::mpsc::{self, Receiver};
 use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, decode_entry, encode_entry};
 use stentor_order::{CommitError, Outcome, ReturnAddress};
@@ -148,6 +149,32 @@ fn what_waits_behind_a_slow_log_is_given_up_after_seconds() {
     assert!(stored.try_recv().is_err());
     alone.node.handle_time(5_000);
     assert_eq!(stored.try_recv().unwrap().unwrap_err(), CommitError::Failed);
+}
+
+#[test]
+fn a_batch_and_its_account_have_bounds() {
+    let alone = Alone::open();
+    alone.intake.set_payload_max(usize::MAX);
+    let (sender, _outcome) = mpsc::channel();
+    let entry = Entry::past(put("/a", 1 << 20), 1);
+    let refused = alone.intake.put(&entry, ReturnAddress::Thread(sender));
+    assert_eq!(refused, Err(CommitError::BrokerRefuses { max: 1 << 20 }));
+    assert_eq!(alone.intake.bytes(), 0);
+    let _outcome = alone.publish("/a", 1);
+    assert!(alone.intake.bytes() > 64, "an entry counts with what it takes beside its bytes");
+}
+
+/// The time counts from the first look at what waits, however often a look follows.
+#[test]
+fn a_waiting_batch_keeps_its_patience() {
+    let mut alone = Alone::open();
+    let _first = alone.publish("/a", 1);
+    alone.node.handle_time(0);
+    let waits = alone.publish("/b", 1);
+    for now_ms in (300..=PATIENCE_MS + 1_000).step_by(100) {
+        alone.intake.expire(now_ms);
+    }
+    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::BrokerBehind);
 }
 
 #[test]
@@ -667,6 +694,13 @@ fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
     let Some(Action::Look { token, at: 1 }) = node.poll() else { panic!("it looks again") };
     node.handle_looked(token, &Looked { next: Some(4), ..looked }, 0);
     assert_eq!(node.poll(), Some(Action::Snapshot { epoch }));
+}
+
+impl ClusterNode {
+    /// Has the node ask for a snapshot of this epoch, as one whose log lacks messages does.
+    pub(crate) fn ask_for_snapshot(&mut self, epoch: Epoch) {
+        self.want(epoch, self.read(), 0);
+    }
 }
 
 #[test]

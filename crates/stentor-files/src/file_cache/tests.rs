@@ -198,11 +198,18 @@ fn the_least_recently_used_goes_first_and_the_bound_holds() {
     }
     let bytes_max = 20_000;
     let mut desk = Desk::of(&site.0, &small(bytes_max));
+    let mut evicted_at = None;
     for n in 0..40 {
         desk.load(&format!("/{n}.bin"), Encoding::Identity, 100 + n);
         desk.file_cache.with_entry("/0.bin", 101 + n, |_| ());
-        assert!(desk.file_cache.kept().bytes <= bytes_max as u64);
+        let kept = desk.file_cache.kept();
+        assert!(kept.bytes <= bytes_max as u64);
+        // The first eviction frees more than the one entry needs.
+        if kept.evictions > 0 && evicted_at.is_none() {
+            evicted_at = Some(kept.bytes);
+        }
     }
+    assert!(evicted_at.is_some_and(|bytes| bytes <= bytes_max as u64 * 15 / 16), "{evicted_at:?}");
     let kept = desk.file_cache.kept();
     assert!(kept.entries > 8 && kept.evictions == 40 - kept.entries, "{kept:?}");
     assert!(desk.content("/0.bin").is_some(), "it was used all the time");
@@ -298,6 +305,53 @@ fn what_is_behind_a_link_is_not_kept() {
     assert_eq!(desk.content("/b"), None);
     desk.load("/a", Encoding::Identity, 1);
     assert!(desk.content("/a").is_some());
+}
+
+#[test]
+fn a_full_loading_queue_takes_no_more() {
+    let (site, file_cache) = (Site::new(), Arc::new(FileCache::new().unwrap()));
+    let mounts = [Mount::new("/", &site.0)];
+    let mut loader = file_cache.loader(&mounts, &small(20_000)).unwrap().unwrap();
+    let ask = |n: &usize| file_cache.ask(&format!("/{n}"), Encoding::Identity, 1);
+    assert_eq!((0..10_000).take_while(ask).count(), LOAD_QUEUE);
+    loader.step();
+    assert!(ask(&0) && !ask(&1), "there is room for one more");
+}
+
+#[test]
+fn a_loader_that_keeps_panicking_gives_up() {
+    let site = Site::new();
+    site.write(PANICS_IF_READ, "text");
+    let mut desk = Desk::of(&site.0, &small(20_000));
+    let mut turns = (0..100).map(|n| {
+        assert!(desk.file_cache.ask(&format!("/{PANICS_IF_READ}"), Encoding::Identity, n));
+        desk.loader.turn()
+    });
+    assert_eq!(turns.find_map(Result::err).unwrap().to_string(), "too many panics");
+}
+
+#[test]
+fn small_files_and_text_are_kept() {
+    let files = Files { cache_bytes_max: 100 << 20, small_bytes_max: 1_000 };
+    let is_worth = |bytes, kind| is_worth_keeping(&files, bytes, kind);
+    assert!(is_worth(1_000, "image/png") && !is_worth(1_001, "image/png"));
+    assert!(is_worth(4 << 20, "text/plain") && !is_worth((4 << 20) + 1, "text/plain"));
+    // Half of the cache holds a file with its head.
+    let files = Files { cache_bytes_max: 10_000, small_bytes_max: 10_000 };
+    let is_worth = |bytes| is_worth_keeping(&files, bytes, "image/png");
+    assert!(is_worth(3_900) && !is_worth(4_000));
+}
+
+#[test]
+fn the_account_of_a_file_covers_its_place() {
+    let site = Site::new();
+    site.write("a.bin", [0; 900]);
+    let mut desk = Desk::of(&site.0, &small(20_000));
+    desk.load("/a.bin", Encoding::Identity, 1);
+    let of_entry = desk.file_cache.with_entry("/a.bin", 1, |entry| entry.unwrap().bytes());
+    let pair = size_of::<(Box<str>, Arc<CachedFile>)>() + 4 * size_of::<usize>();
+    let place = desk.file_cache.kept().bytes - (of_entry + "/a.bin".len()) as u64;
+    assert!(place >= pair as u64, "{place}");
 }
 
 #[test]

@@ -216,6 +216,17 @@ fn what_is_no_longer_kept_is_freed() {
 }
 
 #[test]
+fn a_bounded_number_of_deletions_is_remembered() {
+    let hub = hub();
+    for n in 0..TOMBSTONES_MAX + 3 {
+        let topic = format!("/{n}");
+        publish(&hub, &topic, "1");
+        hub.delete(name(&topic), Precondition::None, 1).unwrap();
+    }
+    assert_eq!(hub.tombstones_mut().deletions().count(), TOMBSTONES_MAX);
+}
+
+#[test]
 fn deleting_and_coming_back() {
     let hub = hub();
     publish(&hub, "/a", "1");

@@ -385,3 +385,20 @@ fn a_superseded_message_is_not_compressed_any_more() {
     assert!(message.form(Encoding::Gzip).is_none());
     assert!(!message.asked().contains(Encoding::Gzip));
 }
+
+#[test]
+fn the_account_of_a_message_fits_memory() {
+    for data in ["", "12.5", &"x".repeat(10_000)] {
+        let message = text(data);
+        let head = message.form(Encoding::Identity).unwrap().head.len() + FIELDS_BYTES;
+        let counts = 2 * size_of::<usize>();
+        let memory = size_of::<Message>() + counts + data.len() + head;
+        assert!(message.stored_bytes().abs_diff(memory) < 100, "{memory}");
+    }
+    let message = text(&"ab".repeat(500));
+    assert!(message.ask(Encoding::Gzip));
+    message.compress(&mut Encoder::default(), Encoding::Gzip);
+    let form = message.form(Encoding::Gzip).unwrap();
+    let memory = form.head.len() + FIELDS_BYTES + form.body.len();
+    assert!(message.terms().forms.get().abs_diff(memory) < 100, "{memory}");
+}

@@ -140,6 +140,8 @@ mod tests {
         by_file.write_all(b"x").unwrap();
         io.keep_listeners(|name, _| (*name == SocketName::Tcp(at)).then_some(2));
         assert!(!file.exists(), "somebody could still come");
+        // The kernel repeats its part of a handshake after a second.
+        assert!(io.listening.vanishing.unwrap().at_ms > io.now_ms() + 1_000);
         let refused = TcpStream::connect(gone).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let mut late = ask(at);

@@ -6,9 +6,12 @@ use super::oracle::read;
 use crate::head::{LOST_MAX, add_lost};
 use crate::{
     DiskFaults, OpenError, Piece, PushError, Recovered, Recovery, Settings, SimDisk,
-    SnapshotDecoder, SnapshotEncoder, Store, backup, import, open_replaced, repair, replace,
+    SnapshotDecoder, SnapshotEncoder, Store, backup, during_syncs, import, open_replaced, repair,
+    replace,
 };
+use std::cell::Cell;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 use stentor_io::{Disk, DiskError, DiskErrorKind};
 
 pub(super) const SETTINGS: Settings =
@@ -727,4 +730,19 @@ fn a_short_log_needs_no_snapshot() {
     push(&mut store, 1).unwrap();
     store.sync().unwrap();
     assert!(!store.snapshot_is_due());
+}
+
+/// Else the kernel gathers a whole snapshot, and the log waits for the sync of that.
+#[test]
+fn a_snapshot_is_synced_while_it_is_written() {
+    let disk = SimDisk::new(1);
+    let mut store = begin_with_one(&disk);
+    let mut writer = store.begin_snapshot().unwrap();
+    let syncs = Rc::new(Cell::new(0));
+    let count = Rc::clone(&syncs);
+    during_syncs(
+        move || count.set(count.get() + 1),
+        || (0..10).for_each(|_| writer.payload(&[7; 290]).unwrap()),
+    );
+    assert_eq!(syncs.get(), 10);
 }

@@ -2,7 +2,7 @@
 
 use super::life::{EPOCH, sample};
 use super::oracle::{Change, Oracle, Shown, read};
-use crate::{OpenError, SimDisk, check, repair};
+use crate::{OpenError, Settings, SimDisk, Store, check, repair};
 
 type Image = Vec<(String, Vec<u8>)>;
 
@@ -126,6 +126,27 @@ fn damage_says_where_it_is_and_what_is_lost() {
     let names: Vec<String> = disk.image().into_iter().map(|(name, _)| name).collect();
     assert!(names.contains(&format!("damaged-{name}")), "{names:?}");
     assert_eq!(names.iter().filter(|name| name.starts_with("log-")).count(), 0, "{names:?}");
+}
+
+#[test]
+fn a_damaged_entry_costs_no_other_one() {
+    let disk = SimDisk::new(1);
+    let (recovered, _) = read(&disk).unwrap();
+    let settings = Settings { segment_bytes: 1 << 20, ..Settings::default() };
+    let mut store = Store::begin(recovered, settings, EPOCH);
+    let change = |id| Change { seq: id, takes_number: true, id, topic: 1, padding: 5_000 };
+    for id in 1..=5 {
+        store.push(id, |out| change(id).encode(out)).unwrap();
+    }
+    store.sync().unwrap();
+    store.witness().unwrap();
+    drop(store);
+    let (mut image, mut second) = (disk.image(), Vec::new());
+    change(2).encode(&mut second);
+    let at = |file: &[u8]| file.windows(second.len()).position(|window| window == second);
+    let (file, at) = image.iter().enumerate().find_map(|(n, it)| Some((n, at(&it.1)?))).unwrap();
+    image[file].1[at + 2_000] ^= 1;
+    assert_eq!(repaired(&image, "the second entry").unwrap().entries, [1, 3, 4, 5]);
 }
 
 #[test]

@@ -88,6 +88,23 @@ fn a_closed_store_has_a_bounded_number_of_lost_ranges() {
     }
 }
 
+/// Numbers have successors, and sizes have sums.
+#[test]
+fn a_closed_store_refuses_numbers_without_successor() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    store.note(10);
+    let closed = store.close().unwrap().to_bytes();
+    // The last number, and the bytes that are stale.
+    for at in [16, 32] {
+        for (number, is_taken) in [((1 << 60) - 1, true), (1_u64 << 60, false)] {
+            let mut bytes = closed.clone();
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+            assert_eq!(Recovered::from_bytes(disk.clone(), &bytes).is_ok(), is_taken, "{at}");
+        }
+    }
+}
+
 /// The frame that the entry began is taken back as well.
 #[test]
 fn an_entry_that_is_too_long_adds_nothing() {

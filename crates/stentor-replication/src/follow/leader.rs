@@ -370,6 +370,40 @@ mod tests {
         assert_eq!((has_no_pause, retries.failures), ([true, true, false, true], 1));
     }
 
+    #[test]
+    fn a_followed_leader_ends_the_backoff() {
+        let mut retries = Retries::default();
+        let failures = [false, false, true, false].map(|was_followed| {
+            assert!(!retries.note(&Fault::Behind, was_followed));
+            retries.failures
+        });
+        assert_eq!(failures, [1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_its_bound() {
+        let mut leaders = leaders();
+        for (failures, at_most_ms) in [(1, 200), (2, 400), (6, 6_400), (7, 10_000), (99, 10_000)] {
+            let pauses = [(); 100].map(|()| leaders.pause(failures).as_millis());
+            assert!(pauses.iter().all(|ms| (at_most_ms / 2..=at_most_ms).contains(ms)));
+            assert!(pauses.iter().any(|ms| *ms != pauses[0]), "followers come back together");
+        }
+    }
+
+    /// A thread that follows no server, and has something of one.
+    fn leaders() -> Leaders {
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
+        hub.begin_following();
+        hub.follow_upto(1);
+        Leaders {
+            state: Arc::new(FollowState::new(&Follow::default())),
+            follower: Follower::new(hub, Box::new(|_| {})),
+            agent: agent(&[], None, "").unwrap(),
+            rng: Rng::new(1),
+            ends: Arc::default(),
+        }
+    }
+
     /// A body that has a byte now and then.
     struct Trickle(u32);
 
@@ -397,17 +431,7 @@ mod tests {
     #[test]
     fn a_feed_that_trickles_is_given_up() {
         let _clock = VirtualClock::start(0);
-        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        hub.begin_following();
-        hub.follow_upto(1);
-        let mut leaders = Leaders {
-            state: Arc::new(FollowState::new(&Follow::default())),
-            follower: Follower::new(hub, Box::new(|_| {})),
-            agent: agent(&[], None, "").unwrap(),
-            rng: Rng::new(1),
-            ends: Arc::default(),
-        };
         let slow = Fault::from("its feed comes too slowly");
-        assert_eq!(leaders.read_feed(trickle()), Err(slow));
+        assert_eq!(leaders().read_feed(trickle()), Err(slow));
     }
 }

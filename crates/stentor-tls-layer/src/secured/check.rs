@@ -1,6 +1,7 @@
 //! A view of the layer for tests.
 
 use super::Sessions;
+use super::opening::OpeningBudget;
 use std::sync::Arc;
 use stentor_io::Peer;
 
@@ -35,7 +36,7 @@ impl Sessions {
 
     /// Opens no more records in this turn than it has to.
     pub fn use_up_turn(&mut self) {
-        self.opening_left_us = 0;
+        self.opening = OpeningBudget::default();
     }
 
     /// The connection that is being served.

@@ -78,3 +78,17 @@ impl Clients {
         self.known.len() * size_of::<(Peer, Client)>() + self.names_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_client_is_cut() {
+        let (mut clients, peer) = (Clients::default(), Peer::from_index(1));
+        clients.let_in(peer, Some("é".repeat(200)));
+        assert_eq!(clients.name(peer).map(str::len), Some(256));
+        clients.forget(peer);
+        assert_eq!(clients.bytes(), 0);
+    }
+}

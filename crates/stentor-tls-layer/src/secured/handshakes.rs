@@ -205,6 +205,9 @@ mod tests {
         assert!(handshakes.has_room(true));
         handshakes.charge(HANDSHAKES_US);
         assert!(!handshakes.has_room(true) && !handshakes.has_room(false));
+        // Even what takes no time is charged.
+        handshakes.charge(0);
+        assert_eq!(handshakes.spent_us, HANDSHAKES_US + HANDSHAKE_US_LEAST);
         let peers = [0, 1, 2, 3, 4, 5].map(Peer::from_index);
         for (index, peer) in peers.into_iter().enumerate() {
             handshakes.wait(peer, index != 4);

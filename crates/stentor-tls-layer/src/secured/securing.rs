@@ -3,7 +3,7 @@
 use super::entry::{Entry, Stage};
 use super::{Secured, Sessions};
 use crate::failed::TlsFailure;
-use crate::limits::{OPENING_US_LEAST, UNTIMED_BYTES};
+use crate::limits::UNTIMED_BYTES;
 use std::net::IpAddr;
 use stentor_io::{
     Backend, Flow, Handler, LAYERED, PROXIED, Pause, Peer, Refused, Role, listener_of,
@@ -343,13 +343,11 @@ impl Sessions {
 impl<B: Backend> Secured<'_, B> {
     /// Whether what began then has taken all that a turn has for it: what is left is for the next.
     fn has_opened_enough(&self, began_us: u64) -> bool {
-        self.io.now_us().saturating_sub(began_us) >= self.sessions.opening_left_us
+        self.sessions.opening.is_spent(self.io.now_us().saturating_sub(began_us))
     }
 
     fn charge_opening(&mut self, began_us: u64) {
-        // The clock of the simulator stands still meanwhile.
-        let us = self.io.now_us().saturating_sub(began_us).max(OPENING_US_LEAST);
-        self.sessions.opening_left_us = self.sessions.opening_left_us.saturating_sub(us);
+        self.sessions.opening.charge(self.io.now_us().saturating_sub(began_us));
     }
 }
 

@@ -246,6 +246,8 @@ fn what_bundlers_do_not_name_is_not_theirs() {
         ("main.abcdefabcdef.js", true),
         ("main.3F2A9B1C5D.js", false),
         ("homepage.js", false),
+        ("page.2.js", false),
+        ("main-20240102.min.7.js", false),
         ("index-DiwrgTda.txt", false),
         ("", false),
         ("-.js", false),

@@ -434,7 +434,16 @@ fn a_sample_is_even_after_many_messages() {
     for count in [100, 1_000, 100_000] {
         let mut sample = Sample::default();
         (1..=count).for_each(|seq| sample.add(seq, 10));
+        assert!(sample.messages.len() < SAMPLE_MAX);
         let upto = sample.oldest_upto(count as usize * 10 / 2).unwrap();
         assert!(upto.abs_diff(count / 2) <= count / 20, "{upto} of {count}");
+    }
+}
+
+#[test]
+fn history_keeps_its_least_part() {
+    for values in [6_400, 10_000] {
+        let stored = Stored { values, max: 6_400, ..Stored::default() };
+        assert_eq!(stored.history_max(1_000), 6_400 / HISTORY_PART_MIN);
     }
 }
