@@ -366,7 +366,7 @@ mod tests {
         let began_us = monotonic_us();
         let reason = first_reason(&server, io::Error::other("gone"));
         assert!(reason.to_string().contains("gone"), "{reason}");
-        assert!((40_000..2_000_000).contains(&(monotonic_us() - began_us)));
+        assert!(monotonic_us() - began_us >= 40_000);
         server.drain();
         server.wait().unwrap();
     }
