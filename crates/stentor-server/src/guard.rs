@@ -71,10 +71,12 @@ impl Guard {
         let trimmer = thread::Builder::new().name("history".to_owned()).spawn(trim)?;
         let trimmer = trimmer.thread().clone();
         let (ends, ended) = channel();
+        // If the second thread does not start, the first one ends.
+        let guard = Guard { _ends: ends, is_over, trimmer };
         let (hub, memory, mailboxes) = (Arc::clone(hub), Arc::clone(memory), mailboxes.to_vec());
         let look = move || run(&gauges, &hub, &memory, &mailboxes, &ended, &release_memory);
         thread::Builder::new().name("memory".to_owned()).spawn(look)?;
-        Ok(Guard { _ends: ends, is_over, trimmer })
+        Ok(guard)
     }
 }
 
@@ -362,7 +364,7 @@ mod tests {
                 ends.take();
             }
         };
-        run(&gauges, &Arc::downgrade(&world.shared), &[], &ended, &release);
+        run(&gauges, &world.shared.hub, &world.shared.memory, &[], &ended, &release);
         fs::remove_dir_all(root).unwrap();
         assert!(monotonic_us() - began_us >= 900_000);
     }

@@ -202,9 +202,9 @@ mod tests {
         // There was a file when the keys were read.
         let before = stentor_io::file_state(std::path::Path::new("/")).ok();
         let watcher = FileWatcher::new(vec![("/nonexistent/secret".into(), before)], false);
-        let shared = Arc::downgrade(&world.shared);
+        let tokens = Arc::downgrade(&world.shared.tokens);
         let (mailboxes, failure) = (Vec::new(), None);
-        let mut looker = Looker { settings, watcher, fetches: None, shared, mailboxes, failure };
+        let mut looker = Looker { settings, watcher, fetches: None, tokens, mailboxes, failure };
         looker.look(100);
         looker.look(101);
         assert!(looker.failure.is_some());

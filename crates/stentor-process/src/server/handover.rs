@@ -18,7 +18,8 @@
 //!
 //! The process that was started forks: its child is the one that takes over, and it waits for that
 //! ([`Intermediate`](stentor_io::Intermediate)). In form 1 it does not fork, and does not say its
-//! number: the one that serves finds the workers in the process that it started.
+//! number: the one that serves finds the workers in the process that it started. Some builds before
+//! 0.1.0 know form 1 alone and expect both; this program hands over to none of these.
 //!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
 //! goes on: the second once it has everything, the first if anything fails before. Until it is
@@ -138,7 +139,7 @@ impl Hello {
 /// Where the workers of the process that takes over wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
-    /// `None`: it is the one that was started, as always in form 1.
+    /// `None`: it is the one that was started, as in form 1.
     pub(super) process: Option<u32>,
     /// The names of their channels.
     pub(super) names: Vec<Vec<u8>>,

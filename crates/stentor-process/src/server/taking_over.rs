@@ -54,12 +54,12 @@ impl Predecessor {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
         })?;
         // Some builds before 0.1.0 know form 1 alone and have it: they tell outcomes of signals.
-        let intermediate = if form >= WITH_PROCESS || tells_outcomes(process) {
-            let forked = Intermediate::fork();
-            Some(forked.map_err(|error| format!("no intermediate process: {error}"))?)
-        } else {
-            None
-        };
+        let forks = form >= WITH_PROCESS || tells_outcomes(process);
+        let intermediate = forks.then(Intermediate::fork).transpose().map_err(|error| {
+            let reason = format!("no intermediate process: {error}");
+            let _ = channel.send(kind::REFUSED, reason.as_bytes());
+            reason
+        })?;
         Ok(Some(Predecessor { channel, token, hello, form, process, intermediate }))
     }
 

@@ -244,11 +244,11 @@ fn many_tokens_are_remembered_once_they_are_verified() {
     let mut settings = patient();
     settings.tokens.tokens = vec![token];
     let world = world(settings);
-    let grant = world.shared.keys().verify(secret.as_str(), 0).unwrap();
+    let grant = world.shared.tokens.keys().verify(secret.as_str(), 0).unwrap();
     for n in 0..20_000 {
-        world.shared.tokens.keep(&n.to_string(), grant.clone());
+        world.shared.tokens.verified.keep(&n.to_string(), grant.clone());
     }
-    assert_eq!(world.shared.tokens.count(), 20_000);
+    assert_eq!(world.shared.tokens.verified.count(), 20_000);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_turn_sends_a_part_of_a_file() {
 #[test]
 fn many_promises_are_asked_for_at_once() {
     let hub = Arc::new(Hub::new(Epoch::random(), Vec::new(), Limits::default()));
-    let kept = Some((hub, Arc::new(StoreState::new(usize::MAX))));
+    let kept = Some((hub, Arc::new(StoreState::new(usize::MAX)) as _));
     let world = World::of(Parts { kept, ..Parts::default() }, 1, kind(), patient());
     let (mut cx, mut slots) = (world.context(patient()), FieldSlots::new());
     let request = parse(GET, &mut slots).unwrap().request;
