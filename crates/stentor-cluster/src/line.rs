@@ -112,6 +112,14 @@ impl SequenceMapping {
         self.jumps.iter().enumerate().skip(known).map(range).collect()
     }
 
+    /// Whether one of these SEQs that were lost, among those of this line, is of another line.
+    pub(super) fn contradicts(&self, lost: &[RangeInclusive<u64>]) -> bool {
+        let own = self.lost();
+        let [Some(first), Some(last)] = [own.first(), own.last()] else { return false };
+        let mut among = lost.iter().filter(|it| (first.start()..=last.end()).contains(&it.start()));
+        among.any(|range| !own.contains(range))
+    }
+
     /// The line that has lost these, if that is all.
     pub(super) fn of_lost(lost: &[RangeInclusive<u64>]) -> SequenceMapping {
         let mut line = SequenceMapping::default();

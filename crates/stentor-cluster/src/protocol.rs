@@ -397,7 +397,8 @@ impl ClusterNode {
     /// The log is to be read behind what is in the hub. Returns whether that is in it.
     fn place(&mut self, line: &SequenceMapping, began: u64) -> bool {
         let seq = self.hub.id(self.hub.seq()).seq;
-        let Some(at) = line.message_of(seq) else { return false };
+        let is_of_line = !line.contradicts(&self.hub.rolled_back());
+        let Some(at) = line.message_of(seq).filter(|_| is_of_line) else { return false };
         self.position = LogPosition::behind(at, is_whole(seq), began);
         self.epoch.mapping = line.upto(self.position.read);
         self.hub.follow_rolled_back(&line.upto(at).lost());

@@ -169,6 +169,28 @@ fn seqs_jump_beyond_those_of_a_lost_jump() {
     assert!(alone.node.local.has_diverged);
 }
 
+/// It is the snapshot of a node that has not found out yet that it has lost a part of the epoch.
+#[test]
+fn a_snapshot_that_lacks_a_jump_is_refused() {
+    for is_whole in [false, true] {
+        let mut line = SequenceMapping::default();
+        let lacking = SequenceMapping::of_lost(&[3 << 10..=(1 << 31) - 1]);
+        line.jump(2, 1 << 20);
+        line.jump(3, 1 << 21);
+        let alone = Alone::open();
+        let mut node = new_node(&Arc::new(ClusterIntake::new()));
+        let kept = node.stage(alone.epoch);
+        kept.follow_upto(line.last_seq(4));
+        kept.follow_rolled_back(&if is_whole { &line } else { &lacking }.lost());
+        node.begin_with(kept).unwrap();
+        node.handle_connected(0);
+        let record = jump(&alone, line, 1 << 22);
+        let mut second = Alone { node, ..alone };
+        let wanted = look_at(&mut second, (5, &record), 0);
+        assert_eq!(second.node.local.has_diverged, !is_whole, "{wanted:?}");
+    }
+}
+
 fn turn_of(record: &[u8]) -> EpochRecord {
     match decode(record).unwrap().body {
         MessageBody::Epoch(turn) => turn,
