@@ -539,8 +539,7 @@ impl ClusterNode {
             || !is_known && !self.place(&SequenceMapping::of_lost(&here), 0)
         {
             // A node that knows the life says it again, but not in an empty log.
-            let mut since_ms = || *self.obstacles.no_epoch_ms.get_or_insert(now_ms);
-            if looked.last == 0 || now_ms >= since_ms() + BARE_PATIENCE_MS {
+            if looked.last == 0 || self.is_bare(now_ms) {
                 self.turn(0, now_ms);
             }
             return;
@@ -570,8 +569,18 @@ impl ClusterNode {
             }
             return;
         }
+        // A node that has read what is behind the place of this one may know of jumps there.
+        let is_behind = looked.last > self.position.known_last;
+        if is_behind && self.local.values == Values::FromDisk && !self.is_bare(now_ms) {
+            return;
+        }
         let jumps = !self.may_write();
         self.say_again(0, self.epoch.mapping.clone(), jumps);
+    }
+
+    /// Whether the log has had no epoch record for a while: no node seems to know the epoch.
+    fn is_bare(&mut self, now_ms: u64) -> bool {
+        now_ms >= *self.obstacles.no_epoch_ms.get_or_insert(now_ms) + BARE_PATIENCE_MS
     }
 
     /// Says again which life it is, if nobody has since the message at this sequence.
@@ -611,11 +620,16 @@ impl ClusterNode {
                     self.turn(life.seq, now_ms);
                 }
             }
-            None if is_old || is_other => {
+            None => {
                 let (_, line) = life.turn.life(life.seq);
-                self.say_again(life.seq, line, is_other);
+                let own = &self.epoch.mapping;
+                // A node that has lost a part of the epoch has said it again.
+                let is_short = life.seq <= self.read() && own.is_lacked_by(&line, life.seq);
+                if is_old || is_other || is_short {
+                    let line = if is_short { own.clone() } else { line };
+                    self.say_again(life.seq, line, is_other || is_short);
+                }
             }
-            None => {}
         }
         self.write(now_ms);
     }

@@ -169,6 +169,26 @@ fn seqs_jump_beyond_those_of_a_lost_jump() {
     assert!(alone.node.local.has_diverged);
 }
 
+/// A node that comes from a disk does not know a jump that the others have read. If the log has
+/// forgotten the epoch records, it may say the epoch again without that jump.
+#[test]
+fn a_read_jump_is_said_again() {
+    let mut alone = Alone::open();
+    alone.read(&jump(&alone, SequenceMapping::default(), 1 << 20));
+    let record = jump(&alone, SequenceMapping::default(), 1 << 21);
+    let wanted = look_at(&mut alone, (3, &record), LOOK_MS);
+    assert_eq!(wanted, [], "it has not read that record");
+    alone.read(&record);
+    let wanted = look_at(&mut alone, (3, &record), 2 * LOOK_MS);
+    let [Action::Append { to: LogSubject::Life, after: 3, payload, .. }] = &wanted[..] else {
+        panic!("{wanted:?}")
+    };
+    let again = turn_of(payload).again.unwrap();
+    assert_eq!(again.line, alone.node.epoch.mapping);
+    assert_eq!(again.line.jumps.len(), 2);
+    assert!(again.jump.is_some(), "messages behind that record are of another line");
+}
+
 /// It is the snapshot of a node that has not found out yet that it has lost a part of the epoch.
 #[test]
 fn a_snapshot_that_lacks_a_jump_is_refused() {
@@ -188,6 +208,26 @@ fn a_snapshot_that_lacks_a_jump_is_refused() {
         let mut second = Alone { node, ..alone };
         let wanted = look_at(&mut second, (5, &record), 0);
         assert_eq!(second.node.local.has_diverged, !is_whole, "{wanted:?}");
+    }
+}
+
+/// Others have gone on behind its place, perhaps behind a jump that it has not read.
+#[test]
+fn a_node_from_disk_waits_for_others() {
+    for (last, patience_ms) in [(4, 0), (5, BARE_PATIENCE_MS)] {
+        let mut node = new_node(&Arc::new(ClusterIntake::new()));
+        let kept = node.stage(Epoch::from_number(2));
+        kept.follow_upto(SequenceMapping::default().last_seq(4));
+        node.begin_with(kept).unwrap();
+        node.handle_connected(0);
+        let said_ms = (0..60).map(|n| n * LOOK_MS).find(|now_ms| {
+            node.handle_time(*now_ms);
+            let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks") };
+            let looked = Looked { first: 3, next: Some(4), ..looked(last, None) };
+            node.handle_looked(token, &looked, *now_ms);
+            matches!(node.poll(), Some(Action::Append { to: LogSubject::Life, .. }))
+        });
+        assert_eq!(said_ms, Some(patience_ms));
     }
 }
 
