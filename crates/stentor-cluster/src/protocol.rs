@@ -533,10 +533,9 @@ impl ClusterNode {
     fn handle_no_life(&mut self, looked: &Looked, asked: PendingLook, now_ms: u64) {
         let is_new = !self.has_all() && self.staging.is_none();
         let here = self.hub.rolled_back();
-        let is_known = self.position.placement != Placement::Unknown;
         if is_new
             || self.local.has_diverged
-            || !is_known && !self.place(&SequenceMapping::of_lost(&here), 0)
+            || self.position.placement == Placement::Unknown && !self.place_without_record()
         {
             // A node that knows the life says it again, but not in an empty log.
             if looked.last == 0 || self.is_bare(now_ms) {

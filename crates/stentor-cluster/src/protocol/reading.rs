@@ -93,6 +93,13 @@ impl ClusterNode {
         self.show();
     }
 
+    /// The log is to be read behind what is in the hub, and has no epoch record.
+    pub(super) fn place_without_record(&mut self) -> bool {
+        // The node may know these of another epoch, whose record it has read and the log has lost.
+        (self.epoch.began, self.epoch.since_ms, self.epoch.broker) = (0, 0, 0);
+        self.place(&SequenceMapping::of_lost(&self.hub.rolled_back()), 0)
+    }
+
     /// The hub's position names the last message read, of whatever kind: a snapshot carries it, and
     /// the log may forget every message before the next one.
     pub(super) fn note_position(&self) {

@@ -573,6 +573,40 @@ fn who_has_read_a_life_says_again_where_it_began() {
     assert_eq!((epoch, said.again.unwrap().began), (Epoch::from_number(3), 2));
 }
 
+/// The node has read a part of that epoch, and goes back to its own one.
+#[test]
+fn a_node_forgets_where_a_lost_epoch_began() {
+    let mut alone = Alone::open();
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+    let unix_ms = 1 << 40;
+    let turn = EpochRecord {
+        before: None,
+        has_seed: true,
+        broker: BROKER,
+        since_ms: unix_ms,
+        again: None,
+    };
+    alone.read(&turn.encode((Epoch::from_number(3), 8, 0)));
+    // The log loses two messages. A third epoch begins there, and is forgotten unread.
+    let life = Some((2, turn.encode((Epoch::from_number(4), 8, 0)), false));
+    let mut appends = Vec::new();
+    for (now_ms, first, life) in [(LOOK_MS, 1, life), (2 * LOOK_MS, 3, None)] {
+        alone.node.handle_time(now_ms);
+        let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
+        let looked = Looked { unix_ms, first, ..looked(2, life) };
+        alone.node.handle_looked(token, &looked, now_ms);
+        appends = alone.appends();
+    }
+    let (payload, _) = appends.pop().unwrap();
+    let LogMessage { epoch, body: MessageBody::Epoch(said), .. } = decode(&payload).unwrap() else {
+        panic!("a turn")
+    };
+    let again = said.again.unwrap();
+    assert_eq!((epoch, again.began), (alone.epoch, 0));
+    assert!(said.since_ms < unix_ms, "its age is assumed");
+    assert!(again.jump.is_some(), "its SEQs may be lost");
+}
+
 #[test]
 fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
     let epoch = Epoch::from_number(2);
