@@ -180,7 +180,7 @@ impl HostStream {
             match call() {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    // The kernel has no memory, though the buffer of this socket has room.
+                    // The socket has space in its buffer, but the kernel has no memory.
                     if is_ready {
                         sleep(READY_PAUSE);
                     }

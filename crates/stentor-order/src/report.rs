@@ -1,7 +1,7 @@
 //! A service that makes the order or keeps it, as the server sees it.
 //!
 //! A store, a leader and a cluster have crates of their own. To a server each of them is a
-//! [`Report`]. Of a service that is not there `/-/status` shows the name alone.
+//! [`Report`]. `/-/status` shows only the name of a service that is not there.
 
 use crate::exposition::Page;
 use crate::sequencer::{OrderKind, Sequencer};

@@ -93,7 +93,7 @@ impl FollowState {
         *self.pace.lock() = true;
     }
 
-    /// The same goes on.
+    /// Applies changes again.
     pub fn go_on(&self) {
         *self.pace.lock() = false;
         self.pace.goes_on.notify_all();

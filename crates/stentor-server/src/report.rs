@@ -82,7 +82,7 @@ struct Figures(Vec<(&'static str, Value)>);
 
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(self.0.clone())
+        to.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 

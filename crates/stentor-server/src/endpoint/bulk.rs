@@ -358,39 +358,42 @@ mod tests {
 
     const HEAD: &[u8] = b"POST /-/publish HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    #[test]
-    fn no_more_is_kept_of_a_line_than_a_message_could_take() {
+    /// Begins a stream of messages of ten bytes at most.
+    fn with_bulk(test: impl FnOnce(Bulk, &mut Exchange<'_>)) {
         let mut settings = patient();
         settings.limits.message_bytes_max = 10;
         let mut cx = World::new(1, kind(), patient()).context(settings);
         let mut slots = FieldSlots::new();
         let request = parse(HEAD, &mut slots).unwrap().request;
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
-        let mut bulk = Bulk::default();
-        let piece = vec![b' '; line_bytes_max(&x) / 2 - 1];
-        for kept in [piece.len(), 2 * piece.len(), 0, 0] {
-            bulk.data(&mut x, &piece);
-            assert_eq!(bulk.partial.len(), kept);
-        }
-        bulk.data(&mut x, b"\n{\"topic\":\"/a\",\"data\":1}\n");
-        assert_eq!((bulk.published, bulk.failed, bulk.errors[0].line), (1, 1, 1));
+        test(
+            Bulk::default(),
+            &mut cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody()),
+        );
+    }
+
+    #[test]
+    fn no_more_is_kept_of_a_line_than_a_message_could_take() {
+        with_bulk(|mut bulk, x| {
+            let piece = vec![b' '; line_bytes_max(x) / 2 - 1];
+            for kept in [piece.len(), 2 * piece.len(), 0, 0] {
+                bulk.data(x, &piece);
+                assert_eq!(bulk.partial.len(), kept);
+            }
+            bulk.data(x, b"\n{\"topic\":\"/a\",\"data\":1}\n");
+            assert_eq!((bulk.published, bulk.failed, bulk.errors[0].line), (1, 1, 1));
+        });
     }
 
     /// Names and braces do not count as data.
     #[test]
     fn a_line_has_room_around_its_data() {
-        let mut settings = patient();
-        settings.limits.message_bytes_max = 10;
-        let mut cx = World::new(1, kind(), patient()).context(settings);
-        let mut slots = FieldSlots::new();
-        let request = parse(HEAD, &mut slots).unwrap().request;
-        let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
-        let mut bulk = Bulk::default();
-        let line = format!("{{\"topic\":\"/{}\",\"data\":\"0123456789\"}}\n", "a".repeat(500));
-        bulk.data(&mut x, line.as_bytes());
-        assert_eq!((bulk.published, bulk.failed), (1, 0));
+        with_bulk(|mut bulk, x| {
+            let topic = "a".repeat(500);
+            let line = format!("{{\"topic\":\"/{topic}\",\"data\":\"0123456789\"}}\n");
+            bulk.data(x, line.as_bytes());
+            assert_eq!((bulk.published, bulk.failed), (1, 0));
+        });
     }
 
     #[test]

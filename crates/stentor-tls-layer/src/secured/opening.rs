@@ -21,7 +21,7 @@ impl OpeningBudget {
 
     /// Subtracts what one connection took.
     pub(super) fn charge(&mut self, us: u64) {
-        // The clock of the simulator stands still during a step.
+        // Simulated time does not pass during a step.
         self.left_us = self.left_us.saturating_sub(us.max(OPENING_US_LEAST));
     }
 }

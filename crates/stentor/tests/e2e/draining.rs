@@ -91,7 +91,7 @@ fn what_is_published_while_streams_wait_for_their_end_is_still_delivered() {
     let delivered = streams.iter_mut().filter_map(|stream| stream.try_event().ok());
     let delivered: Vec<String> = delivered.map(|event| event.data).collect();
     assert!(readers > 0 && delivered.iter().all(|data| data == "hello"));
-    // The other worker may end a stream after it was counted and before it is told.
+    // The other worker may end a stream between the count and the message.
     let counted = readers.saturating_sub(2).max(1)..=readers;
     assert!(counted.contains(&(delivered.len() as u64)), "{} of {readers}", delivered.len());
     drop((streams, publisher));

@@ -1,4 +1,4 @@
-//! What a node does when its broker has lost messages, more than once or while it recovers.
+//! A broker loses messages, more than once or while a node recovers.
 
 use super::*;
 
@@ -89,7 +89,7 @@ fn late_changes_do_not_outlive_their_epoch() {
     }
 }
 
-/// Whoever adopts a snapshot does not read its own message, which the log may have lost.
+/// A node that adopts a snapshot does not read its own message, which the log may have lost.
 #[test]
 fn late_changes_on_their_way_outlive_a_snapshot() {
     for is_stored in [false, true] {
