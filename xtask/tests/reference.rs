@@ -57,6 +57,45 @@ fn every_field_of_an_answer_is_documented() {
     expect_none("header fields of answers that no page in docs/ names", absent.collect());
 }
 
+#[test]
+fn every_figure_of_a_service_is_documented() {
+    let pages = read("docs/operating.md") + &read("docs/cluster.md");
+    let (mut count, mut absent) = (0, Vec::new());
+    for path in ["store/src/report.rs", "replication/src/follow.rs", "cluster/src/state.rs"] {
+        let text = read(&format!("crates/stentor-{path}"));
+        let after = |begin: &str| text.split_once(begin).unwrap().1;
+        let name = strings(after("fn name("))[0];
+        let figures = after("fn figures(").split("\n    }\n").next().unwrap();
+        let keys = figures.split("(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        for key in keys.map(|key| format!("`{name}.{key}`")) {
+            count += 1;
+            absent.extend((!pages.contains(&key)).then_some(key));
+        }
+    }
+    assert!(count > 25, "only {count}");
+    expect_none("keys of /-/status that neither operating.md nor cluster.md explains", absent);
+}
+
+#[test]
+fn the_status_shown_has_all_members() {
+    let (page, code) = (read("docs/http/control.md"), read("crates/stentor-server/src/report.rs"));
+    let example = page.split_once("/-/status\n{\n").unwrap().1.split("\n}\n").next().unwrap();
+    let member = |line: &str| Some(line.strip_prefix("  \"")?.split_once('"')?.0.to_owned());
+    let shown: BTreeSet<String> = example.lines().filter_map(member).collect();
+    let fields = code.split_once("struct ServerReport {").unwrap().1.split("\n}\n").next().unwrap();
+    let mut expected = BTreeSet::from(["store", "follow", "cluster"].map(str::to_owned));
+    let mut is_member = true;
+    for line in fields.lines().map(str::trim) {
+        is_member &= !line.starts_with("#[serde(");
+        if let Some((name, _)) = line.strip_prefix("pub(crate) ").and_then(|it| it.split_once(':'))
+            && std::mem::replace(&mut is_member, true)
+        {
+            expected.insert(name.to_owned());
+        }
+    }
+    assert_eq!(shown, expected);
+}
+
 /// The string literals of the crates that answer, without those of tests.
 fn literals() -> Vec<String> {
     let files = rust().into_iter().filter(|file| {

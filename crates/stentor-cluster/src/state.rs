@@ -348,13 +348,13 @@ impl Report for ClusterState {
         )
     }
 
-    metrics! { |self, _hub|
+    metrics! { |self, _hub, status|
         /// Whether the broker is there, and takes what is published.
-        Gauge cluster_up [=> self.status().is_open];
+        Gauge cluster_up [=> status.is_open];
         /// Messages of the broker's stream that are not here yet; each has up to 1,023 changes.
-        Gauge cluster_behind [=> self.status().log.behind()];
+        Gauge cluster_behind [=> status.log.behind()];
         /// From sending a message to the broker until it has said that it has it.
-        Gauge cluster_round_trip_seconds [=> self.status().log.round_trip_us as f64 / 1e6];
+        Gauge cluster_round_trip_seconds [=> status.log.round_trip_us as f64 / 1e6];
         /// Bytes of changes that wait for the broker.
         Gauge cluster_waiting_bytes [=> self.intake.bytes()];
         /// Connections to brokers that came to an end, or to nothing.
@@ -362,7 +362,7 @@ impl Report for ClusterState {
         /// Snapshots that were taken of other nodes.
         Counter cluster_snapshots_total [=> self.snapshots.value()];
         /// How long ago what is here was kept on the disk.
-        Gauge cluster_saved_age_seconds [=> self.status().saved_s()];
+        Gauge cluster_saved_age_seconds [=> status.saved_s()];
     }
 
     fn may_answer(&self) -> Result<(), &'static str> {

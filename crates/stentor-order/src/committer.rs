@@ -63,6 +63,7 @@ fn expect_compression(compressor: &Compressor, applied: &mut Applied) {
 /// Takes a change through all its steps.
 pub struct Committer {
     applier: Applier,
+    service: Option<Arc<dyn Report>>,
     order: OrderKind,
     sequencer: Arc<dyn Sequencer>,
 }
@@ -70,16 +71,22 @@ pub struct Committer {
 impl Committer {
     /// Has changes committed by this service. `None`: the order is kept in memory alone.
     #[must_use]
-    pub fn new(applier: Applier, service: Option<&dyn Report>) -> Committer {
+    pub fn new(applier: Applier, service: Option<Arc<dyn Report>>) -> Committer {
         let in_memory = || (OrderKind::Memory, Arc::new(InMemory) as _);
-        let (order, sequencer) = service.map_or_else(in_memory, |service| service.order());
-        Committer { applier, order, sequencer }
+        let (order, sequencer) = service.as_ref().map_or_else(in_memory, |it| it.order());
+        Committer { applier, service, order, sequencer }
     }
 
     /// Has changes committed by this sequencer, whose order is kept in memory alone.
     #[must_use]
     pub fn with_sequencer(applier: Applier, sequencer: Arc<dyn Sequencer>) -> Committer {
-        Committer { applier, order: OrderKind::Memory, sequencer }
+        Committer { applier, service: None, order: OrderKind::Memory, sequencer }
+    }
+
+    /// The service that makes the order or keeps it. `None`: it is kept in memory alone.
+    #[must_use]
+    pub fn service(&self) -> Option<&Arc<dyn Report>> {
+        self.service.as_ref()
     }
 
     /// How the order is kept.

@@ -47,14 +47,16 @@ pub trait Report: Send + Sync {
 }
 
 /// Makes [`Report::write_metrics`]: a row for each metric. A row has the type of the metric, its
-/// name without `stentor_`, and an expression; its help is the comment before it.
+/// name without `stentor_`, and an expression; its help is the comment before it. A method that
+/// is named behind the hub is called once for all rows.
 #[macro_export]
 macro_rules! metrics {
-    (|$self:ident, $hub:ident| $(
+    (|$self:ident, $hub:ident $(, $once:ident)?| $(
         $(#[doc = $help:literal])+
         $kind:ident $name:ident [=> $shown:expr];
     )+) => {
         fn write_metrics(&$self, $hub: &stentor_hub::Hub, page: &mut $crate::Page) {
+            $(let $once = $self.$once();)?
             $(
                 page.begin($crate::Kind::$kind, stringify!($name), concat!($($help),+));
                 page.show("", $shown);

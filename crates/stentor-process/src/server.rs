@@ -215,8 +215,7 @@ fn share(
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
     let (compressor, jobs) = Compressor::new();
-    let service = service.report();
-    let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.as_deref());
+    let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.report());
     let client = client_module(stentor_io::unix_s());
     let keys = keys::load(&settings.tokens).map_err(StartError::new)?;
     let tokens = TokenState::new(keys, TOKENS_BYTES_MAX)?;
@@ -225,7 +224,7 @@ fn share(
         access_log: AccessLog::of(&settings.log),
         acceptors: Arc::new(Acceptors::new(certificates)),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
-        ..Shared::new(committer, service, client, tokens, posts.len(), process)?
+        ..Shared::new(committer, client, tokens, posts.len(), process)?
     };
     Ok((shared, jobs))
 }

@@ -109,7 +109,7 @@ impl Desk {
             process_started_unix_s: unix_s,
             ..ProcessState::default()
         };
-        let shared = Arc::new(Shared::new(committer, None, client, tokens, 1, process)?);
+        let shared = Arc::new(Shared::new(committer, client, tokens, 1, process)?);
         let stats = Arc::clone(&shared.workers[0]);
         let mailbox = Arc::new(Mailbox::new()?);
         let mut cx = Context::new(shared, Arc::new(settings), stats, mailbox, 1);

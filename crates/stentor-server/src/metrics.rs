@@ -2,14 +2,14 @@
 //!
 //! A row has the type of the metric, its name without `stentor_`, and its samples; its help is the
 //! comment before it. A sample is a counter of the workers, which the row declares by that, or
-//! `=>` and an expression over the [`Report`]. From the rows follow the counters of a worker
+//! `=>` and an expression over the [`ServerReport`]. From the rows follow the counters of a worker
 //! ([`Stats`]), their sum ([`Totals`], which `/-/status` shows), the gauges that are zero once a
 //! worker has ended, and the page. The service that makes the order or keeps it has a table in its
 //! own crate (`metrics!` of `stentor-order`). The row of `docs/operating.md` is written by
 //! `STENTOR_WRITE=1 cargo test -p xtask --test metrics`, and may say more.
 
 use crate::labels::RequestKind;
-use crate::report::Report;
+use crate::report::ServerReport;
 use crate::stats::{BadTokens, Heads, RouteTotals, Routes, TlsFailures};
 use stentor_io::{Counter, Histogram, Times, open_files_limit, process_cpu};
 use stentor_order::{Kind, Page, label, labels};
@@ -104,7 +104,7 @@ macro_rules! metrics {
         }
 
         /// Writes all of them to the page.
-        pub(crate) fn write(page: &mut Page, $report: &Report) {
+        pub(crate) fn write(page: &mut Page, $report: &ServerReport) {
             let $c = &$report.counters;
             $(
                 $(if let Some((service, hub)) = &$service {
@@ -401,7 +401,7 @@ metrics! { |report, c|
 }
 
 /// A figure of each look-up route that is configured.
-fn by_route(report: &Report, figure: fn(&RouteTotals) -> u64) -> Vec<(String, u64)> {
+fn by_route(report: &ServerReport, figure: fn(&RouteTotals) -> u64) -> Vec<(String, u64)> {
     report.lookups.iter().map(|route| (label([("route", &route.path)]), figure(route))).collect()
 }
 

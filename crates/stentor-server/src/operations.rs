@@ -101,7 +101,7 @@ impl Failed {
 
 /// The state of one kind of operation at one moment.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report<D> {
+pub(crate) struct OperationReport<D> {
     /// One is asked for, or under way.
     pub(crate) under_way: bool,
     #[serde(flatten)]
@@ -191,9 +191,9 @@ impl<D: Clone> Operations<D> {
     }
 
     /// How it is now.
-    pub(crate) fn report(&self) -> Report<D> {
+    pub(crate) fn report(&self) -> OperationReport<D> {
         let state = self.state();
-        Report { under_way: state.is_under_way, history: state.history.clone() }
+        OperationReport { under_way: state.is_under_way, history: state.history.clone() }
     }
 
     fn state(&self) -> MutexGuard<'_, State<D>> {
@@ -232,7 +232,7 @@ mod tests {
         let next = Upgrades::taken_over(upgrades.begin());
         assert!(next.report().under_way);
         next.done(Upgraded { unix_s: 2, from_process: 3, connections: 4, stood_still_us: 5 });
-        let Report { under_way, history } = next.report();
+        let OperationReport { under_way, history } = next.report();
         assert!(!under_way);
         assert_eq!((history.done, history.failed), (1, 1));
         assert_eq!(history.last_failure.map(|failed| failed.reason), Some("it ended".to_owned()));

@@ -1,6 +1,6 @@
 //! The figures of a server at one moment, as `/-/status` shows them and the metrics are read from.
 
-use crate::operations::{self, Reloaded, Upgraded};
+use crate::operations::{History, OperationReport, Reloaded, Upgraded};
 use crate::pressure::Pressure;
 use crate::stats::{Heads, RouteTotals, Totals};
 use serde::{Serialize, Serializer};
@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use stentor_hub::{Hub, Stored};
+use stentor_order::Report;
 use stentor_replication::{Follower, named};
 
 /// The source of both forms of the page, and of the metrics.
 #[derive(Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ServerReport {
     pub(crate) version: &'static str,
     pub(crate) epoch: String,
     /// The number of the process.
@@ -53,9 +54,9 @@ pub(crate) struct Report {
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
     /// The outcomes of upgrades.
-    pub(crate) upgrades: operations::Report<Upgraded>,
+    pub(crate) upgrades: OperationReport<Upgraded>,
     /// The outcomes of reloads, in this process.
-    pub(crate) reloads: operations::Report<Reloaded>,
+    pub(crate) reloads: OperationReport<Reloaded>,
     /// Those that read feeds of this listener.
     pub(crate) followers: Vec<Follower>,
     /// Certificates; `null`: there are none.
@@ -66,7 +67,7 @@ pub(crate) struct Report {
 }
 
 /// A service, and the hub whose order it makes or keeps.
-type ServiceAndHub = (Arc<dyn stentor_order::Report>, Arc<Hub>);
+type ServiceAndHub = (Arc<dyn Report>, Arc<Hub>);
 
 /// Shows the figures of a service as a member of its name, and `null` for each other service.
 fn by_name<S: Serializer>(service: &Option<ServiceAndHub>, to: S) -> Result<S::Ok, S::Error> {
@@ -86,7 +87,7 @@ impl Serialize for Figures {
     }
 }
 
-impl Report {
+impl ServerReport {
     /// Bytes sent to streams that are neither data nor deflated.
     pub(crate) fn bytes_streams_framing(&self) -> u64 {
         let c = &self.counters;
@@ -173,8 +174,8 @@ impl Report {
 
     /// Writes the outcomes of upgrades, if there were any.
     fn write_upgrades(&self, text: &mut String) {
-        let operations::Report { under_way, history } = &self.upgrades;
-        let operations::History { done, failed, last, last_failure } = history;
+        let OperationReport { under_way, history } = &self.upgrades;
+        let History { done, failed, last, last_failure } = history;
         if !under_way && done + failed == 0 {
             return;
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
-use stentor_order::{Committer, Report};
+use stentor_order::Committer;
 use stentor_tls_layer::Acceptors;
 use stentor_wire::http1::Request;
 
@@ -25,8 +25,6 @@ pub struct Shared {
     pub hub: Arc<Hub>,
     /// Takes changes through all their steps.
     pub committer: Committer,
-    /// The service that makes the order or keeps it. `None`: it is kept in memory alone.
-    pub service: Option<Arc<dyn Report>>,
     /// Files in memory.
     pub file_cache: Arc<FileCache>,
     /// Where answers are logged, if they are.
@@ -72,7 +70,6 @@ impl Shared {
     /// The host is out of files or memory.
     pub fn new(
         committer: Committer,
-        service: Option<Arc<dyn Report>>,
         client: Arc<Message>,
         tokens: TokenState,
         workers: usize,
@@ -81,7 +78,6 @@ impl Shared {
         Ok(Shared {
             hub: Arc::clone(committer.applier().hub()),
             committer,
-            service,
             file_cache: Arc::new(FileCache::new()?),
             access_log: None,
             client,
@@ -98,7 +94,7 @@ impl Shared {
     /// The age of the local state in seconds, if another server or a broker makes the order.
     /// `None`: this server makes it.
     pub(crate) fn stale_s(&self) -> Option<u64> {
-        self.service.as_ref().and_then(|service| service.stale_s())
+        self.committer.service().and_then(|service| service.stale_s())
     }
 
     /// Whether a request can be answered yet. While the store is being read, or the values of a
@@ -107,7 +103,7 @@ impl Shared {
     /// # Errors
     /// The reason, as the client reads it.
     pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
-        let may_answer = self.service.as_ref().map_or(Ok(()), |service| service.may_answer());
+        let may_answer = self.committer.service().map_or(Ok(()), |service| service.may_answer());
         may_answer.or_else(|reason| if paths::is_probe(request) { Ok(()) } else { Err(reason) })
     }
 }

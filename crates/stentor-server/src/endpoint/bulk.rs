@@ -94,7 +94,7 @@ struct Line<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct BulkReport<'a> {
     published: u64,
     failed: u64,
     last_id: Option<&'a str>,
@@ -177,7 +177,7 @@ impl Bulk {
     pub(crate) fn report(&self, x: &mut Exchange<'_>) {
         x.answer_to(self.origin.as_deref());
         let last_id = self.last_id.map(Id::text);
-        let report = Report {
+        let report = BulkReport {
             published: self.published,
             failed: self.failed,
             last_id: last_id.as_ref().map(|id| id.as_str()),

@@ -50,7 +50,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
-    let via = x.shared.service.as_ref().map_or_else(String::new, |service| service.via_field());
+    let via = x.shared.committer.service().map_or_else(String::new, |service| service.via_field());
     let fields = format!(
         "Content-Type: application/vnd.stentor.{what}\r\nCache-Control: no-store\r\n\
          Stentor-Id: {id}\r\n{via}Transfer-Encoding: chunked\r\n"

@@ -3,7 +3,7 @@
 use crate::event_log;
 use crate::exchange::Exchange;
 use crate::pressure::Pressure;
-use crate::report::Report;
+use crate::report::ServerReport;
 use crate::stats::{Routes, Totals};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
     } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
         let reason = "A worker has broken and the others go on: restart this server.";
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
-    } else if let Some(reason) = x.shared.service.as_ref().and_then(|it| it.complaint()) {
+    } else if let Some(reason) = x.shared.committer.service().and_then(|it| it.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
     } else if x.shared.memory.pressure() == Pressure::Critical {
         let reason = "Memory is short: no connection is let in until some is free.";
@@ -46,7 +46,7 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
 }
 
 /// The figures of this moment.
-pub(crate) fn report(x: &Exchange<'_>) -> Report {
+pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {
     let workers = || x.shared.workers.iter().map(AsRef::as_ref);
     let mut counters = Totals::sum(workers());
     let lost = x.shared.access_log.as_ref().map_or(0, |log| log.lost());
@@ -56,7 +56,8 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
     let files = x.shared.file_cache.kept();
     let memory = process_memory();
     let connections_open = counters.open();
-    Report {
+    let service = x.shared.committer.service();
+    ServerReport {
         version: env!("CARGO_PKG_VERSION"),
         epoch: x.shared.hub.epoch().to_string(),
         process: std::process::id(),
@@ -88,6 +89,6 @@ pub(crate) fn report(x: &Exchange<'_>) -> Report {
         reloads: x.shared.process.reloads.report(),
         followers: x.streams.replication.followers(),
         tls: x.shared.acceptors.report(x.clock.unix_s),
-        service: x.shared.service.clone().map(|service| (service, Arc::clone(&x.shared.hub))),
+        service: service.map(|it| (Arc::clone(it), Arc::clone(&x.shared.hub))),
     }
 }

@@ -218,7 +218,7 @@ impl World {
         let applier = Applier::new(hub, compressor);
         let committer = match &late {
             Some(late) => Committer::with_sequencer(applier, Arc::clone(late) as _),
-            None => Committer::new(applier, service.as_deref()),
+            None => Committer::new(applier, service),
         };
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
@@ -226,7 +226,7 @@ impl World {
         let keys = keys::load(&settings.tokens).expect("the keys are good");
         let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
         let process = ProcessState::default();
-        let shared = Shared::new(committer, service, client, tokens, workers, process).unwrap();
+        let shared = Shared::new(committer, client, tokens, workers, process).unwrap();
         let loader = shared.file_cache.loader(&settings.mounts, &settings.files).unwrap();
         let shared = Arc::new(Shared { access_log, ..shared });
         let settings = Arc::new(settings);
@@ -239,7 +239,7 @@ impl World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
             panics_percent: None, panics: 0, late_percent: 0,
         };
-        if world.shared.service.is_some() {
+        if world.shared.committer.service().is_some() {
             return world;
         }
         world.publish("/small", SMALL.to_vec(), ContentType::TEXT);

@@ -149,7 +149,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
     world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
-    let complaint = world.shared.service.as_ref().unwrap().complaint().unwrap();
+    let complaint = world.shared.committer.service().unwrap().complaint().unwrap();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
     let begun = begin(&disk, rules(None)).unwrap();
