@@ -18,7 +18,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use workshop::{Outcome, Workshop};
+use workshop::{END_TO_END, Outcome, Workshop};
 
 /// Runs the mutations whose file and sentence contain one of the filters; all without any.
 ///
@@ -128,9 +128,11 @@ fn find_out(workshop: &Workshop, mutation: &Mutation, limits: &Limits) -> Result
 }
 
 /// With how many seeds the tests are run, one round after the other: `None` leaves it to them, or
-/// to whoever has set `STENTOR_SEEDS`. Tests of the whole know nothing of seeds.
+/// to whoever has set `STENTOR_SEEDS`. The tests of the command know nothing of seeds: to them that
+/// is the name of a setting, misspelt.
 fn rounds(package: &str) -> impl Iterator<Item = Option<&'static str>> {
-    let has_seeds = !package.contains("::") && env::var_os("STENTOR_SEEDS").is_none();
+    let is_of_command = package == END_TO_END || package.contains("::");
+    let has_seeds = !is_of_command && env::var_os("STENTOR_SEEDS").is_none();
     let few = has_seeds.then_some(Some(SEEDS_FEW));
     few.into_iter().chain([None])
 }

@@ -192,7 +192,7 @@ fn remove_others(directory: &Path, wanted: &HashSet<PathBuf>) -> std::io::Result
 }
 
 /// The package that has tests of the whole.
-const END_TO_END: &str = "stentor";
+pub(super) const END_TO_END: &str = "stentor";
 
 /// A mutation that fills the memory is to fail alone.
 const MEMORY_KB_MAX: usize = 8 << 20;
