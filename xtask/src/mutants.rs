@@ -6,19 +6,21 @@
 //! misses the race that does. Everything happens in a copy of the working tree (`workshop.rs`), so
 //! that the tree itself is never broken, whenever this is interrupted.
 //!
-//! Most mutations are noticed within seconds, so the simulator first runs few seeds. Only what
-//! survives them is tried again with as many as the tests have by themselves.
+//! Nearly all mutations are in the same build (`switch.rs`), so that trying one takes as long as
+//! its tests. Most are noticed within a second by the tests of their own file, which run first.
+//! Then all tests run, with few seeds of the simulator. Only what survives them is tried again with
+//! as many as the tests have by themselves.
 
 mod list;
+mod switch;
 mod workshop;
 
 use list::Mutation;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::env;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use workshop::{END_TO_END, Outcome, Workshop};
+use workshop::{END_TO_END, Outcome, Trial, Workshop};
 
 /// Runs the mutations whose file and sentence contain one of the filters; all without any.
 ///
@@ -41,11 +43,26 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let workshop = Workshop::new(root)?;
-    let limits = try_unchanged(&workshop, &mutations)?;
+    let mut alone = HashSet::new();
+    for (file, mutations) in by_file(&mutations) {
+        alone.extend(workshop.change(file, |source| switch::switched(source, &mutations))?);
+    }
+    let programs = try_unchanged(&workshop, &mutations)?;
     let mut counts = [0; 3];
-    for mutation in &mutations {
+    let mut numbered: Vec<_> = (1..).zip(&mutations).collect();
+    // They come after the others, whose programs they build anew.
+    numbered.sort_by_key(|(number, _)| alone.contains(number));
+    for (number, mutation) in numbered {
         let begin = Instant::now();
-        let outcome = try_mutation(&workshop, mutation, &limits)?;
+        let outcome = if alone.contains(&number) {
+            let file = mutation.file();
+            workshop.change(file, |source| Ok((mutation.apply(source)?, ())))?;
+            let outcome = try_mutation(&workshop, mutation, None, &programs);
+            workshop.change(file, |source| Ok((source.to_owned(), ())))?;
+            outcome?
+        } else {
+            try_mutation(&workshop, mutation, Some(number), &programs)?
+        };
         let seconds = begin.elapsed().as_secs();
         let (kind, line) = match outcome {
             Outcome::Failed(by) => (0, format!("caught    {mutation} [{by}, {seconds} s]")),
@@ -63,62 +80,77 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     }
 }
 
-/// How long the tests of a package may take with a number of seeds.
-type Limits = HashMap<(String, Option<&'static str>), Duration>;
+/// The mutations of each file, with their numbers from 1 on.
+fn by_file(mutations: &[Mutation]) -> BTreeMap<&str, Vec<(usize, &Mutation)>> {
+    let mut files = BTreeMap::<_, Vec<_>>::new();
+    for (number, mutation) in (1..).zip(mutations) {
+        files.entry(mutation.file()).or_default().push((number, mutation));
+    }
+    files
+}
 
-/// Runs the tests without any mutation: they must pass, and tell how long they take.
-fn try_unchanged(workshop: &Workshop, mutations: &[Mutation]) -> Result<Limits, String> {
-    let mut limits = Limits::new();
+/// The tests of each package, built with all mutations that a variable can choose.
+type Programs = HashMap<String, Program>;
+
+struct Program {
+    path: PathBuf,
+    /// How long they may take in each of the [`rounds`].
+    limits: HashMap<Option<&'static str>, Duration>,
+}
+
+/// Builds the tests and runs them without any mutation: they must pass, and tell how long they
+/// take.
+fn try_unchanged(workshop: &Workshop, mutations: &[Mutation]) -> Result<Programs, String> {
+    let mut programs = Programs::new();
     for package in mutations.iter().flat_map(Mutation::packages) {
+        if programs.contains_key(package) {
+            continue;
+        }
+        let path = match workshop.build(package)? {
+            Ok(path) => path,
+            Err(why) => return Err(format!("{package}, or a mutation, does not compile\n{why}")),
+        };
+        let mut limits = HashMap::new();
         for seeds in rounds(package) {
-            let key = (package.to_owned(), seeds);
-            if limits.contains_key(&key) {
-                continue;
-            }
-            let tests = match workshop.build(package)? {
-                Ok(tests) => tests,
-                Err(why) => return Err(format!("{package} does not compile\n{why}")),
-            };
             let begin = Instant::now();
-            match workshop.test(package, &tests, seeds, UNCHANGED_MAX)? {
+            match workshop.test(package, &path, &Trial { seeds, ..UNCHANGED })? {
                 Outcome::Passed => {}
                 outcome => return Err(format!("{package} fails without mutations: {outcome:?}")),
             }
             let took = begin.elapsed();
             println!("unchanged {package}, seeds {}: {took:.0?}", seeds.unwrap_or("as usual"));
-            limits.insert(key, (took * SLOWER_MAX).max(LIMIT_MIN));
+            limits.insert(seeds, (took * SLOWER_MAX).max(LIMIT_MIN));
         }
+        programs.insert(package.to_owned(), Program { path, limits });
     }
-    Ok(limits)
+    Ok(programs)
 }
 
-/// Runs the tests with one mutation, until one notices it.
+/// Runs the tests with one mutation until one notices it: those of its own file before others.
+/// Builds them before if the mutation has no number.
 fn try_mutation(
     workshop: &Workshop,
     mutation: &Mutation,
-    limits: &Limits,
+    number: Option<usize>,
+    programs: &Programs,
 ) -> Result<Outcome, String> {
-    let path = workshop.tree().join(mutation.file());
-    let said = |error| format!("{}: {error}", path.display());
-    let source = fs::read_to_string(&path).map_err(said)?;
-    fs::write(&path, mutation.apply(&source)?).map_err(said)?;
-    let outcome = find_out(workshop, mutation, limits);
-    fs::write(&path, source).map_err(said)?;
-    outcome
-}
-
-fn find_out(workshop: &Workshop, mutation: &Mutation, limits: &Limits) -> Result<Outcome, String> {
-    for seeds in [Some(SEEDS_FEW), None] {
+    let own = mutation.module();
+    let few = Some(SEEDS_FEW);
+    for (seeds, filter) in [(few, own.as_deref()), (few, None), (None, None)] {
         for package in mutation.packages() {
-            if !rounds(package).any(|round| round == seeds) {
+            let Program { path, limits } = &programs[package];
+            let Some(&limit) = limits.get(&seeds) else { continue };
+            if filter.is_some() && package != mutation.package() {
                 continue;
             }
-            let tests = match workshop.build(package)? {
-                Ok(tests) => tests,
+            let built =
+                if number.is_some() { Ok(path.clone()) } else { workshop.build(package)? };
+            let path = match built {
+                Ok(path) => path,
                 Err(why) => return Ok(Outcome::NotBuilt(why)),
             };
-            let limit = limits[&(package.to_owned(), seeds)];
-            let outcome = workshop.test(package, &tests, seeds, limit)?;
+            let trial = Trial { number: number.unwrap_or(0), seeds, filter, limit };
+            let outcome = workshop.test(package, &path, &trial)?;
             if !matches!(outcome, Outcome::Passed) {
                 return Ok(outcome);
             }
@@ -146,11 +178,13 @@ const SLOWER_MAX: u32 = 4;
 const LIMIT_MIN: Duration = Duration::from_secs(60);
 
 /// No run of the tests takes as long, whatever the seeds.
-const UNCHANGED_MAX: Duration = Duration::from_secs(24 * 3600);
+const UNCHANGED: Trial<'_> =
+    Trial { number: 0, seeds: None, filter: None, limit: Duration::from_secs(24 * 3600) };
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A list that no longer fits the source is noticed without running it.
     #[test]

@@ -46,6 +46,13 @@ impl Mutation {
         self.file.split('/').nth(1).unwrap_or_default()
     }
 
+    /// The names of tests of its own file begin with this.
+    pub(crate) fn module(&self) -> Option<String> {
+        let (_, path) = self.file.trim_end_matches(".rs").split_once("/src/")?;
+        let module = path.trim_end_matches("/mod").replace('/', "::");
+        (!["lib", "main"].contains(&module.as_str())).then(|| module + "::")
+    }
+
     /// The packages whose tests may notice, the quickest first; or end-to-end tests.
     pub(crate) fn packages(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().map(String::as_str)
@@ -99,7 +106,7 @@ pub(crate) fn read(directory: &Path) -> Result<Vec<Mutation>, String> {
     Ok(mutations)
 }
 
-fn parse(text: &str) -> Result<Vec<Mutation>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<Mutation>, String> {
     let mut mutations = Vec::new();
     let mut file = "";
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

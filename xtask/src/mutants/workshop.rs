@@ -26,8 +26,21 @@ pub(crate) enum Outcome {
     NotBuilt(String),
 }
 
+/// One run of the tests.
+pub(crate) struct Trial<'a> {
+    /// The number of the mutation that counts; 0: none does.
+    pub(crate) number: usize,
+    /// So many seeds; `None`: as many as usual.
+    pub(crate) seeds: Option<&'a str>,
+    /// Only tests whose names contain this run.
+    pub(crate) filter: Option<&'a str>,
+    /// Tests that take longer have failed.
+    pub(crate) limit: Duration,
+}
+
 /// The copy.
 pub(crate) struct Workshop {
+    root: PathBuf,
     tree: PathBuf,
     target: PathBuf,
 }
@@ -36,14 +49,24 @@ impl Workshop {
     /// Makes the copy, or brings it up to date.
     pub(crate) fn new(root: &Path) -> Result<Workshop, String> {
         let directory = root.join("target/mutants");
-        let workshop = Workshop { tree: directory.join("tree"), target: directory.join("target") };
+        let (tree, target) = (directory.join("tree"), directory.join("target"));
+        let workshop = Workshop { root: root.to_owned(), tree, target };
         workshop.copy(root)?;
         Ok(workshop)
     }
 
-    /// The root of the copy.
-    pub(crate) fn tree(&self) -> &Path {
-        &self.tree
+    /// Writes a file of the copy: what is made of that of the working tree. Returns what is made
+    /// besides.
+    pub(crate) fn change<T>(
+        &self,
+        file: &str,
+        made_of: impl FnOnce(&str) -> Result<(String, T), String>,
+    ) -> Result<T, String> {
+        let said = |error| format!("{file}: {error}");
+        let source = fs::read_to_string(self.root.join(file)).map_err(said)?;
+        let (text, besides) = made_of(&source)?;
+        fs::write(self.tree.join(file), text).map_err(said)?;
+        Ok(besides)
     }
 
     /// A file that is the same already is left alone, so that it is not built again.
@@ -110,8 +133,7 @@ impl Workshop {
         &self,
         tests: &str,
         program: &Path,
-        seeds: Option<&str>,
-        limit: Duration,
+        trial: &Trial<'_>,
     ) -> Result<Outcome, String> {
         let (package, filter) = match tests.split_once("::") {
             None => (tests, None),
@@ -121,19 +143,20 @@ impl Workshop {
         command
             .args(["-c", &format!("ulimit -v {MEMORY_KB_MAX} && exec \"$0\" \"$@\"")])
             .arg(program)
-            .args(filter)
+            .args(filter.or(trial.filter))
             .current_dir(self.tree.join("crates").join(package))
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("RUST_BACKTRACE", "0")
+            .env("MUTATION", trial.number.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        if let Some(seeds) = seeds {
+        if let Some(seeds) = trial.seeds {
             command.env("STENTOR_SEEDS", seeds);
         }
         let mut child = command.spawn().map_err(|error| format!("sh: {error}"))?;
-        let outcome = watch(&lines(&mut child), limit);
+        let outcome = watch(&lines(&mut child), trial.limit);
         if outcome.is_some() {
             // It may have ended just now.
             let _ = child.kill();
