@@ -114,8 +114,8 @@ mod tests {
         let (text, alone) = switched(source, &numbered).unwrap();
         assert_eq!(alone, [1, 4, 5]);
         let arms = [
-            "if *CHOSEN == 2 {  } else if *CHOSEN == 6 { g( 5) } else { g(1) } }",
-            "if *CHOSEN == 3 {  y() } else { x() } }",
+            "if *CHOSEN == 2 {  } else if *CHOSEN == 6 { g(5) } else { g(1) } }",
+            "if *CHOSEN == 3 { y() } else { x() } }",
         ];
         assert!(arms.iter().all(|arm| text.contains(arm)), "{text}");
         assert_eq!(text.matches("static CHOSEN").count(), 2, "{text}");

@@ -343,3 +343,30 @@ fn a_refused_epoch_record_opens_no_consumer() {
     let wanted = look_and_answer(&mut alone, 5, Some(4), now_ms + LOOK_MS);
     assert!(matches!(wanted[..], [Action::Append { .. }]), "{wanted:?}");
 }
+
+/// If another message is there, the log has lost the record.
+#[test]
+fn only_its_record_begins_an_epoch() {
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let alone = Alone::open();
+    let begins = turn.encode((alone.epoch, 9, 0));
+    let batch = encoded(put("/c", 3)).into_batch((alone.epoch, 8, 1), OF);
+    let jumps = jump(&alone, SequenceMapping::default(), 1 << 20);
+    for (message, read) in [(batch, 0), (jumps, 0), (begins, 1)] {
+        let mut alone = with_two_values();
+        alone.node.read_life(1, 0);
+        alone.node.handle_message(1, &message, 0);
+        assert_eq!(alone.node.read(), read);
+    }
+}
+
+#[test]
+fn a_divergence_ends_with_its_epoch() {
+    let mut alone = with_two_values();
+    alone.node.local.divergence = Some(Divergence { since_ms: 0, lost: Some(2..=9) });
+    let turn =
+        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    alone.read(&turn.encode((Epoch::from_number(3), 8, 0)));
+    assert!(alone.node.is_open() && alone.node.local.divergence.is_none());
+}
