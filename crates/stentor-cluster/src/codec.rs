@@ -293,7 +293,9 @@ mod tests {
         growing.push(|_| {});
         assert_eq!(growing.count(), 2);
         let of = Of { rules: 3, jump: 4, since: Some(5) };
+        let bytes = growing.bytes();
         let batch = growing.into_batch((epoch, 1, 2), of);
+        assert_eq!(batch.len(), bytes);
         let message = decode(&batch).unwrap();
         assert_eq!((message.epoch, message.run, message.counter), (epoch, 1, 2));
         let MessageBody::Batch { of: read, entries: all } = message.body else {

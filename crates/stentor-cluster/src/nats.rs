@@ -586,6 +586,11 @@ impl Drop for Broker {
     }
 }
 
+/// Makes the channel of the broker's thread. A thread that reads a connection waits for room in it.
+pub(super) fn input_channel() -> (SyncSender<Input>, Receiver<Input>) {
+    sync_channel(INPUTS_MAX)
+}
+
 /// All that is said, in pieces of this length, and why the rest is not.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'static str>) {
@@ -680,7 +685,7 @@ const APPEND_MAX_US: u64 = 2_000_000;
 /// How often peers are asked for a snapshot.
 const FETCH_PAUSE_MS: u64 = 2_000;
 
-/// What is taken in before it is looked what there is to do.
+/// This many inputs wait for the broker's thread. It takes about as many before it acts again.
 const INPUTS_MAX: usize = 64;
 
 /// What a message has beside its payload.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Epoch, Hub};
@@ -419,7 +419,7 @@ impl ClusterThread {
         disk: Option<HostDisk>,
     ) -> io::Result<ClusterThread> {
         check(&state.settings).map_err(io::Error::other)?;
-        let (sender, inputs) = mpsc::sync_channel(INPUTS_MAX);
+        let (sender, inputs) = nats::input_channel();
         let bell = sender.clone();
         // If there is no room in it, it is awake.
         state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
@@ -523,9 +523,6 @@ const AGE_USUAL_US: u64 = 3_000_000;
 /// they serve is old, which they see once a second.
 const ALONE_US: u64 = 5_000_000;
 
-/// So much of what was said waits to be heard.
-const INPUTS_MAX: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -620,7 +617,7 @@ mod tests {
         state.status().is_open = true;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));
-        let broker = Broker::new(Arc::clone(&state), node, fetch, mpsc::sync_channel(1));
+        let broker = Broker::new(Arc::clone(&state), node, fetch, nats::input_channel());
         let thread = thread::spawn(move || {
             let _broker = broker;
             panic!("on purpose");

@@ -257,6 +257,19 @@ pub fn check(settings: &Settings) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use stentor_io::VirtualClock;
+
+    #[test]
+    fn values_are_stale_after_two_missed_signs() {
+        let _clock = VirtualClock::start(1_000_000);
+        let state = FollowState::new(&Settings::default());
+        let stale_s = [1_900, 600, 1_500, 60_000].map(|ms| {
+            VirtualClock::pass(Duration::from_millis(ms));
+            state.stale_s()
+        });
+        assert_eq!(stale_s, [None, None, Some(4), Some(64)]);
+    }
 
     #[test]
     fn who_is_on_the_way_of_its_leader_finds_itself() {

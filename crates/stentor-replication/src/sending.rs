@@ -498,6 +498,35 @@ mod tests {
         assert!(replication.ring.is_none());
     }
 
+    impl ChunkSink for Vec<u8> {
+        fn bytes(&mut self) -> &mut Vec<u8> {
+            self
+        }
+
+        fn shared(&mut self, bytes: &Arc<[u8]>) {
+            self.extend_from_slice(bytes);
+        }
+    }
+
+    /// The worker applies each filter to a slice, even if it then sends nothing of it.
+    #[test]
+    fn a_slice_costs_its_filters() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        publish(&hub);
+        let costs = [1, 100].map(|filters| {
+            let filters = vec![Filter::parse("/b/*").unwrap(); filters].into();
+            let (mut replication, peer) = (Replication::default(), Peer::from_index(1));
+            let (copy, _) = replication.snapshot(&hub, &waker, filters);
+            replication.enter(peer, copy);
+            let mut costs = Vec::new();
+            while let Next::Sent(cost) = replication.next(peer, &hub, &mut Vec::new()) {
+                costs.push(cost);
+            }
+            costs.into_iter().max().unwrap()
+        });
+        assert!(costs[0] >= 4_000 && costs[1] >= 100 * 4_000, "{costs:?}");
+    }
+
     #[test]
     fn a_turn_takes_in_its_share() {
         let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));

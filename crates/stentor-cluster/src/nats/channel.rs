@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use stentor_io::{ByteStream, is_late, lock, unix_s};
 use stentor_tls::{
     ClientHandshake, Connector, FRAGMENT_BYTES_MAX, Failure, Inbound, NO_CERTIFICATE_SHOWN, Owned,
-    Record,
+    Record, SEAL_ROOM_MIN,
 };
 
 /// What is read.
@@ -180,7 +180,7 @@ impl Sink {
     pub(super) fn write_all(&mut self, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
         let Some(session) = &self.session else { return put(&*self.stream, bytes, until_us) };
         while !bytes.is_empty() {
-            self.sealed.resize(SEALED_BYTES, 0);
+            self.sealed.resize(FRAGMENT_BYTES_MAX + SEAL_ROOM_MIN, 0);
             let sealed = lock(session).session().seal(
                 &[IoSlice::new(bytes)],
                 FRAGMENT_BYTES_MAX,
@@ -211,6 +211,3 @@ const READ_BYTES: usize = 256 << 10;
 /// Of which a broker is the subject.
 pub(super) const SAYS_NOTHING: &str = "it says nothing";
 const TAKES_NOTHING: &str = "it takes nothing";
-
-/// A whole record, and what may be owed before it.
-const SEALED_BYTES: usize = FRAGMENT_BYTES_MAX + 512;

@@ -336,6 +336,7 @@ const INACTIVE_NS: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::SILENCE_MAX_MS;
     use super::*;
 
     #[test]
@@ -410,6 +411,18 @@ mod tests {
         assert_eq!(told(busy, ""), Appended::Unknown);
         let large = r#"{"error":{"code":400,"err_code":10054,"description":"too large"}}"#;
         assert_eq!(told(large, ""), Appended::Refused("too large".to_owned()));
+    }
+
+    /// An idle consumer sends several signs of life before a node drops the connection. The broker
+    /// deletes a consumer that no node reads, but only after that.
+    #[test]
+    fn a_consumer_says_that_it_is_there() {
+        let stream = Stream { name: "s".to_owned(), replicas: 1, keep_ms: 1, keep_bytes: 1 };
+        let request: serde_json::Value = serde_json::from_str(&stream.consumer("d", 7).1).unwrap();
+        let ms = |field| request["config"][field].as_u64().unwrap() / 1_000_000;
+        let (heartbeat_ms, inactive_ms) = (ms("idle_heartbeat"), ms("inactive_threshold"));
+        assert!((500..=SILENCE_MAX_MS / 3).contains(&heartbeat_ms), "{heartbeat_ms}");
+        assert!((2 * SILENCE_MAX_MS..60_000).contains(&inactive_ms), "{inactive_ms}");
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl World {
         let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
         let node = ClusterNode::new(Arc::clone(&hub), intake, rng.next_u64(), Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
-        let mut broker = Broker::new(state, node, fetch, mpsc::sync_channel(64));
+        let mut broker = Broker::new(state, node, fetch, input_channel());
         let lies = rng.percent(50);
         let log = Arc::new(Mutex::new(Log::default()));
         let (of_talks, mut talks) = (Arc::clone(&log), Rng::new(rng.next_u64()));

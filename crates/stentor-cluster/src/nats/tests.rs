@@ -198,7 +198,7 @@ impl Member {
         let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
         let node = ClusterNode::new(Arc::clone(&hub), intake, 7, Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
-        let (sender, inputs) = mpsc::sync_channel(64);
+        let (sender, inputs) = input_channel();
         let broker = Broker::new(Arc::clone(&state), node, fetch, (sender.clone(), inputs));
         let thread = Some(thread::spawn(move || broker.run()));
         Member { hub, state, sender, thread }
@@ -425,7 +425,45 @@ fn broker(fetch: Fetch) -> Broker {
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
     let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-    Broker::new(state, node, fetch, mpsc::sync_channel(64))
+    Broker::new(state, node, fetch, input_channel())
+}
+
+#[test]
+fn an_idle_broker_sees_what_time_it_is() {
+    let (link, mut broker) = (silent_link(), broker(Box::new(|_| Err(String::new()))));
+    let _clock = VirtualClock::start(1_000_000);
+    let mut session = broker.begin(link);
+    broker.step(&mut session).unwrap();
+    let passed_ms = now_ms() - 1_000;
+    assert!((10..=100).contains(&passed_ms), "{passed_ms}");
+}
+
+#[test]
+fn a_broker_is_pinged_once_a_second() {
+    let (link, mut broker) = (silent_link(), broker(Box::new(|_| Err(String::new()))));
+    let _clock = VirtualClock::start(1_000_000);
+    let mut session = broker.begin(link);
+    let pings = (0..100).filter(|_| {
+        session.link.out().clear();
+        session.heard_ms = now_ms();
+        session.keep_alive(now_ms()).unwrap();
+        VirtualClock::pass(Duration::from_millis(100));
+        session.link.out() == wire::PING
+    });
+    assert_eq!(pings.count(), 10);
+}
+
+/// A broker that says much does not fill the memory of the node, nor keep it from its work.
+#[test]
+fn inputs_wait_and_are_taken_in_bounds() {
+    let (sender, _inputs) = input_channel();
+    assert_eq!((0..1_000).take_while(|_| sender.try_send(Input::Bell).is_ok()).count(), 64);
+    let (link, mut broker) = (silent_link(), broker(Box::new(|_| Err(String::new()))));
+    let mut session = broker.begin(link);
+    (broker.sender, broker.inputs) = mpsc::sync_channel(1_000);
+    (0..1_000).for_each(|_| broker.sender.try_send(Input::Bell).unwrap());
+    broker.step(&mut session).unwrap();
+    assert!(broker.inputs.try_iter().count() > 900);
 }
 
 #[test]

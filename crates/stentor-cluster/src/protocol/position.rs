@@ -88,3 +88,28 @@ const COUNTED_AGAIN: u64 = 64;
 
 /// This many runs are remembered. Most of them have ended.
 const RUNS_MAX: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{MessageBody, Of};
+    use stentor_hub::Epoch;
+
+    /// Each start of a node is a run, and a log outlives many.
+    #[test]
+    fn the_counts_of_the_latest_runs_are_remembered() {
+        let mut position = LogPosition::default();
+        let of = Of { rules: 0, jump: 0, since: None };
+        let body = MessageBody::Batch { of, entries: &[] };
+        let (epoch, last) = (Epoch::from_number(1), 2_000);
+        let mut is_copy = |seq, run, counter| {
+            position.is_copy(seq, &LogMessage { epoch, run, counter, body: body.clone() })
+        };
+        for run in 1..=last {
+            // Run 0 continues.
+            assert!(!is_copy(2 * run, run, 1) && !is_copy(2 * run + 1, 0, run));
+        }
+        assert!(is_copy(5_000, 0, last) && (last - 900..=last).all(|run| is_copy(5_000, run, 1)));
+        assert_eq!(position.counts.len(), 1_000);
+    }
+}

@@ -451,6 +451,22 @@ fn an_empty_log_does_not_count_as_waiting() {
     assert_eq!(begun_ms, Some(6 * LOOK_MS + BARE_PATIENCE_MS), "another node may know the life");
 }
 
+/// The record may be in the log before its answer comes. A node that begins another epoch meanwhile
+/// forgets the seeds of the first.
+#[test]
+fn no_look_overtakes_an_epoch_record() {
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &looked(0, None), 0);
+    assert!(matches!(node.poll(), Some(Action::Append { to: LogSubject::Life, .. })));
+    let looks_ms = (1..60).map(|n| n * LOOK_MS).find(|now_ms| {
+        node.handle_time(*now_ms);
+        node.poll().is_some()
+    });
+    assert_eq!(looks_ms, Some(5_000));
+}
+
 /// A node that is about to read the epoch record of another life is still in its own.
 #[test]
 fn a_turn_lost_unread_hides_no_loss() {

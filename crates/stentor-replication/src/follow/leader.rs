@@ -359,9 +359,11 @@ mod simulation;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
     use stentor_config::Follow;
+    use stentor_http_client::agent_over;
     use stentor_hub::{Epoch, Limits};
-    use stentor_io::VirtualClock;
+    use stentor_io::{ByteStream, Dialer, VirtualClock};
 
     #[test]
     fn two_snapshots_in_a_row_cost_a_pause() {
@@ -426,6 +428,32 @@ mod tests {
         let answer = Response::builder().body(trickle()).unwrap();
         let slow = Fault::from("its snapshot comes too slowly");
         assert_eq!(read_snapshot(answer, |_| Ok(())), Err(slow));
+    }
+
+    /// A network in which no connection comes about.
+    #[derive(Debug)]
+    struct Unreachable;
+
+    impl Dialer for Unreachable {
+        fn resolve(&self, _: &str, _: Option<u64>) -> io::Result<Vec<SocketAddr>> {
+            Ok(vec![([192, 0, 2, 1], 80).into()])
+        }
+
+        fn connect(&self, _: SocketAddr, until: Option<u64>) -> io::Result<Arc<dyn ByteStream>> {
+            let left_us = until.unwrap_or(u64::MAX).saturating_sub(monotonic_us());
+            VirtualClock::pass(Duration::from_micros(left_us));
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    #[test]
+    fn an_unreachable_leader_is_given_up() {
+        let _clock = VirtualClock::start(0);
+        let mut leaders = leaders();
+        leaders.agent = agent_over(config(&[], None, "").unwrap(), Arc::new(Unreachable));
+        assert!(matches!(leaders.follow("http://h"), Err(Fault::Broken(_))));
+        let took_us = monotonic_us();
+        assert!((1_000_000..=5_000_000).contains(&took_us), "{took_us} us");
     }
 
     #[test]

@@ -127,6 +127,29 @@ mod tests {
     use crate::simulation::{World, kind, patient};
     use stentor_hub::{ContentType, Filter};
 
+    /// A reader of several topics searches all messages of the log for its own.
+    #[test]
+    fn looking_through_the_log_costs_each_message() {
+        let costs = [0, 20].map(|others| {
+            let mut world = World::new(1, kind(), patient());
+            for topics in ["topic=/a&topic=/b", "topic=/other"] {
+                let head = "HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+                let request = format!("GET /-/events?{topics} {head}");
+                world.ask(PUBLIC, request.as_bytes());
+            }
+            (0..others).for_each(|_| world.publish("/other", b"1".to_vec(), ContentType::TEXT));
+            world.publish("/a", b"1".to_vec(), ContentType::TEXT);
+            let World { sim, worker, .. } = &mut world;
+            worker.read_mailbox(sim);
+            let feeds = &mut worker.cx.streams.feeds;
+            let feed = feeds.id(&Filter::parse("/a").unwrap()).unwrap();
+            while feeds.next_sweep() != Some(feed) {}
+            let mut share = Share::begin(sim, 1_000_000, 1, 1_000_000);
+            worker.sweep(sim, feed, &mut share)
+        });
+        assert!(costs[0] > 0 && costs[1] - costs[0] >= 20 * 10, "{costs:?}");
+    }
+
     /// The clock is read after so many visits, though nothing was brought.
     #[test]
     fn few_are_visited_in_vain_at_once() {

@@ -21,6 +21,7 @@ use stentor_config::Follow;
 use stentor_http_client::agent_over;
 use stentor_hub::{Draft, Epoch, Limits, Precondition};
 use stentor_io::{SimDialer, SimPeer, SimSpeech, VirtualClock, lock};
+use stentor_order::Report;
 use stentor_test::{seeds, trace};
 use stentor_wire::target::TopicName;
 
@@ -128,6 +129,8 @@ impl World {
         }
         let failure = self.state.leader().1.clone().unwrap_or_default();
         assert!(failure.len() <= 3 * REASON_BYTES_MAX as usize + 100, "{}", failure.len());
+        let via = self.state.via_field();
+        assert!(via.len() <= 1_100, "it shows followers all that its leader says: {via}");
     }
 
     fn answer(&mut self, head: &str, says: &mut SimSpeech) {

@@ -388,3 +388,24 @@ fn an_entry_beyond_its_frame_is_refused() {
     assert_eq!(follower.feed(&out), Err(fault));
     assert_eq!(hub.seq(), here);
 }
+
+/// The follower would collect the rest of such a frame in memory.
+#[test]
+fn a_frame_beyond_the_bound_is_refused() {
+    let long = vec![0; FRAME_BYTES_MAX];
+    let (mut feed, mut snapshot) = (Vec::new(), Vec::new());
+    let frame = FeedEncoder::begin(&mut feed);
+    frame.entry(2, &mut feed, |out| out.extend_from_slice(&long));
+    frame.seal(2, &mut feed);
+    let mut encoder = SnapshotEncoder::begin(1, 1, Vec::new(), &mut snapshot);
+    let head = snapshot.len();
+    encoder.entries([(2, &long[..])].into_iter(), &mut snapshot);
+    let leader = Leader::new(1);
+    leader.put("/a");
+    let (mut follower, hub) = follower();
+    fill(&mut follower, &leader).unwrap();
+    let why = "a frame is longer than any may be";
+    assert_eq!(follower.feed(&feed[..100]), Err(why.into()));
+    let mut reader = SnapshotReader::new(hub.stage(Epoch::from_number(1), false));
+    assert_eq!(reader.take(&snapshot[..head + 100]), Err(why.to_owned()));
+}
