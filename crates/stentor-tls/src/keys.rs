@@ -247,6 +247,8 @@ pub(crate) const SECRET_BYTES_MAX: usize = 48;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> =
@@ -272,6 +274,25 @@ mod tests {
             "17422dda596ed5d9acd890e3c63f5051",
             "5b78923dee08579033e523d9",
         );
+    }
+
+    /// Reads the stack below this function as the kernel shows it. The reading leaves some bytes at
+    /// the top, and the wiping some where it ends.
+    #[test]
+    fn the_stack_of_a_derivation_is_wiped() {
+        let memory = File::open("/proc/self/mem").unwrap();
+        let mut stack = vec![0; 32 * 1024];
+        let from = std::ptr::from_ref(&stack).addr() - stack.len();
+        zeroize_stack::<{ 64 * 1024 }>();
+        for suite in [Suite::Tls13Aes128, Suite::Tls13Aes256, Suite::Tls13ChaCha] {
+            let mut secret = vec![7; suite.secret_bytes()];
+            advance_secret(suite, &mut secret);
+            assert!(Opener::new(suite, &secret).is_ok());
+            memory.read_exact_at(&mut stack, from as u64).unwrap();
+            let mut used = stack.iter().rev().enumerate().filter(|(_, byte)| **byte != 0);
+            let left = used.find(|(depth, _)| !matches!(depth, ..512 | 8_000..9_000));
+            assert_eq!(left, None, "{suite:?}: a depth that is not wiped");
+        }
     }
 
     #[test]

@@ -171,6 +171,7 @@ fn the_last_good_document_stays_whatever_the_host_answers() {
             ok(&good).replace("200 OK", "302 Over there\r\nlocation: http://127.0.0.1:1/"),
             "redirects are not followed",
         ),
+        (ok(&good).replace("close", &"c".repeat(20_000)), "header is too big"),
         (ok(&good)[..ok(&good).len() - 10].to_owned(), "Peer disconnected"),
         ("SSH-2.0-OpenSSH\r\n".to_owned(), "http parse fail"),
         (String::new(), "Peer disconnected"),

@@ -10,6 +10,7 @@ use rustls::crypto::aws_lc_rs::cipher_suite;
 use std::io::{IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use stentor_config::Settings;
 use stentor_hub::ContentType;
 use stentor_io::{Backend, Directory, Found, Gone, Peer, Sent, Symlinks};
 use stentor_tls_layer::{
@@ -139,6 +140,39 @@ fn a_bounded_number_of_connections_linger() {
     world.check_nothing_is_left();
 }
 
+/// Two seconds are enough to read the reason.
+#[test]
+fn refused_clients_that_do_not_end_are_closed() {
+    let mut world = world();
+    let client = world.sim.connect_bare(PUBLIC);
+    world.sim.write(client, GET);
+    world.settle();
+    world.sim.sleep(1_900);
+    world.settle();
+    assert_eq!(world.open_sockets(), 1);
+    world.sim.sleep(200);
+    world.settle();
+    world.check_nothing_is_left();
+}
+
+/// The worker closes it, and its last record cannot leave.
+#[test]
+fn clients_that_take_no_last_record_are_cut() {
+    let mut world = World::of(Parts::over(Layers::Tls), 1, kind(), Settings::default());
+    let client = Raw::connect(&mut world).client;
+    world.sim.stall(client, true);
+    world.sim.sleep(15_200);
+    world.settle();
+    assert_eq!((held(&mut world).ending, world.open_sockets()), (1, 1));
+    world.sim.sleep(9_500);
+    world.settle();
+    assert!(!world.sim.was_cut(client));
+    world.sim.sleep(1_000);
+    world.settle();
+    assert!(world.sim.was_cut(client));
+    world.check_nothing_is_left();
+}
+
 /// Behind its last request a client may ask for other keys, or say that it ends.
 #[test]
 fn what_comes_behind_the_last_request_costs_no_answer() {
@@ -220,6 +254,7 @@ fn so_many_handshakes_are_under_way_and_who_dawdles_makes_room() {
     let mut world = world();
     let slow = dawdlers(&mut world);
     assert_eq!(counts(&mut world).handshakes_under_way, HANDSHAKES_MAX as u64);
+    assert!(world.sim.secured().held_bytes(None) > HANDSHAKES_MAX * 4_096);
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, GET);
     for _ in 0..1_000 {
@@ -283,6 +318,32 @@ fn what_is_packed_is_sealed_by_one_process_alone() {
     world.sim.secured().stay();
     assert_eq!(world.sim.send(peer, &text), Ok(Sent { bytes: 4, full: false }));
     assert_eq!(raw.hear(&mut world).unwrap(), b"text");
+}
+
+/// A part that grows leaves a copy of the keys in it, and does not fit a message.
+#[test]
+fn parts_of_packed_sessions_are_bounded() {
+    let mut world = world();
+    (0..800).for_each(|_| drop(Raw::connect(&mut world)));
+    let mut lengths = Vec::new();
+    let mut send = |part: &[u8]| {
+        lengths.push(part.len());
+        Ok(())
+    };
+    world.sim.secured().pack(0, &mut send).unwrap();
+    assert!(lengths.len() > 2 && lengths.iter().all(|&bytes| bytes <= 48 * 1024), "{lengths:?}");
+}
+
+/// A record that was sealed is kept until the socket takes it.
+#[test]
+fn one_record_is_sealed_for_a_full_socket() {
+    let mut world = world();
+    let client = Raw::connect(&mut world).client;
+    world.sim.stall(client, true);
+    let text = vec![b'x'; 1 << 20];
+    let sent = world.sim.send(Peer::from_index(0), &[IoSlice::new(&text)]);
+    assert_eq!(sent, Ok(Sent { bytes: RECORD_BYTES_MAX, full: true }));
+    assert!((RECORD_BYTES_MAX..20_000).contains(&world.sim.secured().held_bytes(None)));
 }
 
 #[test]
@@ -484,4 +545,17 @@ fn a_closed_connection_leaves_no_context() {
     world.sim.finish_client(raw.client);
     world.settle();
     assert_eq!(held(&mut world).contexts, 0);
+}
+
+#[test]
+fn a_bounded_number_of_connections_have_contexts() {
+    let mut world = world();
+    for _ in 0..300 {
+        let mut raw = Raw::connect(&mut world);
+        let request = raw.say(GET);
+        world.sim.write(raw.client, &request);
+        raw.hear(&mut world).unwrap();
+    }
+    let contexts = held(&mut world).contexts;
+    assert!((100..=256).contains(&contexts), "{contexts}");
 }

@@ -441,5 +441,5 @@ const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; c
 /// What somebody hears who is not let in: an alert in the clear.
 const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, Alert::InternalError as u8];
 
-/// What a handshake says as a rule.
+/// A worker keeps a buffer of this size: most handshakes say less.
 const FLIGHT_BYTES: usize = 8 * 1024;

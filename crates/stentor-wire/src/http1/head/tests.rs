@@ -590,9 +590,9 @@ fn size_is_bounded_however_it_arrives() {
 #[test]
 fn fields_are_counted() {
     let fields = |count: usize| "A: b\r\n".repeat(count - 1);
-    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", fields(FIELDS_MAX));
+    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", fields(100));
     assert_eq!(parse(bytes.as_bytes(), &mut FieldSlots::new()).map(|_| ()), Ok(()));
-    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", fields(FIELDS_MAX + 1));
+    let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", fields(101));
     assert_eq!(parse(bytes.as_bytes(), &mut FieldSlots::new()), Err(TOO_MANY_FIELDS));
 }
 
