@@ -128,7 +128,7 @@ pub(super) fn symlinks(mount: &Mount) -> Symlinks {
 pub fn is_whole(file: &File) -> io::Result<bool> {
     let held = file.hold();
     let status = file.status_now()?;
-    Ok(is_settled(&held, &status) && status == file.status())
+    Ok(is_settled(&held, &status, unix_ns()) && status == file.status())
 }
 
 /// What a file holds, and its status at that moment; `None` if it is being written.
@@ -139,7 +139,7 @@ pub fn read_whole(file: &File) -> io::Result<Option<(FileStatus, Vec<u8>)>> {
     let held = file.hold();
     let status = file.status_now()?;
     // Should it have grown since it was found, somebody may be asking for more than is small.
-    if !is_settled(&held, &status) || status.bytes > file.status().bytes {
+    if !is_settled(&held, &status, unix_ns()) || status.bytes > file.status().bytes {
         return Ok(None);
     }
     let mut content = vec![0; status.bytes as usize];
@@ -156,11 +156,11 @@ pub fn read_whole(file: &File) -> io::Result<Option<(FileStatus, Vec<u8>)>> {
 
 /// Whether nobody is writing. Where the kernel does not say, that is so if the last change was long
 /// enough ago; a time to come was set on purpose, by whoever was done with it.
-fn is_settled(held: &Held<'_>, status: &FileStatus) -> bool {
+fn is_settled(held: &Held<'_>, status: &FileStatus, now_ns: i64) -> bool {
     match held {
         Held::Still(_) => true,
         Held::BeingWritten => false,
-        Held::Unknown => unix_ns().abs_diff(status.modified_ns) >= SETTLED_NS,
+        Held::Unknown => now_ns.abs_diff(status.modified_ns) >= SETTLED_NS,
     }
 }
 
@@ -169,3 +169,16 @@ const SETTLED_NS: u64 = 500_000_000;
 
 /// The most names of a directory that are looked at for a list of it.
 const LISTING_MAX: usize = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_settles_in_half_a_second() {
+        let status = FileStatus { device: 0, inode: 0, bytes: 0, modified_ns: 1_000_000_000 };
+        let is_settled_at = |now_ns| is_settled(&Held::Unknown, &status, now_ns);
+        let times_ns = [1_000_000_000, 1_499_999_999, 1_500_000_000, 500_000_001, 500_000_000];
+        assert_eq!(times_ns.map(is_settled_at), [false, false, true, false, true]);
+    }
+}

@@ -198,10 +198,12 @@ impl FileLoader {
         self.turn().expect("the kernel says what changed");
     }
 
-    /// How many directories are watched once those that need not be are not.
+    /// One turn after so much time. Returns how many directories are watched then.
     #[cfg(test)]
-    pub(super) fn watches_needed(&mut self) -> usize {
-        self.give_back_at_ms = 0;
+    pub(super) fn step_after(&mut self, ms: u64) -> usize {
+        for at_ms in [&mut self.look_at_ms, &mut self.give_back_at_ms] {
+            *at_ms = at_ms.saturating_sub(ms);
+        }
         self.step();
         self.watches.len()
     }

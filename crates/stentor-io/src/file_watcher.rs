@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use std::fs;
+    use std::time::Instant;
 
     #[test]
     fn unusable_files_are_read_again_later() {
@@ -144,5 +145,16 @@ mod tests {
         assert_eq!(watcher.look(5_001), None, "it may not be written to its end");
         assert_eq!(watcher.look(5_002), Some(Due::Changed));
         assert_eq!(watcher.look(5_003), None);
+    }
+
+    #[test]
+    fn the_thread_pauses_between_two_looks() {
+        let (looked, looks) = channel();
+        let look = move || looked.send(Instant::now()).unwrap_or_default();
+        let thread = LookThread::start("look", look).unwrap();
+        thread.begin();
+        let first = looks.recv_timeout(Duration::from_secs(30)).unwrap();
+        let second = looks.recv_timeout(Duration::from_millis(20));
+        assert!(second.is_err() || second.unwrap() - first >= Duration::from_millis(500));
     }
 }

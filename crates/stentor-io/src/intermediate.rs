@@ -106,3 +106,40 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often this process asks for its parent.
 const LOOK: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// Forks, without a copy of the file table: a copy would keep files of other tests open.
+    fn fork() -> Option<Pid> {
+        let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
+        // SAFETY: the children below make nothing but system calls, so they need no lock that
+        // another thread of this process holds.
+        let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+        assert!(child >= 0);
+        Pid::from_raw(child as i32)
+    }
+
+    #[test]
+    fn a_server_outlives_its_intermediate_process() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let Some(parent) = fork() else {
+            let process = getpid();
+            if let Some(server) = fork() {
+                end_as(Some(server));
+            }
+            let is_alone = Intermediate { process }.end().is_ok() && getppid() != Some(process);
+            let _ = (&there).write(&[u8::from(is_alone)]);
+            // SAFETY: it ends the process at once, without what the test has to run at its own end.
+            unsafe { libc::_exit(0) }
+        };
+        let mut is_alone = [0];
+        here.read_exact(&mut is_alone).unwrap();
+        assert_eq!(is_alone, [1]);
+        waitpid(Some(parent), WaitOptions::empty()).unwrap();
+    }
+}

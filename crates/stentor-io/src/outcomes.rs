@@ -127,6 +127,7 @@ const PATIENCE_TO_TELL: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
     use std::thread;
 
     /// One that has no effect.
@@ -159,6 +160,21 @@ mod tests {
         let connect = |_| Channel::connect(&name(own, libc::SIGCHLD), own).unwrap();
         let _channels: Vec<Channel> = (0..12).map(connect).collect();
         assert_eq!(outcomes.waiting().len(), 12);
+    }
+
+    #[test]
+    fn a_command_that_reads_nothing_is_given_up() {
+        let (own, signal) = (std::process::id(), libc::SIGCONT);
+        let outcomes = Outcomes::of(signal).unwrap();
+        let _channel = Channel::connect(&name(own, signal), own).unwrap();
+        let waiting = outcomes.waiting().remove(0);
+        while waiting.0.try_send(DONE).unwrap() {}
+        let (tells, told) = channel();
+        thread::spawn(move || {
+            waiting.tell(&Outcome::Done("done".to_owned()));
+            tells.send(())
+        });
+        told.recv_timeout(Duration::from_secs(30)).unwrap();
     }
 
     #[test]

@@ -235,6 +235,7 @@ const VARIABLE: &str = "STENTOR_PARENT";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn the_line_outlives_the_program_and_says_who_called() {
@@ -262,5 +263,17 @@ mod tests {
                 && line_of("1 0").is_none()
                 && line_of("1 x").is_none()
         );
+    }
+
+    #[test]
+    fn a_first_process_may_take_note_late() {
+        let (line, own) = (Line::new().unwrap(), std::process::id());
+        let first = WaitingParent(Channel::connect(line.0.name(), own).unwrap());
+        let (shares, shared) = channel();
+        thread::spawn(move || shares.send(first.share_its_end()));
+        assert!(shared.recv_timeout(Duration::from_millis(20)).is_err(), "it waits");
+        assert_eq!(line.heard(), Some(own));
+        let refused = shared.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err();
+        assert!(refused.to_string().contains("not the parent"), "{refused}");
     }
 }

@@ -612,6 +612,57 @@ const SYN_RECEIVED: &str = "03";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    /// A connection that has come by a listener, and a client with a small window, which reads
+    /// nothing.
+    fn connected() -> (TcpStream, OwnedFd) {
+        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = reserved.listen().unwrap();
+        defer_accept(&listener.fd, 0);
+        let to = reserved.address();
+        let client = dial(&Dial { to, from: None, receive_bytes: Some(4_096) }).unwrap();
+        rustix::io::ioctl_fionbio(&listener, false).unwrap();
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let accepted = net::accept_with(&listener, flags).unwrap();
+        (accepted.into(), client)
+    }
+
+    /// How much the kernel takes.
+    fn fill(mut socket: &TcpStream) -> usize {
+        std::iter::from_fn(|| socket.write(&[0; 1_000]).ok()).sum()
+    }
+
+    #[test]
+    fn what_no_client_reads_waits_outside_the_kernel() {
+        let (socket, _client) = connected();
+        let bytes = fill(&socket);
+        assert!((100_000..300_000).contains(&bytes), "{bytes}");
+        trust_reader(socket.as_fd());
+        assert_eq!(fill(&socket), 0, "it has read nothing yet");
+    }
+
+    #[test]
+    fn a_stream_keeps_one_message_unsent() {
+        let (socket, _client) = connected();
+        limit_unsent(socket.as_fd());
+        let bytes = fill(&socket);
+        assert!(bytes < 20_000, "{bytes}");
+        let buffer = sockopt::socket_send_buffer_size(&socket).unwrap();
+        assert!(buffer <= 2 * 64 * 1024, "{buffer}");
+    }
+
+    #[test]
+    fn many_connections_wait_to_be_accepted() {
+        let scratch = Scratch::new();
+        let path = scratch.join("socket");
+        let _listener = listen_unix(&path).unwrap();
+        let name = SocketAddrUnix::new(&path).unwrap();
+        let clients: Vec<_> = (0..100).map(|_| unix_socket().unwrap()).collect();
+        assert!(clients.iter().all(|client| net::connect(client, &name).is_ok()));
+    }
 
     #[test]
     fn a_handshake_under_way_is_told_by_its_port_and_state() {

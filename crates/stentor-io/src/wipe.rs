@@ -105,6 +105,9 @@ const WIPED_STACK_BYTES: usize = 64 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::os::unix::fs::FileExt;
 
     #[test]
     fn what_grows_while_it_is_wiped_keeps_its_contents() {
@@ -126,6 +129,28 @@ mod tests {
             drop(scope);
             assert_eq!(kept, [7; 110]);
         }
+    }
+
+    /// No reference leads to the stack of a call that has returned: the kernel reads it.
+    #[test]
+    fn the_stack_that_work_used_is_wiped() {
+        let secret_after = |work: fn() -> u64| {
+            let address = work();
+            let mut memory = [0; 16];
+            File::open("/proc/self/mem").unwrap().read_exact_at(&mut memory, address).unwrap();
+            memory == [SECRET; 16]
+        };
+        assert!(secret_after(deep_secret));
+        assert!(!secret_after(|| wiping(deep_secret)));
+    }
+
+    const SECRET: u8 = 0xa5;
+
+    /// Leaves a secret some 48 KiB below on the stack. Returns its address.
+    #[inline(never)]
+    fn deep_secret() -> u64 {
+        let secret = black_box([SECRET; 48 * 1024]);
+        secret.as_ptr().addr() as u64
     }
 
     #[test]

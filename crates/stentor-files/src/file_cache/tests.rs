@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::Tag;
+use crate::disk::OpenFiles;
 use crate::loader::{PANICS_IF_PACKED, PANICS_IF_READ};
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::UNIX_EPOCH;
 
 /// A directory that goes with the test.
 struct Site(PathBuf);
@@ -159,8 +162,10 @@ fn a_touch_takes_nothing_out_of_memory() {
     let entry = |desk: &Desk, path| desk.file_cache.cache.entry(path).unwrap();
     let before = entry(&desk, "/sub/a.txt");
     let writer = fs::OpenOptions::new().append(true).open(site.0.join("sub/b.txt")).unwrap();
+    // The kernel tells of no change of one time alone.
+    let times = fs::FileTimes::new().set_accessed(UNIX_EPOCH).set_modified(UNIX_EPOCH);
     for path in [site.0.clone(), site.0.join("sub")] {
-        fs::File::open(path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        fs::File::open(path).unwrap().set_times(times).unwrap();
     }
     desk.settle();
     assert!(Arc::ptr_eq(&before, &entry(&desk, "/sub/a.txt")), "nothing was made anew");
@@ -180,14 +185,58 @@ fn watches_that_are_not_needed_are_given_back() {
     desk.load("/a/b/c.txt", Encoding::Identity, 1);
     desk.load("/a/d.txt", Encoding::Identity, 1);
     desk.load("/a/nothing/e.txt", Encoding::Identity, 1);
-    assert_eq!(desk.loader.watches_needed(), 3);
+    assert_eq!(desk.loader.step_after(60_000), 3);
     desk.file_cache.cache.remove("/a/b/c.txt");
-    assert_eq!(desk.loader.watches_needed(), 2, "the root and a");
+    assert_eq!(desk.loader.step_after(30_000), 3, "they may be needed again");
+    assert_eq!(desk.loader.step_after(30_000), 2, "the root and a");
     fs::write(site.0.join("a/d.txt"), "3").unwrap();
     desk.settle();
     assert_eq!(desk.content("/a/d.txt").unwrap(), b"3", "those that are left are at work");
     desk.load("/a/b/c.txt", Encoding::Identity, 1);
-    assert_eq!(desk.loader.watches_needed(), 3);
+    assert_eq!(desk.loader.step_after(60_000), 3);
+}
+
+#[test]
+fn a_root_that_leads_elsewhere_is_noticed() {
+    let site = Site::new();
+    site.write("before/a", "old");
+    site.write("after/a", "new");
+    let (root, next) = (site.0.join("root"), site.0.join("next"));
+    symlink("before", &root).unwrap();
+    let mut desk = Desk::of(&root, &small(1 << 20));
+    desk.load("/a", Encoding::Identity, 1);
+    assert_eq!(desk.content("/a").unwrap(), b"old");
+    symlink("after", &next).unwrap();
+    fs::rename(next, root).unwrap();
+    desk.loader.step_after(1_000);
+    desk.load("/a", Encoding::Identity, 1);
+    assert_eq!(desk.content("/a").unwrap(), b"new");
+}
+
+/// The kernel does not tell of what is written by a name in a directory that is not watched.
+#[test]
+fn a_file_that_was_written_is_read_later() {
+    use std::io::Write;
+    let site = Site::new();
+    let path = site.write("root/a", "old");
+    fs::hard_link(&path, site.0.join("b")).unwrap();
+    let mut desk = Desk::of(&site.0.join("root"), &small(1 << 20));
+    desk.load("/a", Encoding::Identity, 1);
+    let mut writer = fs::OpenOptions::new().append(true).open(site.0.join("b")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    desk.settle();
+    writer.write_all(b" and new").unwrap();
+    drop(writer);
+    desk.loader.step_after(250);
+    assert_eq!(desk.content("/a").unwrap(), b"old and new");
+}
+
+#[test]
+fn a_long_directory_is_listed_in_part() {
+    let site = Site::new();
+    (0..2_001).for_each(|n| drop(site.write(&n.to_string(), "")));
+    let listing = OpenFiles::default().list(&Mount::new("/", &site.0), "", 1, |_| true).unwrap();
+    assert_eq!((listing.names.len(), listing.more), (2_000, true));
 }
 
 #[test]
@@ -296,7 +345,7 @@ fn siblings_are_used_as_they_are_and_come_and_go() {
 fn what_is_behind_a_link_is_not_kept() {
     let site = Site::new();
     site.write("a", "one");
-    std::os::unix::fs::symlink("a", site.0.join("b")).unwrap();
+    symlink("a", site.0.join("b")).unwrap();
     let file_cache = Arc::new(FileCache::new().unwrap());
     let mounts = [Mount { symlinks: true, ..Mount::new("/", &site.0) }];
     let loader = file_cache.loader(&mounts, &small(1 << 20)).unwrap().unwrap();

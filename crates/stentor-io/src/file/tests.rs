@@ -471,6 +471,24 @@ fn a_writer_waits_for_the_lease_and_its_signal_ends_nobody() {
     });
 }
 
+/// The kernel refuses to open a file while a writer has a lease on it.
+#[test]
+fn a_file_that_is_leased_is_given_up() {
+    let scratch = Scratch::new();
+    root(&scratch);
+    let writer = OpenOptions::new().append(true).open(scratch.join("root/a.txt")).unwrap();
+    let control = |command, argument: libc::c_int| {
+        // SAFETY: an integer command on a descriptor that is open; no memory is touched.
+        assert_eq!(unsafe { libc::fcntl(writer.as_raw_fd(), command, argument) }, 0);
+    };
+    control(F_SETSIG, libc::SIGURG);
+    control(libc::F_SETLEASE, libc::F_WRLCK);
+    for directory in each_way(&scratch.join("root")) {
+        let result = found(&directory, "a.txt", Symlinks::Refused);
+        assert_eq!(result, Err(ErrorKind::WouldBlock), "{:?}", directory.resolver);
+    }
+}
+
 #[test]
 fn a_directory_is_listed() {
     let scratch = Scratch::new();

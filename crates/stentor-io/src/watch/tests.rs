@@ -94,6 +94,9 @@ fn files_that_come_and_go_are_told_of_by_name() {
     fs::read_link(w.at("link")).unwrap();
     fs::remove_file(w.at("link")).unwrap();
     assert_eq!(w.told(), ["removed link"]);
+    let longest = "n".repeat(255);
+    fs::write(w.at(&longest), "").unwrap();
+    assert_eq!(w.told(), [format!("written {longest}")]);
     // Nobody can ask for it.
     fs::write(w.scratch.join("root").join(OsStr::from_bytes(b"\xff")), "").unwrap();
     assert!(w.told().is_empty());

@@ -413,3 +413,69 @@ const PATIENCE_FOR_END: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether somebody gives up.
 const LOOK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::super::start;
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::{Mutex, mpsc};
+    use std::thread;
+    use stentor_config::Settings;
+    use stentor_io::ChannelListener;
+
+    type Reports = mpsc::Sender<(usize, Result<Report, String>)>;
+
+    /// A server that is being handed over. The test stands in for its one worker, and the other
+    /// process says nothing.
+    fn with_leaving(test: impl FnOnce(&mut Leaving<'_>, Reports, mpsc::Receiver<Cue>)) {
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let (control, monitor) = (Vec::new(), Vec::new());
+        let settings = Settings { workers: 1, listen, control, monitor, ..Settings::default() };
+        let mut server = start(settings, Vec::new()).unwrap();
+        let (cue, cues) = mpsc::channel();
+        let (reporter, reports) = mpsc::channel();
+        let _cues = std::mem::replace(&mut server.cues, vec![cue]);
+        server.reports = Mutex::new(reports);
+        let (listener, process) = (ChannelListener::new().unwrap(), std::process::id());
+        let channel = Channel::connect(listener.name(), process).unwrap();
+        let (token, gate) = (Token::new().unwrap(), Arc::new(Gate::new(1)));
+        let changes = server.tapping.get_or_init(|| Tapping::new(&server.shared.hub));
+        let server_of = &server;
+        test(
+            &mut Leaving { server: server_of, channel, process, changes, store: None, token, gate },
+            reporter,
+            cues,
+        );
+        server.drain();
+        server.wait().unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_never_can_ends_the_upgrade() {
+        with_leaving(|leaving, reports, cues| {
+            thread::spawn(move || {
+                for _ in 0..3_000 {
+                    let _ = reports.send((0, Ok(Report::NotNow("busy"))));
+                    let cue = cues.recv_timeout(Duration::from_secs(30));
+                    let Ok(Cue::Pack) = cue else { return };
+                }
+                let _ = reports.send((0, Ok(Report::HandedOver)));
+            });
+            let outcome = leaving.await_reports(Report::HandedOver, PATIENCE, &|| false);
+            assert_eq!(outcome, Err("busy".to_owned()));
+        });
+    }
+
+    #[test]
+    fn waiting_for_an_answer_takes_little_work() {
+        with_leaving(|leaving, _, _| {
+            let looks = Cell::new(0);
+            let gives_up = || looks.replace(looks.get() + 1) == usize::MAX;
+            let patience = Duration::from_millis(50);
+            let answer = leaving.await_answer(kind::READY, patience, &gives_up);
+            assert_eq!(answer, Err(SILENT.to_owned()));
+            assert!(looks.get() <= 12, "{} times in 50 ms", looks.get());
+        });
+    }
+}

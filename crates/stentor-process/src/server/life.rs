@@ -485,8 +485,10 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::channel;
+    use std::time::Duration;
     use stentor_config::ControlAddress;
     use stentor_hub::{Epoch, Life};
+    use stentor_io::Token;
     use stentor_server::CONTROL;
     use stentor_tls_layer::Prepared;
 
@@ -518,12 +520,36 @@ mod tests {
         assert_eq!(super::share(&settings, 100_000, 4), 34);
     }
 
-    #[test]
-    fn a_worker_that_panicked_while_it_stood_still_goes_on() {
+    fn settings() -> Settings {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let control = vec![ControlAddress::Tcp(any).into()];
-        let settings = Settings { listen: Vec::new(), control, workers: 1, ..Settings::default() };
-        let (mut serving, mut io, address) = serving(&settings);
+        Settings { listen: Vec::new(), control, workers: 1, ..Settings::default() }
+    }
+
+    /// It may be busy, and its hub large.
+    #[test]
+    fn a_worker_waits_for_a_slow_process() {
+        let (mut serving, mut io, _) = serving(&settings());
+        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
+        let name = listener.name().to_vec();
+        let (ends, ended) = channel::<()>();
+        let waits = move || ended.recv_timeout(Duration::from_millis(20)).unwrap_err();
+        let slow = thread::spawn(move || {
+            waits();
+            let _channel = Channel::connect(&name, own).unwrap();
+            waits();
+        });
+        let (hub, all) = (Gate::new(0), Gate::new(1));
+        let entrance = Entrance { hub, all, token: Token::new().unwrap() };
+        let failed = take_over(&mut serving, &mut io, listener, own, 0, &entrance).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
+        slow.join().unwrap();
+        drop(ends);
+    }
+
+    #[test]
+    fn a_worker_that_panicked_while_it_stood_still_goes_on() {
+        let (mut serving, mut io, address) = serving(&settings());
         let (cue, cues) = channel();
         let (reports, _) = channel();
         let mut leaving = Leaving { stage: Stage { index: 0, cues, reports }, is_copying: false };

@@ -6,6 +6,7 @@ use super::*;
 use crate::mailbox::Order;
 use stentor_config::Settings;
 use stentor_io::Sim;
+use stentor_wire::pack::MISFIT;
 
 /// What was packed behind the counters, without the dates of answers that wait.
 fn without_dates(packed: &PackedWorker) -> Vec<u8> {
@@ -133,6 +134,26 @@ fn a_file_goes_over_in_its_bounds_or_not_at_all() {
         assert!(unpack(&packed).is_err(), "{length}");
     }
     assert!(unpack(&PackedWorker { files: Vec::new(), ..packed }).is_err());
+}
+
+/// The numbers of sockets and those of streams end below the same bound.
+#[test]
+fn a_number_that_no_peer_has_is_refused() {
+    let mut world = world_of_files();
+    world.sim.connect(PUBLIC);
+    world.settle();
+    let packed = super::packed(&mut world.worker, &world.sim).unwrap();
+    let (length, _) = packed.bytes.split_first_chunk().unwrap();
+    // Behind the first part stand the length of the second, the kind and length of a section, and
+    // the number of its first connection.
+    let at = 4 + u32::from_le_bytes(*length) as usize + 4 + 1 + 4;
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    for (number, expected) in [(7, Ok(())), (1 << 30, Err(MISFIT)), (3 << 30, Err(MISFIT))] {
+        let mut packed = packed.clone();
+        packed.bytes[at..][..4].copy_from_slice(&u32::to_le_bytes(number));
+        let unpacked = super::unpack(&mut new_worker(&world, &mailbox), &world.sim, &packed);
+        assert_eq!(unpacked, expected, "{number}");
+    }
 }
 
 #[test]
