@@ -43,9 +43,13 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let workshop = Workshop::new(root)?;
-    let mut alone = HashSet::new();
+    let (mut sources, mut alone) = (HashMap::new(), HashSet::new());
     for (file, mutations) in by_file(&mutations) {
-        alone.extend(workshop.change(file, |source| switch::switched(source, &mutations))?);
+        let source = workshop.read(file)?;
+        let (text, others) = switch::switched(&source, &mutations)?;
+        workshop.write(file, &text)?;
+        alone.extend(others);
+        sources.insert(file, source);
     }
     let programs = try_unchanged(&workshop, &mutations)?;
     let mut counts = [0; 3];
@@ -55,10 +59,10 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     for (number, mutation) in numbered {
         let begin = Instant::now();
         let outcome = if alone.contains(&number) {
-            let file = mutation.file();
-            workshop.change(file, |source| Ok((mutation.apply(source)?, ())))?;
+            let source = &sources[mutation.file()];
+            workshop.write(mutation.file(), &mutation.apply(source)?)?;
             let outcome = try_mutation(&workshop, mutation, None, &programs);
-            workshop.change(file, |source| Ok((source.to_owned(), ())))?;
+            workshop.write(mutation.file(), source)?;
             outcome?
         } else {
             try_mutation(&workshop, mutation, Some(number), &programs)?

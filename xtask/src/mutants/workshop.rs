@@ -40,7 +40,6 @@ pub(crate) struct Trial<'a> {
 
 /// The copy.
 pub(crate) struct Workshop {
-    root: PathBuf,
     tree: PathBuf,
     target: PathBuf,
 }
@@ -49,24 +48,19 @@ impl Workshop {
     /// Makes the copy, or brings it up to date.
     pub(crate) fn new(root: &Path) -> Result<Workshop, String> {
         let directory = root.join("target/mutants");
-        let (tree, target) = (directory.join("tree"), directory.join("target"));
-        let workshop = Workshop { root: root.to_owned(), tree, target };
+        let workshop = Workshop { tree: directory.join("tree"), target: directory.join("target") };
         workshop.copy(root)?;
         Ok(workshop)
     }
 
-    /// Writes a file of the copy: what is made of that of the working tree. Returns what is made
-    /// besides.
-    pub(crate) fn change<T>(
-        &self,
-        file: &str,
-        made_of: impl FnOnce(&str) -> Result<(String, T), String>,
-    ) -> Result<T, String> {
-        let said = |error| format!("{file}: {error}");
-        let source = fs::read_to_string(self.root.join(file)).map_err(said)?;
-        let (text, besides) = made_of(&source)?;
-        fs::write(self.tree.join(file), text).map_err(said)?;
-        Ok(besides)
+    /// Reads a file of the copy.
+    pub(crate) fn read(&self, file: &str) -> Result<String, String> {
+        fs::read_to_string(self.tree.join(file)).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// Writes a file of the copy.
+    pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        fs::write(self.tree.join(file), text).map_err(|error| format!("{file}: {error}"))
     }
 
     /// A file that is the same already is left alone, so that it is not built again.
