@@ -134,7 +134,10 @@ mod tests {
         let scratch = Scratch::new();
         let file = scratch.join("a");
         fs::write(&file, "1").unwrap();
-        let mut watcher = FileWatcher::new(states_of([file.clone()]), false);
+        let begin = |has_failed| FileWatcher::new(states_of([file.clone()]), has_failed);
+        assert_eq!(begin(false).look(1_000), None);
+        let mut watcher = begin(true);
+        assert_eq!(watcher.look(1_000), Some(Due::Retry));
         assert_eq!(watcher.look(1_000), None);
         watcher.failed(1_000);
         assert_eq!(watcher.look(1_000 + RETRY_S - 1), None);

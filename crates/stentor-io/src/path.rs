@@ -131,7 +131,7 @@ mod tests {
     use crate::monotonic_us;
     use crate::scratch::Scratch;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn a_file_is_read_up_to_its_bound() {
@@ -158,6 +158,8 @@ mod tests {
         assert_eq!((first.kind, first.status.bytes), (FileKind::File, 1));
         assert_eq!(file_state(&path).unwrap(), first);
         assert_eq!(file_state_of(File::open(&path).unwrap()).unwrap(), first);
+        symlink(&path, scratch.join("link")).unwrap();
+        assert_eq!(file_state(&scratch.join("link")).unwrap(), first);
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let second = file_state(&path).unwrap();
         assert_eq!((second.permissions, second.status), (0o640, first.status));
@@ -175,6 +177,18 @@ mod tests {
         fs::rename(scratch.join("other"), &path).unwrap();
         assert_ne!(file_state(&path).unwrap().status, first.status);
         assert_eq!(file_state(&scratch).unwrap().kind, FileKind::Directory);
+    }
+
+    #[test]
+    fn a_secret_is_made_once_for_its_owner() {
+        let scratch = Scratch::new();
+        let path = scratch.join("secret");
+        for secret in [b"first", b"other"] {
+            make_secret(&path, secret, None).unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(file_state(&path).unwrap().permissions & 0o077, 0);
+        assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 1, "no other file is left");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use stentor_wire::target::TopicName;
 
 use super::*;
-use crate::entry::{Precondition, Published, Refusal};
+use crate::entry::{Entry, Op, Past, Precondition, Published, Refusal};
 use crate::message::Draft;
 use crate::pattern::Pattern;
 use crate::{CacheControl, Mode, Span};
@@ -70,6 +70,18 @@ fn a_deleted_values_date_does_not_tell() {
     assert_eq!(put(900), (1000, false), "after the clock was set back");
     delete(1001);
     assert_eq!(put(1002), (1002, true));
+}
+
+/// The hub that made the order may have had no tombstone of the topic any more.
+#[test]
+fn a_past_value_keeps_its_date() {
+    let hub = hub();
+    publish(&hub, "/a", "1");
+    hub.delete(name("/a"), Precondition::None, 1000).unwrap();
+    let put = Entry::past(Op::Put(name("/a"), Draft::new(*b"2")), 900);
+    let past = Past { number: 3, shares_second: false, last_seq: 0 };
+    hub.apply(put, Place::Was(past)).unwrap();
+    assert_eq!(hub.value("/a").unwrap().published_at(), 900);
 }
 
 #[test]

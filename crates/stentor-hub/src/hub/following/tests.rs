@@ -35,11 +35,14 @@ fn delete(hub: &Hub, topic: &str) {
 /// What a hub is filled with that takes all there is of another.
 fn staged(hub: &Hub, leader: &Hub, anew: bool) -> Hub {
     let staged = hub.stage(leader.epoch(), anew);
-    let mut restore = staged.restore();
-    let bytes = snapshot(leader);
-    assert_eq!(restore.read(&bytes), Ok(bytes.len()));
-    restore.finish().unwrap();
+    fill(&staged, &snapshot(leader));
     staged
+}
+
+fn fill(hub: &Hub, snapshot: &[u8]) {
+    let mut restore = hub.restore();
+    assert_eq!(restore.read(snapshot), Ok(snapshot.len()));
+    restore.finish().unwrap();
 }
 
 fn adopt(hub: &Hub, leader: &Hub) -> Result<Adopted, NotAdopted> {
@@ -156,6 +159,9 @@ fn what_stays_is_held_to_the_rules_that_there_are_now() {
     assert_eq!(adopt(&hub, &leader), Ok(Adopted::default()));
     assert_eq!(hub.counts().messages_kept, 1);
     assert_eq!(seen(&hub), seen(&leader));
+    // By the new rule a reader wants the value alone.
+    let of_reader = Span { since: 1, upto: 3, mode: Mode::ByRule };
+    assert_eq!(missed(&hub, of_reader), (vec![3], 0));
 }
 
 /// The leader's history was short for a while. The follower heard of neither change.
@@ -228,6 +234,16 @@ fn who_lags_is_not_adopted_and_what_was_taken_back_is_as_another_life() {
 }
 
 #[test]
+fn a_first_message_that_was_taken_back_contradicts() {
+    let (leader, lagging, hub) = (hub_of(1, 8), hub_of(1, 8), hub_of(2, 8));
+    put(&leader, "/a");
+    adopt(&hub, &leader).unwrap();
+    lagging.continue_after(10, vec![1..=10]);
+    put(&lagging, "/a");
+    assert_eq!(adopt(&hub, &lagging), Err(NotAdopted::Contradicts));
+}
+
+#[test]
 fn a_deletion_that_was_taken_back_is_a_contradiction() {
     let (leader, hub) = (hub_of(1, 8), hub_of(2, 8));
     put(&leader, "/a");
@@ -270,9 +286,7 @@ fn rules_that_change_while_a_snapshot_is_written_are_the_same_ones() {
     leader.hub.set_rules(vec![Rule { history: 5, ..Rule::default() }]);
     put(&leader.hub, "/a");
     while writing.write_slice(&leader.hub, &mut bytes).unwrap() {}
-    let mut restore = hub.restore();
-    assert_eq!(restore.read(&bytes), Ok(bytes.len()));
-    restore.finish().unwrap();
+    fill(&hub, &bytes);
     leader.send(&hub);
     assert!(snapshot(&hub) == snapshot(&leader.hub));
 }
@@ -435,6 +449,31 @@ fn nothing_slips_away_while_all_is_replaced() {
         }
     }
     assert!(runs > 100, "{runs}");
+}
+
+/// The leader sends its follower fewer topics than before, and no deletion of the others.
+#[test]
+fn a_walk_reports_topics_that_vanish() {
+    let (leader, hub) = (hub_of(1, 2), hub_of(2, 2));
+    change(&leader, &["/t/a", "/t/b"]);
+    adopt(&hub, &leader).unwrap();
+    let span = Span { since: 1, upto: 2, mode: Mode::All };
+    let (pattern, mut found) = (Pattern::any(), Vec::new());
+    let mut walk = |after| {
+        let share = Share { steps: 1, bytes: usize::MAX };
+        hub.missed_by_pattern(&pattern, span, after, share, &mut found)
+    };
+    assert_eq!(walk(None).next.as_deref(), Some("/t/a"));
+    put(&leader, "/t/a");
+    let (mut bytes, staged) = (Vec::new(), hub.stage(leader.epoch(), false));
+    let filters = [Filter::parse("/t/a").unwrap()].into();
+    let mut writing = Snapshot::begin_of(&leader, filters, &mut bytes);
+    while writing.write_slice(&leader, &mut bytes).unwrap() {}
+    fill(&staged, &bytes);
+    hub.adopt(staged).unwrap();
+    hub.check();
+    assert_eq!(walk(Some("/t/a")).missed.lost_seq, 3);
+    assert!(found.is_empty(), "the message of /t/b is gone: {found:?}");
 }
 
 /// Who looks at a topic while all is replaced finds it as it was, or as it becomes.

@@ -445,6 +445,23 @@ fn what_is_kept_is_told_in_its_order() {
 }
 
 #[test]
+fn a_snapshot_has_each_rule_once() {
+    let of_a = Rule::new(Pattern::parse("/a/*").unwrap());
+    let hub = Hub::new(epoch(), vec![of_a], LIMITS);
+    for topic in ["/a/1", "/b/1", "/a/2", "/b/2"] {
+        hub.publish(name(topic), Draft::new(*b"x"), Precondition::None, 1).unwrap();
+    }
+    hub.delete(name("/a/2"), Precondition::None, 1).unwrap();
+    let (bytes, mut kinds) = (snapshot(&hub), Vec::new());
+    let mut rest = &bytes[MAGIC.len()..];
+    while let Some((len, behind)) = rest.split_first_chunk() {
+        kinds.push(behind[0]);
+        rest = &behind[1 + u32::from_le_bytes(*len) as usize..];
+    }
+    assert_eq!(kinds, [BEGIN, TERMS, TERMS, DELETION, TOPIC, TOPIC, TOPIC, END]);
+}
+
+#[test]
 fn a_slice_is_bounded() {
     let hub = Hub::new(epoch(), vec![], Limits::default());
     for index in 0..100 {

@@ -126,6 +126,17 @@ fn a_refused_value_has_room_after_one_eviction() {
 }
 
 #[test]
+fn a_value_that_never_fits_evicts_nothing() {
+    let max = 40 * of_one_value();
+    let hub = hub(max);
+    for _ in 0..20 {
+        publish(&hub, "/a", DATA_BYTES).unwrap();
+    }
+    let refused = publish(&hub, "/b", max).unwrap_err();
+    assert_eq!((refused, hub.is_trim_due()), (Refusal::StorageFull { max }, false));
+}
+
+#[test]
 fn the_oldest_history_of_all_topics_is_evicted_first() {
     let value = of_one_value();
     let hub = hub(usize::MAX);
