@@ -545,4 +545,52 @@ mod tests {
         replication.take_in_upto(&hub, hub.seq());
         assert_eq!(replication.counts().entries, TIMES_AT_ONCE as u64 * counts[1]);
     }
+
+    #[test]
+    fn a_feed_ends_with_its_ring() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        let (mut replication, peer) = (Replication::default(), Peer::from_index(1));
+        let (feed, _) = replication.feed(&hub, &waker, None, [].into()).unwrap();
+        replication.enter(peer, feed);
+        assert!(matches!(replication.next(peer, &hub, &mut Vec::new()), Next::Nothing));
+        replication.recover(&hub);
+        // The next ring has a frame at the same place.
+        replication.begin(&hub, &waker, 0);
+        assert!(matches!(replication.next(peer, &hub, &mut Vec::new()), Next::Changed));
+    }
+
+    #[test]
+    fn a_feed_of_some_topics_has_all_rules() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        let (mut replication, peer) = (Replication::default(), Peer::from_index(1));
+        let filters = [Filter::parse("/b/*").unwrap()].into();
+        let (feed, _) = replication.feed(&hub, &waker, None, filters).unwrap();
+        replication.enter(peer, feed);
+        publish(&hub);
+        hub.set_rules(Vec::new());
+        replication.take_in(&hub, 0);
+        let mut chunks = Vec::new();
+        while let Next::Sent(_) = replication.next(peer, &hub, &mut chunks) {}
+        let topics = frame_in(&chunks).records().map(|(_, entry)| entry_topic(entry));
+        assert_eq!(topics.collect::<Vec<_>>(), [Ok(None)]);
+    }
+
+    /// The snapshot may show a message that the ring takes in later.
+    #[test]
+    fn a_snapshot_waits_for_the_ring() {
+        let (hub, waker) = (hub(), Arc::new(Waker::new().unwrap()));
+        let (mut replication, peer) = (Replication::default(), Peer::from_index(1));
+        let (snapshot, _) = replication.snapshot(&hub, &waker, [].into());
+        replication.enter(peer, snapshot);
+        publish(&hub);
+        let send = |replication: &mut Replication| loop {
+            match replication.next(peer, &hub, &mut Vec::new()) {
+                Next::Sent(_) => {}
+                next => return next,
+            }
+        };
+        assert!(matches!(send(&mut replication), Next::Later));
+        replication.take_in(&hub, 0);
+        assert!(matches!(send(&mut replication), Next::Over));
+    }
 }

@@ -363,6 +363,19 @@ const BATCH_BYTES: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+
+    /// The thread that writes may panic behind its last look at what waits.
+    #[test]
+    fn an_abandoned_intake_fails_what_waits() {
+        let (intake, (sender, outcome)) = (Intake::new(usize::MAX), mpsc::channel());
+        let due = Due { seq: 1, keep: Keep::Synced };
+        let back = ReturnAddress::Thread(sender);
+        intake.when_kept(&mut vec![Promised { due, applied: Applied::Known, back }]);
+        assert!(outcome.try_recv().is_err(), "it waits");
+        intake.abandon();
+        assert!(matches!(outcome.try_recv(), Ok(Err(CommitError::Failed))));
+    }
 
     #[test]
     fn a_small_memory_makes_a_small_queue() {

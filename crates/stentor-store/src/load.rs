@@ -229,13 +229,19 @@ const MISPLACED: &str = "this does not belong here";
 mod tests {
     use super::*;
     use stentor_hub::{
-        Draft, Entry, Epoch, Limits, Op, Precondition, Snapshot as Slices, encode_event,
+        Draft, Entry, Epoch, Keep, Limits, Mode, Op, Pattern, Precondition, Rule,
+        Snapshot as Slices, Span, encode_event, encode_rules,
     };
     use stentor_log::{Settings, SimDisk, Store, import};
     use stentor_wire::target::TopicName;
 
     fn hub() -> Hub {
         Hub::new(Epoch::from_number(1), Vec::new(), Limits::default())
+    }
+
+    fn begin(disk: &SimDisk) -> Store<SimDisk> {
+        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
+        Store::begin(recovered, Settings::default(), 1)
     }
 
     fn put(hub: &Hub, topic: &str) -> u64 {
@@ -277,11 +283,10 @@ mod tests {
     #[test]
     fn dates_tell_after_a_stop_and_not_of_what_is_older_than_a_crash() {
         let disk = SimDisk::new(1);
-        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
         let before = hub();
         put(&before, "/a");
         let kept = before.kept();
-        let mut store = Store::begin(recovered, Settings::default(), 1);
+        let mut store = begin(&disk);
         store.push(1, |out| encode_event(&kept[0], out)).unwrap();
         store.close().unwrap();
         let (recovered, tell) = dates_tell(&disk);
@@ -311,8 +316,7 @@ mod tests {
 
     /// A store with a log of some batches and the beginning of one.
     fn long_log(disk: &SimDisk, count: usize, last: &[u8]) -> Hub {
-        let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
-        let mut store = Store::begin(recovered, Settings::default(), 1);
+        let mut store = begin(disk);
         let before = hub();
         for n in 0..count {
             let topic = format!("/{}", n % 7);
@@ -358,5 +362,44 @@ mod tests {
             let loaded = load(Recovery::open(disk).unwrap(), &hub(), 0, |_| {});
             assert!(matches!(loaded.err(), Some(OpenError::Refused { .. })));
         }
+    }
+
+    fn unstored() -> Rule {
+        let pattern = Pattern::parse("/none/*").unwrap();
+        Rule { pattern, keep: Some(Keep::None), ..Rule::default() }
+    }
+
+    /// Messages that are not stored may have taken numbers while the snapshot was written.
+    #[test]
+    fn a_snapshot_may_show_numbers_without_entries() {
+        let disk = SimDisk::new(1);
+        let mut store = begin(&disk);
+        let before = Hub::new(Epoch::from_number(1), vec![unstored()], Limits::default());
+        let mut slice = Vec::new();
+        let mut slices = Slices::begin(&before, &mut slice).of_what_is_stored(&before);
+        let mut writer = store.begin_snapshot().unwrap();
+        store.note(put(&before, "/none/a"));
+        while slices.write_slice(&before, &mut slice).unwrap() {}
+        writer.payload(&slice).unwrap();
+        store.adopt(writer.end().unwrap()).unwrap();
+        store.close().unwrap();
+        let after = hub();
+        load(Recovery::open(disk).unwrap(), &after, 0, |_| {}).unwrap();
+        assert_eq!((after.seq(), after.counts().topics), (1, 0));
+    }
+
+    /// Messages of `/none/a` may have had numbers up to 5, though later rules have it stored.
+    #[test]
+    fn what_earlier_rules_did_not_store_is_lost() {
+        let disk = SimDisk::new(1);
+        let mut store = begin(&disk);
+        store.push(0, |out| encode_rules(1, &[unstored()], out)).unwrap();
+        store.push(5, |out| encode_rules(2, &[], out)).unwrap();
+        store.close().unwrap();
+        let hub = hub();
+        load(Recovery::open(disk).unwrap(), &hub, 0, |_| {}).unwrap();
+        let span = Span { since: 1, upto: 5, mode: Mode::All };
+        let lost = |topic| hub.missed(topic, span, usize::MAX, &mut Vec::new()).lost_seq;
+        assert_eq!([lost("/none/a"), lost("/a")], [5, 0]);
     }
 }

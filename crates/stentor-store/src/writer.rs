@@ -417,7 +417,7 @@ fn numbers_ahead_min() -> u64 {
 mod tests {
     use super::*;
     use crate::intake::StoreState;
-    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_hub::{Draft, Epoch, Limits, Precondition, Rule};
     use stentor_log::{DiskFaults, Recovery, Settings, SimDisk};
     use stentor_wire::target::TopicName;
 
@@ -520,6 +520,15 @@ mod tests {
         assert!(synced > idle && writer.intake.synced_seq() == 2);
         assert_eq!(bytes(&mut writer, 1_049 + QUIET_MS), synced);
         assert!(bytes(&mut writer, 1_050 + QUIET_MS) > synced);
+    }
+
+    #[test]
+    fn numbers_of_unstored_messages_are_not_reused() {
+        let mut writer = writer(&SimDisk::new(1));
+        writer.hub.set_rules(vec![Rule { keep: Some(Keep::None), ..Rule::default() }]);
+        publish(&writer, 10);
+        writer.step(Duration::ZERO, 1_000);
+        assert_eq!(writer.end().unwrap().last, 1);
     }
 
     #[test]

@@ -88,6 +88,32 @@ fn a_closed_store_has_a_bounded_number_of_lost_ranges() {
     }
 }
 
+/// A start shortens and removes files by what these bytes say.
+#[test]
+fn a_closed_store_without_its_files_is_refused() {
+    let disk = SimDisk::new(1);
+    let mut store = begin(&disk);
+    sync_each(&mut store, 1..=3);
+    let snapshot = store.begin_snapshot().unwrap().end().unwrap();
+    store.adopt(snapshot).unwrap();
+    sync_each(&mut store, 4..=6);
+    let closed = store.close().unwrap();
+    let (bytes, log_bytes) = (closed.to_bytes(), closed.layout.cut.end as usize);
+    let is_taken =
+        |image: &[(String, Vec<u8>)]| Recovered::from_bytes(SimDisk::of(1, image), &bytes).is_ok();
+    let image = disk.image();
+    assert!(is_taken(&image));
+    for (word, needed) in [("snapshot-", usize::MAX), ("log-", log_bytes)] {
+        let at = image.iter().position(|(name, _)| name.starts_with(word)).unwrap();
+        let mut shorter = image.clone();
+        let bytes = &mut shorter[at].1;
+        bytes.truncate(needed.min(bytes.len()) - 1);
+        assert!(!is_taken(&shorter), "{word}");
+        shorter.remove(at);
+        assert!(!is_taken(&shorter), "{word}");
+    }
+}
+
 /// Numbers have successors, and sizes have sums.
 #[test]
 fn a_closed_store_refuses_numbers_without_successor() {

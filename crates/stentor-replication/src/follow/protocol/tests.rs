@@ -277,6 +277,10 @@ fn a_snapshot_that_ends_early_or_was_changed_is_seen_by_nobody() {
     assert!(take(&whole));
     for length in 0..whole.len() {
         assert!(!take(&whole[..length]), "{length} of {}", whole.len());
+        // A node of a cluster reads one without a feed.
+        let mut reader = SnapshotReader::new(leader.hub.stage(Epoch::from_number(1), false));
+        let taken = reader.take(&whole[..length]);
+        assert!(taken.is_err() || reader.end().is_err(), "{length} of {}", whole.len());
     }
     for at in 0..whole.len() {
         for bit in [1, 128] {
