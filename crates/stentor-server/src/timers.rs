@@ -248,6 +248,19 @@ mod tests {
 
     /// Thousands whose deadlines have moved may stand in one list: nobody waits for all of them.
     #[test]
+    fn deadlines_are_kept_after_days() {
+        let (mut slab, mut wheel) = (Slab::<Record>::default(), Wheel::new());
+        let now_ms = 3 * 24 * 3_600_000;
+        *slab.grow(0) = Record::default();
+        wheel.set(&mut slab, 0, now_ms + 1_000, now_ms);
+        let mut is_due = |now_ms| match wheel.next_due(&mut slab, now_ms, &mut 1) {
+            Due::Record(index) => index == 0,
+            Due::None | Due::Unknown => false,
+        };
+        assert!(!is_due(now_ms) && is_due(now_ms + 2_000));
+    }
+
+    #[test]
     fn a_list_is_looked_at_a_part_at_a_time() {
         let (mut slab, mut wheel) = (Slab::<Record>::default(), Wheel::new());
         for index in 0..1_000 {

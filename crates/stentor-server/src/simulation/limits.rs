@@ -5,6 +5,7 @@
 use super::codec::{COMMANDER, TEXT, put_frame};
 use super::faults::{GET, world};
 use super::{CONTROL, FILES, PUBLIC, Parts, World, kind, patient};
+use crate::budget::Kind;
 use crate::mailbox::Order;
 use crate::paths::ECHO;
 use crate::response::Persistence;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use stentor_access::{Permissions, Secret, StaticToken};
 use stentor_config::Mount;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Keep, Limits};
-use stentor_io::{Backend, Rng};
+use stentor_io::{Backend, Peer, Rng};
 use stentor_order::{Due, Ticket};
 use stentor_store::StoreState;
 use stentor_wire::http1::{FieldSlots, parse};
@@ -212,6 +213,26 @@ fn each_send_costs_a_turn_something() {
     let sent = Sent { messages: 0, cursor: None, shares: Default::default(), rest: None };
     cx.count_stream(0, &sent);
     assert!(cx.load.cost >= 100);
+}
+
+#[test]
+fn a_recovery_leaves_nothing_half_done() {
+    let mut cx = world(patient()).context(patient());
+    cx.load.budget.wait(Kind::Replays, Peer::from_index(1));
+    cx.load.budget.serve(Some(Kind::Replays));
+    cx.streams.batches.own().begin(&mut b"half of a message".to_vec());
+    cx.recover(false, 0);
+    assert!(!cx.load.budget.has_room(Kind::Replays), "somebody waits for it");
+    assert!(cx.streams.batches.own().bytes().is_empty());
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_followed() {
+    let mut cx = world(patient()).context(patient());
+    for unix_s in [1_000, 1_001, 990] {
+        cx.tick(0, 0, unix_s);
+        assert_eq!(cx.clock.unix_s, unix_s);
+    }
 }
 
 /// A message between two processes holds so much at most.

@@ -104,9 +104,41 @@ mod tests {
     use crate::listeners::PUBLIC;
     use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
+    use std::sync::Arc;
+    use stentor_hub::{Draft, Entry, Op, Place};
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
     use stentor_wire::pack::{Packed, Packer};
+    use stentor_wire::target::TopicName;
+
+    #[test]
+    fn who_had_a_value_is_told_of_its_deletion() {
+        let mut world = World::new(1, kind(), patient());
+        let poll = b"GET /gone?wait=50 HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"1\"\r\n\r\n";
+        let (_, answer) = world.ask(PUBLIC, poll);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+
+    /// It comes from a server that is further on.
+    #[test]
+    fn who_is_ahead_waits_for_what_is_new() {
+        let mut world = World::new(1, kind(), patient());
+        let hub = Arc::clone(&world.shared.hub);
+        hub.begin_following();
+        let (seq, ahead) = (hub.seq(), hub.id(hub.seq() + 2));
+        let poll =
+            format!("GET /gone?wait=50 HTTP/1.1\r\nHost: h\r\nLast-Event-ID: {ahead}\r\n\r\n");
+        let (client, answer) = world.ask(PUBLIC, poll.as_bytes());
+        assert_eq!(answer, "");
+        for (value, number, is_new) in [("two", seq + 2, false), ("three", seq + 3, true)] {
+            let topic = TopicName::parse("/gone").unwrap();
+            let entry = Entry::past(Op::Put(topic, Draft::new(value.as_bytes())), 1);
+            world.shared.committer.applier().apply(entry, Place::At(number)).unwrap();
+            world.settle();
+            let answer = String::from_utf8(world.sim.read(client)).unwrap();
+            assert_eq!(answer.ends_with("three"), is_new, "{value}: {answer}");
+        }
+    }
 
     #[test]
     fn no_token_is_held() {
