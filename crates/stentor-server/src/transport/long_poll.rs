@@ -112,7 +112,7 @@ mod tests {
     use stentor_wire::target::TopicName;
 
     #[test]
-    fn who_had_a_value_is_told_of_its_deletion() {
+    fn a_deletion_answers_who_had_a_value() {
         let mut world = World::new(1, kind(), patient());
         let poll = b"GET /gone?wait=50 HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"1\"\r\n\r\n";
         let (_, answer) = world.ask(PUBLIC, poll);
@@ -121,7 +121,7 @@ mod tests {
 
     /// It comes from a server that is further on.
     #[test]
-    fn who_is_ahead_waits_for_what_is_new() {
+    fn who_is_ahead_waits_for_news() {
         let mut world = World::new(1, kind(), patient());
         let hub = Arc::clone(&world.shared.hub);
         hub.begin_following();
