@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -85,7 +86,15 @@ impl Workshop {
             return Err(format!("git lists no files of {}", root.display()));
         }
         remove_others(&self.tree, &wanted)
+            .and_then(|()| self.link_clients(root))
             .map_err(|error| format!("{}: {error}", self.tree.display()))
+    }
+
+    /// End-to-end tests look for the programs of others here.
+    fn link_clients(&self, root: &Path) -> std::io::Result<()> {
+        let directory = self.tree.join("target");
+        fs::create_dir_all(&directory)?;
+        symlink(root.join("target/clients"), directory.join("clients"))
     }
 
     /// Builds the unit tests of a package, the simulator among them; or all end-to-end tests, if
@@ -198,8 +207,10 @@ fn watch(lines: &Receiver<String>, limit: Duration) -> Option<String> {
 /// Removes what is not wanted any more.
 fn remove_others(directory: &Path, wanted: &HashSet<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
+        let entry = entry?;
+        let path = entry.path();
+        // A link leads out of the copy.
+        if entry.file_type()?.is_dir() {
             remove_others(&path, wanted)?;
             // This fails unless it is empty.
             let _ = fs::remove_dir(&path);
@@ -222,6 +233,21 @@ const LINES_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The copy has a link to what is not its own.
+    #[test]
+    fn nothing_behind_a_link_is_removed() {
+        let directory = env::temp_dir().join(format!("stentor-workshop-{}", std::process::id()));
+        let (tree, others) = (directory.join("tree"), directory.join("others"));
+        fs::create_dir_all(tree.join("a")).unwrap();
+        fs::create_dir_all(&others).unwrap();
+        fs::write(others.join("kept"), "").unwrap();
+        fs::write(tree.join("a/removed"), "").unwrap();
+        symlink(&others, tree.join("a/link")).unwrap();
+        remove_others(&tree, &HashSet::new()).unwrap();
+        assert!(!tree.join("a").exists() && others.join("kept").exists());
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn the_first_failure_is_named() {
