@@ -213,12 +213,31 @@ fn a_full_server_evicts_nobody_if_no_newcomer_waits() {
     for _ in 0..4 {
         connect(&mut world, "192.0.2.1", STREAM);
     }
-    for _ in 0..10 {
-        world.sim.sleep(EVICTION_RETRY_MS);
-        world.settle();
+    // From the first newcomer on, the worker looks whether another one waits.
+    for evicted in [0, 1] {
+        for _ in 0..10 {
+            world.sim.sleep(EVICTION_RETRY_MS);
+            world.settle();
+        }
+        assert_eq!(world.totals().connections_evicted, evicted);
+        connect(&mut world, "198.51.100.1", STREAM);
     }
-    assert_eq!(world.totals().connections_evicted, 0);
-    newcomer(&mut world, "198.51.100.1");
+}
+
+/// The layer sends the last bytes of a connection that the worker has closed.
+#[test]
+fn newcomers_get_in_once_a_layer_has_ended() {
+    let mut world = world(4);
+    for _ in 0..4 {
+        connect(&mut world, "192.0.2.1", STREAM);
+    }
+    world.worker.limit_connections(5, 1);
+    let late = connect(&mut world, "198.51.100.1", GET);
+    assert!(world.sim.read(late).is_empty());
+    world.worker.limit_connections(4, 1);
+    world.sim.sleep(EVICTION_RETRY_MS);
+    world.settle();
+    assert!(!world.sim.read(late).is_empty());
 }
 
 /// Attackers hold all places in whatever way chance has it, and come back at once; newcomers of
