@@ -54,7 +54,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let programs = try_unchanged(&workshop, &mutations)?;
     let mut counts = [0; 3];
     let mut numbered: Vec<_> = (1..).zip(&mutations).collect();
-    // They come after the others, whose programs they build anew.
+    // A mutation that is built alone replaces the programs of the others: it comes after them.
     numbered.sort_by_key(|(number, _)| alone.contains(number));
     for (number, mutation) in numbered {
         let begin = Instant::now();
@@ -163,9 +163,9 @@ fn try_mutation(
     Ok(Outcome::Passed)
 }
 
-/// With how many seeds the tests are run, one round after the other: `None` leaves it to them, or
-/// to whoever has set `STENTOR_SEEDS`. The tests of the command know nothing of seeds: to them that
-/// is the name of a setting, misspelt.
+/// With how many seeds the tests are run, one round after the other. `None`: with as many as they
+/// have by themselves, or as `STENTOR_SEEDS` says. The tests of the command refuse that variable as
+/// a setting that is misspelt.
 fn rounds(package: &str) -> impl Iterator<Item = Option<&'static str>> {
     let is_of_command = package == END_TO_END || package.contains("::");
     let has_seeds = !is_of_command && env::var_os("STENTOR_SEEDS").is_none();

@@ -1,9 +1,8 @@
 //! Many mutations in one build: a variable of the environment chooses the one that counts.
 //!
-//! A function that is mutated has its body as it is, and one body for each mutation before it. So
-//! the tests are built once for all mutations. A mutation of what is no body (a constant, a type)
-//! is built alone, and so is one of a `const fn`, or of a function that returns an `impl Trait`,
-//! which would have several types.
+//! Each mutation adds a body to its function, in front of the original one, so that the tests are
+//! built once for all mutations. A mutation of a constant or a type is built alone, and so is one
+//! of a `const fn`, or of a function that returns an `impl Trait`, which would have several types.
 
 use super::list::Mutation;
 use std::collections::BTreeMap;

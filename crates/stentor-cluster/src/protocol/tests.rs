@@ -24,11 +24,28 @@ fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
     Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None, next: None }
 }
 
+/// The record that begins an epoch with no values.
+fn new_epoch() -> EpochRecord {
+    EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None }
+}
+
 /// A node that has not heard of any log.
 fn new_node(intake: &Arc<ClusterIntake>) -> ClusterNode {
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
     ClusterNode::new(hub, Arc::clone(intake), 7, Box::new(|_| {}))
+}
+
+/// A node that begins an epoch in an empty log, and the token of the epoch record.
+fn beginning_node() -> (ClusterNode, u64) {
+    let mut node = new_node(&Arc::new(ClusterIntake::new()));
+    node.handle_connected(0);
+    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+    node.handle_looked(token, &looked(0, None), 0);
+    let Some(Action::Append { to: LogSubject::Life, token, .. }) = node.poll() else {
+        panic!("it begins an epoch")
+    };
+    (node, token)
 }
 
 impl Alone {
@@ -37,8 +54,7 @@ impl Alone {
         let intake = Arc::new(ClusterIntake::new());
         let mut node = new_node(&intake);
         let epoch = Epoch::from_number(2);
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn = new_epoch();
         let turn = turn.encode((epoch, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -269,8 +285,7 @@ fn what_is_in_the_log_twice_counts_once() {
     // Whoever reads it again begins to count again.
     alone.node.read_life(1, 0);
     alone.last = 1;
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     alone.node.handle_message(1, &turn.encode((Epoch::from_number(3), 9, 0)), 0);
     alone.read(&encoded(put("/a", 4)).into_batch((Epoch::from_number(3), 9, 1), OF));
     assert_eq!(alone.node.hub.value("/a").unwrap().data().len(), 4);
@@ -283,8 +298,7 @@ fn a_node_that_starts_from_a_snapshot_skips_a_copy() {
     let epoch = alone.epoch;
     let batch = |run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
     let [first, second, third] = [batch(9, 1, "/a"), batch(8, 1, "/b"), batch(8, 2, "/c")];
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     let turn = turn.encode((alone.epoch, 9, 0));
     alone.read(&first);
     alone.read(&second);
@@ -317,8 +331,7 @@ fn what_a_broker_has_lost_is_said() {
             Action::Look { token, .. } => Some(token),
             _ => None,
         });
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+        let turn = new_epoch();
         let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
         let looked = Looked { at, life, ..looked };
         alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
@@ -436,11 +449,7 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
 /// saw it.
 #[test]
 fn an_empty_log_does_not_count_as_waiting() {
-    let mut node = new_node(&Arc::new(ClusterIntake::new()));
-    node.handle_connected(0);
-    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
-    node.handle_looked(token, &looked(0, None), 0);
-    let Some(Action::Append { token, .. }) = node.poll() else { panic!("it begins a life") };
+    let (mut node, token) = beginning_node();
     node.handle_appended(token, Appended::Conflict(1), 10);
     let begun_ms = (6..60).map(|n| n * LOOK_MS).find(|now_ms| {
         node.handle_time(*now_ms);
@@ -455,11 +464,7 @@ fn an_empty_log_does_not_count_as_waiting() {
 /// forgets the seeds of the first.
 #[test]
 fn no_look_overtakes_an_epoch_record() {
-    let mut node = new_node(&Arc::new(ClusterIntake::new()));
-    node.handle_connected(0);
-    let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
-    node.handle_looked(token, &looked(0, None), 0);
-    assert!(matches!(node.poll(), Some(Action::Append { to: LogSubject::Life, .. })));
+    let (mut node, _) = beginning_node();
     let looks_ms = (1..60).map(|n| n * LOOK_MS).find(|now_ms| {
         node.handle_time(*now_ms);
         node.poll().is_some()
@@ -472,8 +477,7 @@ fn no_look_overtakes_an_epoch_record() {
 fn a_turn_lost_unread_hides_no_loss() {
     let batch =
         |epoch, run, counter, topic| encoded(put(topic, 3)).into_batch((epoch, run, counter), OF);
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     for says_again in [false, true] {
         let mut alone = Alone::open();
         let epoch = alone.epoch;
@@ -571,8 +575,7 @@ fn what_whoever_begins_a_life_has_not_read_is_published_again() {
 #[test]
 fn who_has_read_a_life_says_again_where_it_began() {
     let mut alone = Alone::open();
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     let turn = turn.encode((Epoch::from_number(3), 9, 0));
     alone.read(&turn);
     alone.node.handle_time(LOOK_MS);
@@ -632,8 +635,7 @@ fn who_comes_from_an_old_disk_lets_others_begin_a_life() {
     kept.apply(Entry::past(put("/a", 1), 1), Place::At(number)).unwrap();
     assert_eq!(node.begin_with(kept).unwrap(), 1);
     node.handle_connected(0);
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     let looked = looked(1, Some((1, turn.encode((epoch, 9, 0)), false)));
     let begun_ms = (0..60).map(|n| n * LOOK_MS).find(|now_ms| {
         node.handle_time(*now_ms);
@@ -665,8 +667,7 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
 /// Answers every look of a node that has read the beginning of a life by these. Returns what else
 /// the node wants done.
 fn look_and_answer(alone: &mut Alone, last: u64, next: Option<u64>, now_ms: u64) -> Vec<Action> {
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
     let looked = Looked { next, ..looked(last, life) };
     alone.node.handle_time(now_ms);

@@ -121,8 +121,7 @@ fn late_changes_survive_a_second_reading() {
     alone.node.local.has_diverged = true;
     let wanted = look_and_answer(&mut alone, 3, None, LOOK_MS);
     assert_eq!(wanted, [Action::Read { from: 1 }]);
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     alone.node.handle_message(1, &turn.encode((alone.epoch, 9, 0)), LOOK_MS);
     assert!(alone.node.is_open() && alone.node.hub.value("/a").is_none());
     let (payload, _) = alone.appends().pop().unwrap();
@@ -347,8 +346,7 @@ fn a_refused_epoch_record_opens_no_consumer() {
 /// If another message is there, the log has lost the record.
 #[test]
 fn only_its_record_begins_an_epoch() {
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     let alone = Alone::open();
     let begins = turn.encode((alone.epoch, 9, 0));
     let batch = encoded(put("/c", 3)).into_batch((alone.epoch, 8, 1), OF);
@@ -365,8 +363,7 @@ fn only_its_record_begins_an_epoch() {
 fn a_divergence_ends_with_its_epoch() {
     let mut alone = with_two_values();
     alone.node.local.divergence = Some(Divergence { since_ms: 0, lost: Some(2..=9) });
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = new_epoch();
     alone.read(&turn.encode((Epoch::from_number(3), 8, 0)));
     assert!(alone.node.is_open() && alone.node.local.divergence.is_none());
 }
