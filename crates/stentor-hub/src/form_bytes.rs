@@ -1,7 +1,9 @@
 //! The memory of the forms of a hub's messages: compressed bodies, events, frames.
 //!
 //! Workers make forms for readers, so the forms are counted outside of the sequencing point. A form
-//! counts while its topic keeps the message.
+//! counts in the sum while its topic keeps the message. A message that its topic has dropped is
+//! *detached*: only connections still hold it. It and its forms count as detached until the last
+//! connection drops it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -14,13 +16,19 @@ pub(crate) struct FormBytes(Arc<FormCounts>);
 struct FormCounts {
     /// In bytes.
     sum: AtomicI64,
+    /// Messages that topics have dropped and connections hold, with their forms, in bytes.
+    detached: AtomicUsize,
     /// Above this sum no form is made that readers can do without: a compressed one.
     optional_max: AtomicI64,
 }
 
 impl Default for FormCounts {
     fn default() -> FormCounts {
-        FormCounts { sum: AtomicI64::new(0), optional_max: AtomicI64::new(i64::MAX) }
+        FormCounts {
+            sum: AtomicI64::new(0),
+            detached: AtomicUsize::new(0),
+            optional_max: AtomicI64::new(i64::MAX),
+        }
     }
 }
 
@@ -47,18 +55,44 @@ impl FormBytes {
         self.0.sum.load(Ordering::Relaxed) > optional_max
     }
 
-    /// Adds a form of a message, unless the message is settled.
+    /// See [`Hub::detached_bytes`](crate::Hub::detached_bytes).
+    pub(crate) fn detached(&self) -> usize {
+        self.0.detached.load(Ordering::Relaxed)
+    }
+
+    /// Adds a form of a message.
     pub(crate) fn charge(&self, charge: &Charge, bytes: usize) {
         if charge.0.fetch_add(bytes, Ordering::Relaxed) & SETTLED == 0 {
             self.0.sum.fetch_add(bytes as i64, Ordering::Relaxed);
+        } else {
+            self.detach(bytes);
         }
     }
 
-    /// Subtracts all forms of a message, once.
+    /// The topic has dropped the message: its forms are detached, too. Does so once.
     pub(crate) fn settle(&self, charge: &Charge) {
         let bytes = charge.0.fetch_or(SETTLED, Ordering::Relaxed);
         if bytes & SETTLED == 0 {
             self.0.sum.fetch_sub(bytes as i64, Ordering::Relaxed);
+            self.detach(bytes);
+        }
+    }
+
+    /// The topic has dropped a message of so many bytes.
+    pub(crate) fn detach(&self, bytes: usize) {
+        self.0.detached.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Nothing holds a message any more. If it was detached, `detached` is its size in bytes.
+    pub(crate) fn free(&self, detached: Option<usize>, charge: Option<&mut Charge>) {
+        let forms = charge.map_or(0, |charge| *charge.0.get_mut() & !SETTLED);
+        match detached {
+            Some(bytes) => {
+                self.0.detached.fetch_sub(bytes + forms, Ordering::Relaxed);
+            }
+            None => {
+                self.0.sum.fetch_sub(forms as i64, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -524,9 +524,11 @@ impl Message {
         self.asked.load(Ordering::Relaxed) & (SUPERSEDED | DROPPED) == 0
     }
 
-    /// Its topic no longer keeps it: whoever still holds it holds memory that is its own.
+    /// Its topic no longer keeps it: it is detached until the last connection drops it.
     pub(crate) fn set_dropped(&self) {
-        self.asked.fetch_or(DROPPED, Ordering::Relaxed);
+        if self.asked.fetch_or(DROPPED, Ordering::Relaxed) & DROPPED == 0 {
+            self.terms.forms.detach(self.stored_bytes());
+        }
         // Pairs with the fence in `charge_form`: one of the two threads sees what the other did.
         fence(Ordering::SeqCst);
         if let Some(rare) = self.rare.get() {
@@ -534,8 +536,8 @@ impl Message {
         }
     }
 
-    /// Counts a form of `bytes` that was made, while the topic keeps this message. No topic keeps a
-    /// deletion: the few that are remembered do not count.
+    /// Counts a form of `bytes` that was made. No topic keeps a deletion: the few that are remembered
+    /// do not count.
     pub(crate) fn charge_form(&self, bytes: usize) {
         if self.is_deletion() {
             return;
@@ -684,6 +686,16 @@ impl Message {
     /// What few messages have; made here if it is not there yet.
     pub(crate) fn rare(&self) -> &Rare {
         self.rare.get_or_init(Box::default)
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        let detached = self.is_dropped().then(|| self.stored_bytes());
+        let charge = self.rare.get_mut().map(|rare| &mut rare.charge);
+        if detached.is_some() || charge.is_some() {
+            self.terms.forms.free(detached, charge);
+        }
     }
 }
 

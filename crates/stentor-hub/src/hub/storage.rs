@@ -124,6 +124,13 @@ impl Hub {
         self.stored_of(&self.sequence())
     }
 
+    /// The memory of messages, with their forms, that topics have dropped and that only connections
+    /// still hold, in bytes. Takes no lock.
+    #[must_use]
+    pub fn detached_bytes(&self) -> usize {
+        self.storage.forms.detached()
+    }
+
     /// Sets the limit, in bytes. History above it is evicted, values are not.
     pub fn set_stored_bytes_max(&self, max: usize) {
         self.storage.max.store(max, Ordering::Relaxed);

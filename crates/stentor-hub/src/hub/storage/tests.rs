@@ -305,6 +305,33 @@ fn forms_count_while_their_message_is_kept() {
     assert_eq!(hub.stored().forms, 0);
 }
 
+/// A message that a topic has dropped counts while a connection holds it, with the forms made
+/// before and after that.
+#[test]
+fn a_dropped_message_counts_while_it_is_held() {
+    let hub = hub(usize::MAX);
+    for (n, ends_by_deletion) in [(1, false), (2, true)] {
+        let message = publish(&hub, "/a", DATA_BYTES).unwrap().message;
+        let topic = Arc::clone(&hub.table.pin().get("/a").unwrap().0);
+        let event = Event::new(topic, message);
+        let sse = event.streamed(StreamForm::Sse).unwrap().len();
+        assert_eq!(hub.detached_bytes(), 0, "the topic keeps it");
+        if ends_by_deletion {
+            hub.delete(name("/a"), Precondition::None, 1).unwrap();
+        } else {
+            publish(&hub, "/a", DATA_BYTES).unwrap();
+            hub.trim_history_to(0);
+        }
+        let (held, least) = (hub.detached_bytes(), event.message.stored_bytes() + sse);
+        assert!(held >= least && held < least + 100, "{n}: {held} of {least}");
+        let frame = event.streamed(StreamForm::Frame).unwrap().len();
+        assert!(hub.detached_bytes() >= held + frame, "{n}");
+        assert_eq!(hub.stored().forms, 0, "{n}");
+        drop(event);
+        assert_eq!(hub.detached_bytes(), 0, "{n}");
+    }
+}
+
 #[test]
 fn no_compressed_form_is_made_while_forms_take_too_much() {
     let hub = hub(4 * of_one_value());
@@ -355,7 +382,8 @@ fn no_form_of_an_evicted_message_stays_counted() {
             begins.store(true, Ordering::Relaxed);
             hub.delete(name("/a"), Precondition::None, 1).unwrap();
         });
-        assert_eq!(hub.stored().forms, 0);
+        drop(message);
+        assert_eq!((hub.stored().forms, hub.detached_bytes()), (0, 0));
     }
 }
 
