@@ -51,7 +51,8 @@ pub(crate) fn explain(message: &str) -> String {
 /// The message for an unknown key. `known` are the keys that can stand there.
 fn unknown(key: &str, known: &[&str]) -> String {
     let elsewhere = groups::all().find(|setting| setting.key == key).map(|it| it.table);
-    let hint = match (elsewhere, nearest(key, known.iter().copied())) {
+    let edits_max = 1 + key.chars().count() / 4;
+    let hint = match (elsewhere, nearest(key, edits_max, known.iter().copied())) {
         (Some(""), _) => "it belongs at the top, before the first [table]".to_owned(),
         (Some(table), _) => format!("it belongs in [{table}]"),
         _ if MOUNT_KEYS.contains(&key) => "it belongs in [[static]]".to_owned(),

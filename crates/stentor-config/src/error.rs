@@ -152,13 +152,17 @@ fn masked(line: &str) -> String {
     format!("{}{stars}{}", &line[..begin], &line[end..])
 }
 
-/// The one of `known` that `word` was most likely meant to be, if any is near enough.
-pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+/// The one of `known` that is nearest to `word`, at most `edits_max` edits away.
+pub(crate) fn nearest<'k>(
+    word: &str,
+    edits_max: usize,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
     let distance = |candidate: &str| strsim::osa_distance(&word.to_ascii_lowercase(), candidate);
     known
         .into_iter()
         .map(|candidate| (distance(&candidate.to_ascii_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= 1 + word.chars().count() / 4)
+        .filter(|(distance, _)| *distance <= edits_max)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

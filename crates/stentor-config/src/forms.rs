@@ -19,7 +19,7 @@ use tracing::Level;
 
 use crate::addresses::parse_address;
 use crate::leave_out;
-use crate::setting::Form;
+use crate::setting::{Form, Shape};
 use crate::values::{
     AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_access, parse_user,
 };
@@ -80,7 +80,7 @@ impl<K: Kind> Form<K::Value> for Text<K> {
 }
 
 impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
-    const IS_LIST: bool = true;
+    const SHAPE: Shape = Shape::List;
 
     fn value(self) -> Vec<K::Value> {
         self.0.into_iter().map(K::value).collect()
@@ -91,19 +91,6 @@ impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
     }
 }
 
-/// Files, of which an empty name is none: so the environment can say that there are none.
-impl Form<Vec<PathBuf>> for OneOrMany<OrNone<File>> {
-    const IS_LIST: bool = true;
-
-    fn value(self) -> Vec<PathBuf> {
-        self.0.into_iter().filter_map(OrNone::value).collect()
-    }
-
-    fn show(files: &Vec<PathBuf>) -> Value {
-        one_or_many(files.iter().map(<File as Kind>::show))
-    }
-}
-
 /// A list; one of a single value is that value, as most people write it.
 pub(crate) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Value {
     let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
@@ -111,6 +98,8 @@ pub(crate) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Val
 }
 
 impl Form<bool> for bool {
+    const SHAPE: Shape = Shape::Flag;
+
     fn value(self) -> bool {
         self
     }

@@ -14,7 +14,7 @@ use toml::de::{Error, ValueDeserializer};
 use crate::document::{self, explain};
 use crate::error::{ConfigError, ConfigErrors, nearest};
 use crate::groups;
-use crate::setting::Setting;
+use crate::setting::{Setting, Shape};
 use crate::settings::Settings;
 
 impl Settings {
@@ -54,61 +54,72 @@ impl Settings {
     }
 }
 
-/// Overrides `settings` by the variables that name a setting. A variable that almost does is
-/// refused; other names beginning with `STENTOR_` are left alone, for container platforms make up
-/// such names by themselves (`STENTOR_SERVICE_HOST`).
+/// Overrides `settings` by the variables that name a setting. A misspelt name is refused. Other
+/// names that begin with `STENTOR_` are left alone, because container platforms and images set such
+/// variables themselves.
 fn from_environment(
     environment: impl IntoIterator<Item = (String, String)>,
     settings: &mut Settings,
 ) -> Result<(), ConfigErrors> {
     let mut mistakes = Vec::new();
     let known: Vec<_> = groups::all().map(|setting| (setting.variable(), setting)).collect();
-    for (name, text) in environment {
-        if !name.starts_with(PREFIX) || FOREIGN.contains(&name.as_str()) {
+    for (variable, text) in environment {
+        let Some(name) = variable.strip_prefix(PREFIX) else { continue };
+        let is_of_service = names_a_service(name);
+        if OTHER_VARIABLES.contains(&name) || is_of_service && text.contains("://") {
             continue;
         }
-        let Some((_, setting)) = known.iter().find(|(variable, _)| *variable == name) else {
-            let known = known.iter().map(|(variable, _)| variable.as_str());
-            if let Some(meant) = nearest(&name, known) {
-                let message = format!("unknown setting; did you mean {meant}?");
-                mistakes.push(ConfigError::new(&name, message));
+        if let Some((_, setting)) = known.iter().find(|(known, _)| *known == variable) {
+            if let Err(error) = read_variable(setting, &text, settings) {
+                mistakes.push(ConfigError::new(&variable, explain(error.message())));
             }
             continue;
-        };
-        if let Err(error) = read_variable(setting, &text, settings) {
-            mistakes.push(ConfigError::new(&name, explain(error.message())));
+        }
+        let names = known.iter().filter_map(|(known, _)| known.strip_prefix(PREFIX));
+        if !is_of_service && let Some(meant) = misspelt(name, names) {
+            let message = format!("unknown setting; did you mean {PREFIX}{meant}?");
+            mistakes.push(ConfigError::new(&variable, message));
         }
     }
     ConfigErrors::none_of(mistakes)
 }
 
+/// Whether Kubernetes sets a variable of this name, without the prefix, in all pods of a namespace
+/// that has a service called stentor, or stentor-something. `STENTOR_REDIRECT_PORT` is such a name
+/// and a setting: the service's value is a URL (`tcp://10.0.0.1:80`), the setting's is a number.
+fn names_a_service(name: &str) -> bool {
+    format!("_{name}").contains("_SERVICE_") || format!("_{name}_").contains("_PORT_")
+}
+
+/// The one of `known` that a variable most likely means. Both names are without the prefix: with
+/// it, any short name would be near to any other. One edit is a spelling mistake, from eight
+/// letters on two are. Two names of three letters, such as `PIN` and `BIN`, are just two names.
+fn misspelt<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let edits_max = match name.len() {
+        0..4 => return None,
+        4..8 => 1,
+        _ => 2,
+    };
+    nearest(name, edits_max, known)
+}
+
 const PREFIX: &str = "STENTOR_";
 
-/// Variables that are no settings: those that commands read, those by which one process of an
-/// upgrade finds another, and one that Kubernetes sets where there is a service called stentor.
-const FOREIGN: &[&str] = &[
-    "STENTOR_CONFIG",
-    "STENTOR_ROOT",
-    "STENTOR_PORT",
-    "STENTOR_TOKEN",
-    "STENTOR_HANDOVER",
-    "STENTOR_PARENT",
-];
+/// Variables that are no settings: those that commands read, and those by which one process of an
+/// upgrade finds another.
+const OTHER_VARIABLES: &[&str] = &["CONFIG", "ROOT", "TOKEN", "HANDOVER", "PARENT"];
 
-/// Reads the text of a variable as a document would say it.
+/// Reads the text of a variable as a document would have it.
 fn read_variable(
     setting: &Setting<Settings>,
     text: &str,
     settings: &mut Settings,
 ) -> Result<(), Error> {
-    let value: Value = if setting.is_list {
-        text.split(',').map(str::trim).collect::<Vec<_>>().into()
-    } else if let Ok(flag) = text.parse::<bool>() {
-        flag.into()
-    } else if let Ok(number) = text.parse::<i64>() {
-        number.into()
-    } else {
-        text.into()
+    let value: Value = match setting.shape {
+        Shape::Text => text.into(),
+        Shape::List if text.trim().is_empty() => Value::Array(Vec::new()),
+        Shape::List => text.split(',').map(str::trim).collect::<Vec<_>>().into(),
+        Shape::Flag => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
     };
     (setting.read)(ValueDeserializer::parse(&value.to_string())?, settings)
 }

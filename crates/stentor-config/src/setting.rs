@@ -16,7 +16,7 @@ pub(crate) struct Setting<S: 'static> {
     /// The table of the document; empty for the top level.
     pub(crate) table: &'static str,
     pub(crate) key: &'static str,
-    pub(crate) is_list: bool,
+    pub(crate) shape: Shape,
     /// Whether a change counts from the next start only.
     pub(crate) needs_restart: bool,
     /// Takes the value of a document.
@@ -30,10 +30,20 @@ pub(crate) struct Setting<S: 'static> {
 /// Takes a value of a document into settings.
 pub(crate) type Read<S> = fn(ValueDeserializer<'_>, &mut S) -> Result<(), Error>;
 
+/// How the environment, which has only text, writes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    /// The text itself. Quantities are read from text too, so `1234` may be a name or a number.
+    Text,
+    /// Texts with commas between them; nothing for an empty list.
+    List,
+    /// `true` or `false`.
+    Flag,
+}
+
 /// How a value of type `T` is written.
 pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
-    /// Whether it is a list, which the environment separates by commas.
-    const IS_LIST: bool = false;
+    const SHAPE: Shape = Shape::Text;
 
     fn value(self) -> T;
 
@@ -91,7 +101,7 @@ macro_rules! rows {
             Setting {
                 table: $table,
                 key: stringify!($key),
-                is_list: <$form as Form<$type>>::IS_LIST,
+                shape: <$form as Form<$type>>::SHAPE,
                 needs_restart: !<[&str]>::is_empty(&[$(stringify!($restart))?]),
                 read: |value, settings| {
                     at!(settings, $place, $field) = <$form as Form<$type>>::read(value)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::setting::Shape;
 
 fn error(text: &str) -> String {
     match Settings::from_toml(text, "stentor.toml") {
@@ -555,12 +556,118 @@ fn values_of_the_environment_are_text_as_it_is() {
 #[test]
 fn mistakes_in_the_environment_name_the_variable() {
     for (name, value, expected) in [
-        ("STENTOR_WORKERS", "0", "STENTOR_WORKERS: 0 is out of range: from 1 to 4096"),
+        ("STENTOR_WORKERS", "0", "STENTOR_WORKERS: '0' is out of range: from 1 to 4096"),
         ("STENTOR_WORKER", "1", "STENTOR_WORKER: unknown setting; did you mean STENTOR_WORKERS?"),
+        ("STENTOR_WORKRES", "1", "STENTOR_WORKRES: unknown setting; did you mean STENTOR_WORKERS?"),
+        ("STENTOR_USERS", "me", "STENTOR_USERS: unknown setting; did you mean STENTOR_USER?"),
+        ("STENTOR_DRIAN", "1s", "STENTOR_DRIAN: unknown setting; did you mean STENTOR_DRAIN?"),
+        (
+            "STENTOR_LIMIT_TOPIC_MAX",
+            "1",
+            "STENTOR_LIMIT_TOPIC_MAX: unknown setting; did you mean STENTOR_LIMITS_TOPICS_MAX?",
+        ),
         ("STENTOR_DRAIN", "x", "STENTOR_DRAIN: 'x' is not a duration such as"),
+        ("STENTOR_PIN", "yes", "STENTOR_PIN: invalid type: string \"yes\", expected a boolean"),
+        ("STENTOR_CLUSTER_NATS", "tcp://nats:4222", "STENTOR_CLUSTER_NATS: 'tcp://nats:4222' is"),
     ] {
         let error = environment(&[(name, value)]).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+/// Kubernetes sets some for services called stentor, stentor-control, stentor-monitor and
+/// stentor-redirect; images and operators set the others.
+#[test]
+fn variables_of_platforms_are_left_alone() {
+    let names = [
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "CONTROL_SERVICE_HOST",
+        "CONTROL_SERVICE_PORT",
+        "REDIRECT_SERVICE_PORT",
+        "TAG",
+        "HOME",
+        "HOST",
+        "DATA",
+        "IMAGE",
+        "VERSION",
+        "ENV",
+        "MODE",
+        "NODE",
+        "URL",
+        "NATS",
+        "BIN",
+        "PID",
+        "NAME",
+        "TIER",
+        "ROLE",
+        "TEST",
+        "DEBUG",
+        "BUILD",
+        "REGION",
+        "CONFIG",
+        "ROOT",
+        "TOKEN",
+        "HANDOVER",
+        "PARENT",
+    ];
+    let of_ports = [
+        "PORT",
+        "PORT_8080_TCP",
+        "PORT_8080_TCP_PROTO",
+        "PORT_8080_TCP_PORT",
+        "PORT_8080_TCP_ADDR",
+        "CONTROL_PORT",
+        "CONTROL_PORT_8081_TCP",
+        "MONITOR_PORT",
+        "MONITOR_PORT_9100_TCP_ADDR",
+        "REDIRECT_PORT",
+        "REDIRECT_PORT_80_TCP",
+        "REDIRECT_PORT_80_TCP_PORT",
+    ];
+    let defaults = format!("{:?}", Settings::default());
+    for (name, value) in names
+        .map(|name| (name, "80"))
+        .into_iter()
+        .chain(of_ports.map(|it| (it, "tcp://10.0.0.1:80")))
+    {
+        let settings = environment(&[(&format!("STENTOR_{name}"), value)]);
+        assert_eq!(
+            settings.map(|settings| format!("{settings:?}")),
+            Ok(defaults.clone()),
+            "{name}"
+        );
+    }
+    let settings = environment(&[("STENTOR_REDIRECT_PORT", "8443")]).unwrap();
+    assert_eq!(settings.redirect_port, 8443);
+}
+
+#[test]
+fn a_text_of_the_environment_may_look_like_a_number_or_a_flag() {
+    let settings = environment(&[
+        ("STENTOR_CLUSTER_USER", "1234"),
+        ("STENTOR_CLUSTER_STREAM", "2024"),
+        ("STENTOR_ACCESS_COOKIE", "true"),
+        ("STENTOR_USER", "1000"),
+        ("STENTOR_JWT_AUDIENCE", "1,true"),
+    ])
+    .unwrap();
+    assert_eq!(settings.cluster.user.as_deref(), Some("1234"));
+    assert_eq!(settings.cluster.stream.as_str(), "2024");
+    assert_eq!(settings.access.cookie.as_deref(), Some("true"));
+    assert_eq!(settings.user.as_deref(), Some("1000"));
+    assert_eq!(settings.tokens.jwt.audience, ["1", "true"]);
+}
+
+/// As compose files write "none".
+#[test]
+fn an_empty_list_of_the_environment_is_none() {
+    for setting in crate::groups::all().filter(|setting| setting.shape == Shape::List) {
+        for text in ["", " "] {
+            let settings = environment(&[(&setting.variable(), text)]).unwrap();
+            assert_eq!((setting.show)(&settings), toml::Value::Array(Vec::new()), "{text:?}");
+        }
     }
 }
 

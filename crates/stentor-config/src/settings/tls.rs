@@ -31,7 +31,7 @@ settings! {
             min_version: Version = Version::Tls12, tls_min_version: Text<Name<Version>>;
             /// The files of secrets that tickets are sealed with; the first seals, all open. None:
             /// a secret that ends with the process.
-            ticket_secrets: Vec<PathBuf> = Vec::new(), tls_ticket_secret: OneOrMany<OrNone<File>>;
+            ticket_secrets: Vec<PathBuf> = Vec::new(), tls_ticket_secret: OneOrMany<File>;
         }
         HSTS: "" {
             /// For how long browsers are told to come by TLS only (RFC 6797); 0: they are not.

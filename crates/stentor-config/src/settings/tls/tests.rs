@@ -154,7 +154,7 @@ fn what_does_not_go_together_is_said() {
     for name in ["hsts = 1", "redirect_port = 1"] {
         assert!(refused(name).contains("no public address speaks TLS"), "{name}");
     }
-    let none = format!("{PAIR}tls_ticket_secret = ''");
+    let none = format!("{PAIR}tls_ticket_secret = []");
     assert!(Settings::from_toml(&none, "f").unwrap().tls.ticket_secrets.is_empty());
     let many = format!("{PAIR}tls_ticket_secret = ['1', '2', '3', '4', '5']");
     assert_eq!(refused(&many), "tls_ticket_secret: at most 4 files");
