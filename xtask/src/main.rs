@@ -72,11 +72,13 @@ Usage:
   cargo xtask targets            compiles what is shipped with clippy, for each target
   cargo xtask sizes              what the command is made of: bytes by crate
   cargo xtask lines              lines of code and of tests without comments and blanks, by crate
-  cargo xtask mutants [--list] [FILTER...]
-                                 break the server on purpose, in the ways that xtask/mutants/
-                                 lists, and see whether its tests notice; a filter is a part of
-                                 a path or of a sentence. The simulator first runs 20 seeds, and
-                                 for what survives as many as usual; STENTOR_SEEDS sets the number
+  cargo xtask mutants [--since COMMIT] [--list] [FILTER...]
+                                 break the server on purpose, and see whether its tests notice:
+                                 each limit is halved and doubled, and xtask/mutants/ lists faults
+                                 of the past. A filter is a part of a path or of a sentence.
+                                 --since tries what differs from a commit, with cargo-mutants,
+                                 too. The simulator first runs 20 seeds, and for what survives as
+                                 many as usual; STENTOR_SEEDS sets the number
 ";
 
 /// The checks in the order of their cost, so that the cheapest failure is seen first.

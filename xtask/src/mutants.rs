@@ -1,9 +1,9 @@
 //! `cargo xtask mutants`: breaks the server on purpose, in one place after the other, and looks
 //! whether the tests notice.
 //!
-//! The places are a list that is kept by hand (`xtask/mutants/`, in the form of `list.rs`), since a
-//! tool that changes every operator (cargo-mutants) finds a thousand places that do not matter and
-//! misses the race that does. Everything happens in a copy of the working tree (`workshop.rs`), so
+//! No list names what can be derived: each limit is halved and doubled (`limits.rs`), and what a
+//! change touches is mutated by `cargo-mutants` (`since.rs`). Faults that the code once had, and that neither of both makes, are
+//! in `xtask/mutants/`, in the form of `list.rs`. Everything happens in a copy of the working tree (`workshop.rs`), so
 //! that the tree itself is never broken, whenever this is interrupted.
 //!
 //! Nearly all mutations are in the same build (`switch.rs`), so that trying one takes as long as
@@ -11,28 +11,42 @@
 //! Then all tests run, with few seeds of the simulator. Only what survives them is tried again with
 //! as many as the tests have by themselves.
 
+mod limits;
 mod list;
+mod since;
 mod switch;
 mod workshop;
 
 use list::Mutation;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use workshop::{END_TO_END, Outcome, Trial, Workshop};
+use xtask::source::{File, read, rust};
+use xtask::syntax::{Source, sources, without_tests};
 
-/// Runs the mutations whose file and sentence contain one of the filters; all without any.
+/// Runs the mutations whose file and sentence contain one of the filters; all without any. With
+/// `--since COMMIT`, those of files that differ from it, and what `cargo-mutants` makes of them.
 ///
 /// # Errors
 ///
 /// If a mutation survives or does not compile, or the tests fail without any.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
+    let (commit, args) = match args {
+        ["--since", commit, args @ ..] => (Some(*commit), args),
+        args => (None, args),
+    };
     if let Some(flag) = args.iter().find(|arg| arg.starts_with('-') && **arg != "--list") {
         return Err(format!("{flag} is no option of mutants; see cargo xtask"));
     }
     let filters: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--list").collect();
-    let mut mutations = list::read(&root.join("xtask/mutants"))?;
+    let mut mutations = list::read(&root.join("xtask/mutants"), &rust())?;
+    mutations.extend(limits::derive());
+    if let Some(commit) = commit {
+        let files = since::files(root, commit)?;
+        mutations.retain(|mutation| files.contains(mutation.file()));
+    }
     mutations.retain(|mutation| {
         filters.is_empty() || filters.iter().any(|filter| mutation.to_string().contains(filter))
     });
@@ -43,57 +57,61 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let workshop = Workshop::new(root)?;
-    let (mut sources, mut alone) = (HashMap::new(), HashSet::new());
-    for (file, mutations) in by_file(&mutations) {
-        let source = workshop.read(file)?;
-        let (text, others) = switch::switched(&source, &mutations)?;
-        workshop.write(file, &text)?;
-        alone.extend(others);
-        sources.insert(file, source);
+    let tried = try_all(&workshop, &mutations);
+    match commit {
+        Some(commit) => tried.and(since::try_all(root, &Workshop::new(root)?, commit)),
+        None => tried,
     }
-    let programs = try_unchanged(&workshop, &mutations)?;
-    let mut counts = [0; 3];
-    let mut numbered: Vec<_> = (1..).zip(&mutations).collect();
-    // A mutation that is built alone replaces the programs of the others: it comes after them.
-    numbered.sort_by_key(|(number, _)| alone.contains(number));
+}
+
+fn try_all(workshop: &Workshop, mutations: &[Mutation]) -> Result<(), String> {
+    let numbered: Vec<_> = (1..).zip(mutations).collect();
+    for File { path, text } in mutated(mutations)? {
+        workshop.write(&path, &text)?;
+    }
+    let programs = try_unchanged(workshop, mutations)?;
+    let mut survived = 0;
     for (number, mutation) in numbered {
         let begin = Instant::now();
-        let outcome = if alone.contains(&number) {
-            let source = &sources[mutation.file()];
-            workshop.write(mutation.file(), &mutation.apply(source)?)?;
-            let outcome = try_mutation(&workshop, mutation, None, &programs);
-            workshop.write(mutation.file(), source)?;
-            outcome?
-        } else {
-            try_mutation(&workshop, mutation, Some(number), &programs)?
-        };
+        let outcome = try_mutation(workshop, mutation, number, &programs)?;
         let seconds = begin.elapsed().as_secs();
-        let (kind, line) = match outcome {
-            Outcome::Failed(by) => (0, format!("caught    {mutation} [{by}, {seconds} s]")),
-            Outcome::Passed => (1, format!("SURVIVED  {mutation} [{seconds} s]")),
-            Outcome::NotBuilt(why) => (2, format!("NOT BUILT {mutation}\n{why}")),
-        };
-        println!("{line}");
-        counts[kind] += 1;
+        match outcome {
+            Outcome::Failed(by) => println!("caught    {mutation} [{by}, {seconds} s]"),
+            Outcome::Passed => {
+                println!("SURVIVED  {mutation} [{seconds} s]");
+                survived += 1;
+            }
+        }
     }
-    let [caught, survived, not_built] = counts;
-    println!("{caught} caught, {survived} survived, {not_built} did not compile");
-    match survived + not_built {
-        0 => Ok(()),
-        _ => Err("every mutation must compile and be caught".into()),
+    println!("{} caught, {survived} survived", mutations.len() - survived);
+    if survived == 0 { Ok(()) } else { Err("every mutation must be caught".into()) }
+}
+
+/// The files that mutations change, each with all of them.
+fn mutated(mutations: &[Mutation]) -> Result<Vec<File>, String> {
+    let numbered: Vec<_> = (1..).zip(mutations).collect();
+    let limits: Vec<_> = numbered.iter().copied().filter(|it| it.1.is_limit()).collect();
+    let mut unused = limits.iter().map(|(number, _)| *number).collect();
+    let mut files = Vec::new();
+    for Source { path, mut tree, .. } in sources().into_values().flat_map(without_tests) {
+        let is_own = |(_, it): &(usize, &Mutation)| !it.is_limit() && it.file() == path;
+        let own: Vec<_> = numbered.iter().copied().filter(is_own).collect();
+        let mut text = read(&path);
+        if !own.is_empty() {
+            text = switch::switched(&tree, &text, &own)?;
+            tree = syn::parse_file(&text).map_err(|error| format!("{path}: {error}"))?;
+        }
+        let text = limits::switched(&path, &tree, text, &limits, &mut unused);
+        files.push(File { path, text });
+    }
+    let unused: Vec<_> = unused.iter().map(|number| mutations[number - 1].to_string()).collect();
+    match unused.is_empty() {
+        true => Ok(files),
+        false => Err(format!("no function uses\n  {}", unused.join("\n  "))),
     }
 }
 
-/// The mutations of each file, with their numbers from 1 on.
-fn by_file(mutations: &[Mutation]) -> BTreeMap<&str, Vec<(usize, &Mutation)>> {
-    let mut files = BTreeMap::<_, Vec<_>>::new();
-    for (number, mutation) in (1..).zip(mutations) {
-        files.entry(mutation.file()).or_default().push((number, mutation));
-    }
-    files
-}
-
-/// The tests of each package, built with all mutations that a variable can choose.
+/// The tests of each package, built with all mutations.
 type Programs = HashMap<String, Program>;
 
 struct Program {
@@ -131,11 +149,10 @@ fn try_unchanged(workshop: &Workshop, mutations: &[Mutation]) -> Result<Programs
 }
 
 /// Runs the tests with one mutation until one notices it: those of its own file before others.
-/// Builds them before if the mutation has no number.
 fn try_mutation(
     workshop: &Workshop,
     mutation: &Mutation,
-    number: Option<usize>,
+    number: usize,
     programs: &Programs,
 ) -> Result<Outcome, String> {
     let own = mutation.module();
@@ -147,14 +164,8 @@ fn try_mutation(
             if filter.is_some() && package != mutation.package() {
                 continue;
             }
-            let built =
-                if number.is_some() { Ok(path.clone()) } else { workshop.build(package)? };
-            let path = match built {
-                Ok(path) => path,
-                Err(why) => return Ok(Outcome::NotBuilt(why)),
-            };
-            let trial = Trial { number: number.unwrap_or(0), seeds, filter, limit };
-            let outcome = workshop.test(package, &path, &trial)?;
+            let trial = Trial { number, seeds, filter, limit };
+            let outcome = workshop.test(package, path, &trial)?;
             if !matches!(outcome, Outcome::Passed) {
                 return Ok(outcome);
             }
@@ -173,6 +184,8 @@ fn rounds(package: &str) -> impl Iterator<Item = Option<&'static str>> {
     few.into_iter().chain([None])
 }
 
+const SERVER: &str = "stentor-server";
+
 /// So few that the simulator takes some seconds.
 const SEEDS_FEW: &str = "20";
 
@@ -188,21 +201,21 @@ const UNCHANGED: Trial<'_> =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use xtask::source::expect_none;
 
-    /// A list that no longer fits the source is noticed without running it.
+    /// A change that loses a marker, or what a mutation changes behind it, is noticed without
+    /// running it. So is a limit that only constants use.
     #[test]
     fn every_mutation_applies() {
-        let root = crate::root();
-        let mutations = list::read(&root.join("xtask/mutants")).unwrap();
-        assert!(!mutations.is_empty());
-        let mut broken = Vec::new();
-        for mutation in &mutations {
-            let applied = fs::read_to_string(root.join(mutation.file()))
-                .map_err(|error| error.to_string())
-                .and_then(|source| mutation.apply(&source));
-            broken.extend(applied.err().map(|reason| format!("{mutation}: {reason}")));
-        }
-        assert!(broken.is_empty(), "mutations that do not apply:\n  {}", broken.join("\n  "));
+        let mut mutations = list::read(&crate::root().join("xtask/mutants"), &rust()).unwrap();
+        assert!((1..=LISTED_MAX).contains(&mutations.len()), "{} are listed", mutations.len());
+        let limits = limits::derive();
+        assert!(limits.len() > 600, "only {} mutations of limits", limits.len());
+        mutations.extend(limits);
+        let files = mutated(&mutations).unwrap().into_iter();
+        let broken = files.filter(|file| syn::parse_file(&file.text).is_err());
+        expect_none("mutations are no Rust", broken.map(|file| file.path).collect());
     }
+
+    const LISTED_MAX: usize = 150;
 }

@@ -82,7 +82,7 @@ pub fn tests_of(code: &str) -> Vec<&str> {
 }
 
 /// A text twice: once with only its code left, once with only its comments, the rest being spaces.
-/// Line feeds stay where they are.
+/// Every byte stays where it is.
 pub struct Blanked {
     /// Its code alone.
     pub code: String,
@@ -101,11 +101,14 @@ pub fn blank(text: &str) -> Blanked {
         let (piece, after) = rest.split_at(length);
         for c in piece.chars() {
             let is_comment = |part| matches!(part, Part::LineComment | Part::BlockComment(_));
-            let space = if c == '\n' { '\n' } else { ' ' };
             let code = before == Part::Code && part == Part::Code && length == c.len_utf8();
-            blanked.code.push(if code { c } else { space });
             let comment = is_comment(before) || is_comment(part);
-            blanked.comments.push(if comment { c } else { space });
+            for (text, is_its) in [(&mut blanked.code, code), (&mut blanked.comments, comment)] {
+                match is_its || c == '\n' {
+                    true => text.push(c),
+                    false => text.extend(std::iter::repeat_n(' ', c.len_utf8())),
+                }
+            }
         }
         rest = after;
     }

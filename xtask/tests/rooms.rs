@@ -7,13 +7,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod syntax;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
-use syntax::{Sources, attributes, is_of_tests, sources, without_tests};
 use xtask::source::{expect_none, read};
+use xtask::syntax::{Source, attributes, is_of_tests, sources, without_tests};
 
 /// The largest import circle of each crate that has one of more than `CIRCLE_MAX` modules. These
 /// numbers only fall.
@@ -52,12 +50,13 @@ fn crates() -> BTreeMap<String, Modules> {
     with_tests.map(|(name, files)| (name, modules(&without_tests(files)))).collect()
 }
 
-fn modules(files: &Sources) -> Modules {
-    let root = files.iter().find(|(module, _)| module.is_empty());
-    let exports = root.map(|(_, tree)| exports(tree)).unwrap_or_default();
-    let names: BTreeSet<String> = files.iter().filter_map(|(it, _)| it.first().cloned()).collect();
+fn modules(files: &[Source]) -> Modules {
+    let root = files.iter().find(|file| file.module.is_empty());
+    let exports = root.map(|file| exports(&file.tree)).unwrap_or_default();
+    let names: BTreeSet<String> =
+        files.iter().filter_map(|it| it.module.first().cloned()).collect();
     let mut modules = Modules::new();
-    for (module, tree) in files.iter().filter(|(module, _)| !module.is_empty()) {
+    for Source { module, tree, .. } in files.iter().filter(|it| !it.module.is_empty()) {
         let mut paths =
             Paths { module: module.clone(), names: &names, exports: &exports, found: vec![] };
         paths.visit_file(tree);
@@ -301,7 +300,7 @@ fn structs_have_few_booleans() {
     let mut broken = Vec::new();
     for (name, files) in sources() {
         let mut types = Types::default();
-        files.iter().for_each(|(_, tree)| types.visit_file(tree));
+        files.iter().for_each(|file| types.visit_file(&file.tree));
         let unknown = types.excepted.into_iter().filter(|it| !EXCEPTIONS.contains(&it.1.as_str()));
         broken.extend(unknown.map(|(of, reason)| format!("{name}: {of}: {reason}")));
     }
@@ -330,7 +329,7 @@ fn names_are_of_one_type() {
 fn types() -> BTreeMap<String, Types> {
     let of_crate = |files| {
         let mut types = Types::default();
-        without_tests(files).iter().for_each(|(_, tree)| types.visit_file(tree));
+        without_tests(files).iter().for_each(|file| types.visit_file(&file.tree));
         types
     };
     sources().into_iter().map(|(name, files)| (name, of_crate(files))).collect()

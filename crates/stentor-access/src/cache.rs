@@ -233,11 +233,13 @@ impl CachedToken {
 impl Scopes {
     fn share(&mut self, scope: Scope) -> (Scope, bool) {
         let at = match self.all.binary_search(&scope) {
+            // mutation: scope-per-token
             Ok(at) => return (self.all[at].clone(), false),
             Err(at) if self.all.len() < self.tidied_at.max(SCOPES_MIN) => at,
             Err(_) => {
                 self.all.retain(|scope| !scope.is_alone());
                 self.tidied_at = self.all.len() * 2;
+                // mutation: scope-out-of-order
                 self.all.partition_point(|other| *other < scope)
             }
         };

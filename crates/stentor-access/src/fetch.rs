@@ -176,6 +176,7 @@ impl Fetcher {
             while self.woken.try_recv().is_ok() {}
             let (quiet, then) = self.fetch(&mut failures);
             // Whatever is asked for in this time is done behind it.
+            // mutation: fetch-after-end
             if self.ended.recv_timeout(quiet) == Err(RecvTimeoutError::Disconnected)
                 || self.woken.recv_timeout(then) == Err(RecvTimeoutError::Disconnected)
             {
@@ -294,6 +295,7 @@ fn agents(
         let config = match tls.clone().filter(|_| is_https(url)) {
             Some(tls) => config.tls_config(tls),
             // An http address is on this host, and no proxy leads there.
+            // mutation: keys-by-proxy
             None => config.proxy(None),
         };
         make_agent(config.build())

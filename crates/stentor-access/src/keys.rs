@@ -108,6 +108,7 @@ impl Keys {
             Some(claims) => jwt::holder(claims),
             None => {
                 let mut statics = self.statics.values();
+                // mutation: holder-of-another-token
                 let held = statics.find(|held| held.grant.scope.key() == key)?;
                 Some(held.holder.clone())
             }

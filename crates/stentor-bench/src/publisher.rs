@@ -58,6 +58,7 @@ impl Publisher {
             config = config.tls_config(tls.clone());
         }
         let resolver = FixedAddress(publish.target.address);
+        // mutation: unchecked-address
         let agent = Agent::with_parts(config.build(), DefaultConnector::default(), resolver);
         Publisher { agent, publish: publish.clone(), run, text: Vec::new() }
     }

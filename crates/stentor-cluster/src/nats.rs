@@ -613,6 +613,7 @@ impl Failures {
     /// and a part of it is by chance, so that nodes that lost one together do not come back
     /// together.
     fn pause_ms(&mut self, was_of_use: bool, brokers: usize, rng: &mut Rng) -> u64 {
+        // mutation: backoff-kept
         let before = if was_of_use { 0 } else { self.0 };
         self.0 = before.saturating_add(1);
         let rounds = before as usize / brokers;

@@ -91,12 +91,14 @@ impl<D: Disk> Saver<D> {
         if !self.state.has_all() || self.state.status().freshness.is_old() {
             return;
         }
+        // mutation: saved-as-new
         let as_of_unix_s =
             unix_s().saturating_sub(self.state.status().freshness.age_us() / 1_000_000);
         let outcome = match self.saved == Some(here) {
             true => Ok(()),
             false => self.save(tapping),
         };
+        // mutation: unchanged-age
         match outcome.and_then(|()| Ok(set_time(&self.disk, as_of_unix_s)?)) {
             Ok(()) => {
                 self.saved = Some(here);

@@ -107,6 +107,7 @@ impl NodeStatus {
         }
         // A broker that lets nodes in, and is of no use, says why at the end of each connection.
         let Problems { failure, complaint, refusal, .. } = &self.problems;
+        // mutation: complaint-stays
         let Some(complaint) = complaint.as_ref().filter(|_| self.is_connected) else {
             return [failure, refusal].into_iter().flatten().next().cloned();
         };
@@ -208,6 +209,7 @@ impl ClusterState {
         let mut status = self.status();
         let is_open = node.is_open();
         let was_open = mem::replace(&mut status.is_open, is_open);
+        // mutation: always-old-values
         if node.reads() {
             status.freshness.read_us = monotonic_us();
         }
@@ -238,6 +240,7 @@ impl ClusterState {
 
     pub(crate) fn note_what_is_here(&self, status: &mut NodeStatus) {
         let Freshness { read_us, goal, goal_us, .. } = status.freshness;
+        // mutation: early-old-values
         if status.is_open && status.log.read >= goal {
             (status.freshness.here_us, status.freshness.old_us) = (goal_us, 0);
             self.has_all.store(true, Ordering::Release);
@@ -454,6 +457,7 @@ fn begin_with(node: &mut ClusterNode, disk: &HostDisk, state: &ClusterState) {
     let begun = kept.and_then(|kept| match kept {
         Some((kept, as_of_unix_s)) => {
             // A clock that is behind that is wrong, by as much at least.
+            // mutation: clock-behind
             let old_s = unix_s().abs_diff(as_of_unix_s);
             let topics = node.begin_with(kept).map_err(|error| error.to_string())?;
             Ok(Some((topics, old_s)))
@@ -482,6 +486,7 @@ pub fn check(settings: &Settings) -> Result<(), String> {
     if !settings.is_on() {
         return Ok(());
     }
+    // mutation: unread-peer-token
     settings.peer_token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
     agent_of(settings)?;
     nats::check(settings)
@@ -489,6 +494,7 @@ pub fn check(settings: &Settings) -> Result<(), String> {
 
 /// What asks peers.
 fn agent_of(settings: &Settings) -> Result<Agent, String> {
+    // mutation: peer-certificates
     agent(&settings.peers, settings.peer_ca_file.as_deref(), "name a file by cluster.peer_ca_file")
 }
 

@@ -183,6 +183,7 @@ impl LogWriter {
         let mut late = VecDeque::new();
         for what in stored.chain(sending) {
             match what {
+                // mutation: late-appends
                 AppendContent::Late(entries) => late.extend(entries),
                 what => what.promises().tell_all(intake, CommitError::Failed),
             }

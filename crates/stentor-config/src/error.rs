@@ -52,6 +52,7 @@ impl ConfigError {
         let carets = "^".repeat(text[at..end].chars().count().max(1));
         // Tabs stay tabs, so that the caret stands under what it points at.
         let indent: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        // mutation: shown-password
         let line = masked(line);
         let digits = number.to_string();
         let margin = " ".repeat(digits.len());

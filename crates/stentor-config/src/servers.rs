@@ -76,6 +76,7 @@ impl FromStr for BrokerUrl {
 
     fn from_str(text: &str) -> Result<BrokerUrl, String> {
         // The text may have a password in it, and the error goes to the log.
+        // mutation: broker-password
         if text.contains('@') {
             return Err("a server of NATS is written without whom it is shown: nats://HOST:PORT, \
                         and a user by cluster.user and cluster.password_file, or a token by \

@@ -190,6 +190,7 @@ impl Hub {
     /// the next message or deletion has the number behind it. What had the numbers of `rolled_back`
     /// is no more, though readers may have seen it: see [`Hub::doubt_dates`].
     pub fn continue_after(&self, seq: u64, rolled_back: Vec<RangeInclusive<u64>>) {
+        // mutation: doubted-dates
         self.doubt_dates(rolled_back.last().map_or(0, |range| *range.end()), 0);
         let mut sequence = self.sequence();
         self.rolled_back.store(Arc::new(rolled_back));

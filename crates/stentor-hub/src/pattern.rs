@@ -132,6 +132,7 @@ impl<'a> PatternRef<'a> {
     pub fn meets(self, other: PatternRef<'_>) -> bool {
         let (own, others) = (self.lengths(), other.lengths());
         let segments = own.shortest.max(others.shortest);
+        // mutation: pattern-lengths
         if segments > own.longest.min(others.longest) {
             return false;
         }
@@ -163,6 +164,7 @@ impl<'a> PatternRef<'a> {
             if other.has_rest() {
                 endless = endless.min(len + 1);
             } else {
+                // mutation: covered-in-parts
                 single[len] = true;
             }
         }

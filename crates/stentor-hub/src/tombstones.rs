@@ -70,6 +70,7 @@ impl Tombstones {
     pub(crate) fn insert(&mut self, topic: Arc<Topic>, deletion: Event) {
         // Redo may delete a topic twice in a row; the tombstone then keeps the newer deletion.
         if let Some(known) = self.by_name.remove(topic.name()) {
+            // mutation: second-deletion
             self.by_seq.remove(&known.seq());
         }
         let named = ByName(topic);
@@ -78,6 +79,7 @@ impl Tombstones {
         if self.by_seq.len() > self.max
             && let Some((seq, oldest)) = self.by_seq.pop_first()
         {
+            // mutation: lower-floor
             self.floor = self.floor.max(seq);
             self.by_name.remove(&oldest);
         }

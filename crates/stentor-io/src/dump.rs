@@ -20,6 +20,7 @@ pub fn leave_out_of_dumps<T>(memory: &[T]) {
 /// The pages that lie within a range of addresses. The kernel takes no other ranges, and pages have
 /// 16 or 64 KiB on some hosts.
 fn whole_pages(bytes: Range<usize>, page_bytes: usize) -> Range<usize> {
+    // mutation: dump-in-page
     bytes.start.next_multiple_of(page_bytes)..bytes.end / page_bytes * page_bytes
 }
 

@@ -171,6 +171,7 @@ impl Epoll {
                 WAKER => {}
                 ALARM => self.alarm.end(),
                 data if data >= LISTENER => {
+                    // mutation: arrivals-first
                     self.listening.arrivals.push((data - LISTENER) as usize);
                 }
                 data => self.serve(handler, Peer(data as u32), flags),

@@ -245,6 +245,7 @@ impl Directory {
             // What has gone meanwhile is left out, too.
             let listed = self.look_at(directory.as_fd(), path, name, symlinks);
             let wanted = listed.filter(&is_wanted);
+            // mutation: unwanted-names
             if looked_at == LOOKED_AT * names_max
                 || wanted.is_some() && listing.names.len() == names_max
             {

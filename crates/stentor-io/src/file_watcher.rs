@@ -52,6 +52,7 @@ impl FileWatcher {
     /// Watches files that had these states before they were read. If some `has_failed`, all are
     /// read once more soon.
     pub fn new(read: FileStates, has_failed: bool) -> FileWatcher {
+        // mutation: bad-pair-at-start
         let failed_unix_s = has_failed.then_some(0);
         FileWatcher { seen: read.clone(), tried: read, failed_unix_s }
     }

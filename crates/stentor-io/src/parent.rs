@@ -131,6 +131,7 @@ impl WaitingParent {
         if parent_process() != first {
             return Err(io::Error::other("it is not the parent of this process"));
         }
+        // mutation: orphan
         set_parent_process_death_signal(Some(Signal::KILL))?;
         match parent_process() == first {
             true => Ok(()),

@@ -295,7 +295,9 @@ impl Listener {
     /// Lets no connection begin any more, as [`Listener::refuse_new`]; a socket file goes. Returns
     /// whether somebody may wait here for whom nobody else is there.
     pub(crate) fn vanish(&mut self) -> bool {
+        // mutation: vanished-listener
         self.refuse_new(TurnAway::Refuse);
+        // mutation: vanished-file
         self.remove_file();
         !self.is_left()
     }

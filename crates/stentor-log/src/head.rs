@@ -126,6 +126,7 @@ impl Head {
         let head = bytes.get(..length).filter(|head| is_length && hash(head) == u64_at(head, 16));
         let head = match head {
             Some(head) if version == VERSION => head,
+            // mutation: damaged-version
             None if version != VERSION => return Err(NoHead::Version(version)),
             // If it verifies, the bytes that say which version it is are damaged.
             _ => return damaged,

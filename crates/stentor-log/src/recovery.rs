@@ -483,6 +483,7 @@ impl<'r, 'v> LogReplay<'r, 'v> {
                 }
             }
             // It makes no sense without what it goes on with.
+            // mutation: rest-without-begin
             Kind::Rest if self.lacks_begin => {}
             Kind::Rest => {
                 for (_, piece) in frame::records(body) {

@@ -152,6 +152,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Removes the unfinished file. A file that has the final name is another one: [`replace`]
     /// promises that it stays. If the removal fails, the file is written over or removed later.
     pub fn give_up(self) {
+        // mutation: replaced-file
         let _ = self.disk.remove(&unnamed(self.number));
     }
 

@@ -292,6 +292,7 @@ impl<D: Disk> Store<D> {
         }
         if !frame::put_record(seq, &mut self.buffer.bytes, encode) {
             if is_first {
+                // mutation: long-entry
                 self.buffer.bytes.truncate(self.buffer.frame_at);
             }
             return Err(PushError::TooLong);
@@ -440,6 +441,7 @@ impl<D: Disk> Store<D> {
                         if bytes > cut.end
                             && let Ok(file) = self.disk.open(&name)
                         {
+                            // mutation: rest-of-segment
                             let _ = self.disk.shorten(&file, cut.end);
                         }
                         false
@@ -487,9 +489,11 @@ impl<D: Disk> Store<D> {
     /// is given out before [`Store::retry`] has begun another segment, in which it does not stand.
     fn put_end(&mut self) -> Result<(), DiskError> {
         let ended = self.put_empty(Kind::End).and_then(|()| self.sync_log());
+        // mutation: end-in-next
         if ended.is_err() {
             self.buffer.bytes.clear();
             self.buffer.frame_at = 0;
+            // mutation: seqs-after-failure
             (self.seqs.granted, self.seqs.claimed) = (self.seqs.last, self.seqs.last);
         }
         ended
@@ -508,6 +512,7 @@ impl<D: Disk> Store<D> {
         // There is always room for an end.
         let room = frame.len() + if is_end { 0 } else { FRAME_BYTES };
         if log.bytes - log.end < room as u64 {
+            // mutation: synced-segment
             self.sync_log()?;
             return self.begin_segment().or_else(|error| self.failed(error));
         }
@@ -626,6 +631,7 @@ impl<D: Disk> Store<D> {
         self.disk.sync(&file)?;
         // From here on it may have its name, and the one before has ended.
         let named = self.disk.rename(unnamed, &head::name(LOG, head.number));
+        // mutation: segment-names
         named.and_then(|()| self.disk.sync_dir()).or_else(|error| self.failed(error))?;
         Ok(file)
     }
@@ -681,6 +687,7 @@ impl<D: Disk> Store<D> {
                 |number: Option<u64>| number.is_some_and(|number| number < self.layout.base.number);
             let is_segment = is_old(head::number(LOG, &name));
             // A new spare may have the name of a file that was listed.
+            // mutation: useless-spares
             let is_known = self.spares.names.iter().chain(&recycled).any(|spare| *spare == name);
             let is_lost_spare = head::number(SPARE, &name).is_some() && !is_known;
             let may_be_spare = is_segment && bytes == self.settings.segment_bytes;

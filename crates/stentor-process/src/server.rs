@@ -580,6 +580,7 @@ impl Server {
                 let _ = bound.send((index, Ok(name.unwrap_or_default())));
                 let own = io.listeners();
                 if !begins(&mut serving, &mut io, channel, &settings, &stage) {
+                    // mutation: lost-listeners
                     io.give_back(own);
                     return Ok(());
                 }

@@ -174,6 +174,7 @@ impl Visitor<'_> {
             Act::Fetch(name) if self.asks_for_token() && names::is_private(settings, name) => {
                 match self.bearer {
                     // What was judged was a value. Since it is gone a file may have its name.
+                    // mutation: held-request
                     Bearer::Judged => Err(NO_TOKEN.because(Why::NoToken)),
                     _ => self.may_read(|allowed| allowed.matches(name)),
                 }
@@ -306,6 +307,7 @@ impl Author {
     pub(crate) fn of(visitor: Visitor<'_>, request: &Request<'_>, token: &[u8]) -> Author {
         let Some(grant) = visitor.grant() else { return Author::Anyone };
         let (origin, claims) = (request.origin, claims_of(token));
+        // mutation: body-claims
         Author::Holder(grant.clone(), origin.map(Box::from), claims.map(Box::from))
     }
 
@@ -332,6 +334,7 @@ impl Author {
         let bearer = match self {
             Author::Guest => return Ok(()),
             Author::Anyone => Bearer::Nobody,
+            // mutation: page-off-the-list
             Author::Holder(_, Some(page), _) if !visitor.settings.cors.lists(page) => {
                 return Err(PAGE.into());
             }
@@ -452,6 +455,7 @@ pub(crate) fn counts(
             let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
             is_own || settings.cors.lists(origin)
         }
+        // mutation: list-as-script
         None if request.fetch_site.is_none() => !is_lookup(settings, request),
         None => !matches!(request.fetch_site, Some(b"cross-site" | b"same-site")),
     }
@@ -486,6 +490,7 @@ impl Listener {
     /// Whether it is a page of this very server that asks, and under a name that cannot be rebound:
     /// a browser lets no other page say so.
     fn is_own_page(&self, settings: &Settings, request: &Request<'_>) -> bool {
+        // mutation: guestbook-page
         let is_own = request.origin.is_some() && self.is_open_to(request, &Cors::default());
         let is_same_site = matches!(request.fetch_site, None | Some(b"same-origin"));
         is_own && is_same_site && is_meant(settings, request)

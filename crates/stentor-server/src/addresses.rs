@@ -50,6 +50,7 @@ impl AddressCounts {
         let one_more = |before: u64| match before as u32 {
             count if count >= connections_max => None,
             // Addresses that share a counter have the prefix of the first.
+            // mutation: one-prefix
             0 => Some(prefix | 1),
             _ => Some(before + 1),
         };

@@ -235,10 +235,13 @@ impl Context {
     pub(crate) fn recover(&mut self, outside: bool, now_us: u64) {
         self.out.clear();
         self.responses.answers.clear();
+        // mutation: body-after-panic
         self.resources.scratch.body.clear();
         self.resources.scratch.name.clear();
         self.streams.found.clear();
+        // mutation: batches-after-panic
         self.streams.batches.forget();
+        // mutation: line-after-panic
         self.load.budget.serve(None);
         self.access.denials.tell(None, None, self.clock.now_ms);
         if outside {

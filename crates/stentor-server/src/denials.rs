@@ -61,6 +61,7 @@ impl Denials {
         {
             self.line = Some(format!("a request is refused with {status}"));
         }
+        // mutation: denial-twice
         let Some(line) = self.line.take() else { return };
         let by = client.map(|client| format!(", sent by {client}")).unwrap_or_default();
         let since = self.throttle.take();

@@ -200,6 +200,7 @@ impl Exchange<'_> {
 
     /// The same once the body is there, and the token is not any more.
     pub(crate) fn deny_author(&mut self, denied: &Denied, author: &Author) -> Answer {
+        // mutation: refused-at-end
         let holder = || author.holder(&self.access.keys);
         self.access.denials.note(self.reply.stats, denied.why, holder, self.clock.now_ms);
         self.answer_denied(denied)

@@ -109,6 +109,7 @@ fn run(
         look(gauges, hub, memory, mailboxes, release);
         if memory.pressure() == Pressure::Critical && looks.is_multiple_of(LOOKS_A_SECOND) {
             hub.shrink_history(TRIM_CRITICAL_PART);
+            // mutation: trimmed-history
             release();
         }
         looks = looks.wrapping_add(1);

@@ -84,6 +84,7 @@ pub fn load<D: Disk>(
     // The server that a copy is of went on, and what was not written before a crash is no more.
     let goes_on = recovered.was_closed && !recovered.begins_life;
     let until = if goes_on || recovered.epoch.is_none() { 0 } else { now_unix_s };
+    // mutation: copied-dates
     hub.doubt_dates(recovered.copied, until);
     Ok(Loaded { recovered, upto_generation })
 }

@@ -128,6 +128,7 @@ where
 /// the log meanwhile. The disk is for the log first. But where that grows faster than the snapshot,
 /// both take the more room the longer this waits.
 fn pause(bytes: usize, written: u64, of_log: u64) -> Option<Duration> {
+    // mutation: slow-snapshot
     (of_log <= written).then(|| Duration::from_secs_f64(bytes as f64 / BYTES_PER_S))
 }
 

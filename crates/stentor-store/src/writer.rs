@@ -186,6 +186,7 @@ impl<D: Disk> Writer<D> {
 
     /// Goes on though it was to end: the intake is told how the disk is.
     pub fn go_on(mut self) -> Writer<D> {
+        // mutation: unclosed-store
         self.show(monotonic_us() / 1000);
         self
     }
@@ -285,6 +286,7 @@ impl<D: Disk> Writer<D> {
             }
             _ => {}
         }
+        // mutation: bytes-in-upgrade
         self.stats.bytes.set(self.bytes_before + self.store.bytes_written());
         *failure = sentence;
         drop(failure);

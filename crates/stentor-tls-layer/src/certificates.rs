@@ -262,6 +262,7 @@ impl Acceptors {
         let known = running.pairs();
         match self.read(next, now_unix_s) {
             Ok(prepared) => {
+                // mutation: bad-key-at-reload
                 let is_new = |(pair, _): &UnusablePair| !known.contains(pair);
                 match prepared.unusable() {
                     Some(unusable) if prepared.unusable.iter().any(is_new) => Err(unusable),
@@ -295,6 +296,7 @@ impl Acceptors {
         // Each handshake reads the current ones, so nothing is logged under the lock.
         let renewed = prepared.clone();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        // mutation: outdated-watch
         if current.tls != prepared.tls {
             return;
         }
@@ -497,10 +499,12 @@ fn read_pairs(
             Err(reasons) => {
                 unusable.push((files.clone(), reasons));
                 let mut known = before.iter().flat_map(|before| before.pairs());
+                // mutation: lost-pair
                 pairs.extend(known.find(|pair| pair.file() == files.certificate).cloned());
             }
         }
     }
+    // mutation: one-bad-pair
     if good == 0 {
         return Err(unusable.into_iter().flat_map(|(_, reasons)| reasons).collect());
     }

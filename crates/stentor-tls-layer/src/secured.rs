@@ -299,6 +299,7 @@ impl Sessions {
         }
         self.pools.remove(entry.place);
         self.handshakes.end(peer);
+        // mutation: gone-client
         self.clients.forget(peer);
         if entry.has(Entry::HOLDS)
             && let Some(extra) = self.extras.remove(&peer)
@@ -320,6 +321,7 @@ impl Sessions {
     fn with_extra<R>(&mut self, peer: Peer, act: impl FnOnce(&mut Extra) -> R) -> R {
         let extra = self.extras.entry(peer).or_default();
         let before = extra.bytes();
+        // mutation: bytes-after-panic
         let result = act(extra);
         // Both at once: a panic in between would leave a wrong account.
         self.extra_bytes = self.extra_bytes - before + extra.bytes();
@@ -590,6 +592,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
         entry.set(Entry::LEFT);
         entry.stage = Stage::Closing;
         self.sessions.end_unfinished(peer);
+        // mutation: close-panic
         self.sessions.end_by(peer, until_ms);
         if says_so {
             self.say(peer, |session, out| session.end(Alert::CloseNotify, out));

@@ -155,6 +155,7 @@ impl Records<'_> {
         inbound.bytes.extend_from_slice(&self.arrived[self.at..]);
         // What is left may wait for long, and may have been much.
         if inbound.bytes.capacity() > 2 * inbound.bytes.len() {
+            // mutation: inbound-memory
             inbound.bytes.shrink_to_fit();
         }
     }

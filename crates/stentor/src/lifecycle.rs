@@ -388,6 +388,7 @@ impl Stops {
         let before = self.by_parent.max(self.by_others);
         let stops = if is_parent { &mut self.by_parent } else { &mut self.by_others };
         *stops += 1;
+        // mutation: one-stop-twice
         *stops > before
     }
 }

@@ -112,6 +112,7 @@ fn token(
 /// and not 34 minutes.
 fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
     let has_unit = !text.bytes().all(|byte| byte.is_ascii_digit());
+    // mutation: period-without-unit
     if has_unit && let Ok(period_s) = parse_period_s(text) {
         return Ok(now_unix_s.saturating_add(period_s));
     }

@@ -1,44 +1,97 @@
-//! The list of mutations: how it is written, and how one of them is applied.
+//! The mutations that are written by hand: how their list is written, and how one is applied.
 //!
-//! It is read and edited by hand. A `file:` line names the file for all mutations below it. A
-//! mutation is a sentence that says what is broken, and a change in the form of a diff: lines after
-//! `-` are replaced by those after `+`, lines after a space stay. Empty lines separate, lines with
-//! `#` in the first column are comments.
+//! Each stands for a fault that the code once had, and that no derived mutation makes. A name, a
+//! sentence that says what is broken, and a change in the form of a diff belong together:
 //!
 //! ```text
-//! file: crates/stentor-hub/src/filter.rs
-//!
-//! A filter that is replaced is counted twice.
-//! - self.len += usize::from(before.is_none());
-//! + self.len += 1;
+//! filter-replaced
+//! A filter that is replaced counts twice.
+//! - usize::from(before.is_none())
+//! + 1
 //! ```
+//!
+//! The comment `// mutation: filter-replaced` in the code marks the statement, match arm, field or
+//! item behind it, and moves with that. What stands after `-` must be in there exactly once, however
+//! it is formatted; what stands after `+` replaces it. Without `-` the whole of it is replaced, and
+//! without both it is removed. Lines with `#` in the first column are comments.
 //!
 //! The tests of the file's own package must notice, or else those of the server, which has all
 //! below it in its simulator. A line `tests: PACKAGE…` behind the sentence names others, or
 //! end-to-end tests: `e2e::upgrade` are all whose names contain `upgrade`. Those of the package
 //! `stentor` are the command's own unit tests.
-//!
-//! What is to be replaced must be in the file exactly once. White space does not count, and neither
-//! does a comma before a closing bracket: so a list outlives rustfmt.
 
+use super::SERVER;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
+use xtask::source::{Blanked, File, blank};
 
 /// A way to break one file.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Mutation {
-    sentence: String,
     file: String,
+    sentence: String,
     tests: Vec<String>,
-    old: String,
-    new: String,
+    change: Change,
+}
+
+/// What is changed.
+#[derive(PartialEq, Debug)]
+pub(crate) enum Change {
+    /// What is behind a marker, or a part of it.
+    Marked { name: String, old: String, new: String },
+    /// All uses of a constant, each of which is `it`.
+    Limit { name: String, value: &'static str },
 }
 
 impl Mutation {
+    /// One that the tests of its package or of the server are to notice.
+    pub(crate) fn new(file: String, sentence: String, change: Change) -> Mutation {
+        let mut mutation = Mutation { file, sentence, tests: Vec::new(), change };
+        mutation.tests = vec![mutation.package().to_owned(), SERVER.to_owned()];
+        mutation.tests.dedup();
+        mutation
+    }
+
+    /// One of a list: its lines, and the file that has its marker.
+    pub(super) fn listed(lines: &[&str], file: &str) -> Result<Mutation, String> {
+        let [name, sentence, lines @ ..] = lines else {
+            return Err(format!("{lines:?} has no sentence"));
+        };
+        let (mut tests, mut old, mut new) = (Vec::new(), String::new(), String::new());
+        for line in lines {
+            match line.split_at_checked(1) {
+                Some(("-", line)) => old += line,
+                Some(("+", line)) => new += line,
+                _ => match line.strip_prefix("tests: ") {
+                    Some(named) => tests.extend(named.split(' ').map(str::to_owned)),
+                    None => return Err(format!("{name}: begins with neither `-` nor `+`: {line}")),
+                },
+            }
+        }
+        let change = Change::Marked { name: (*name).to_owned(), old, new };
+        let mut mutation = Mutation::new(file.to_owned(), format!("{name}: {sentence}"), change);
+        if !tests.is_empty() {
+            mutation.tests = tests;
+        }
+        Ok(mutation)
+    }
+
     /// What it breaks, relative to the root.
     pub(crate) fn file(&self) -> &str {
         &self.file
+    }
+
+    /// Whether it changes a limit.
+    pub(crate) fn is_limit(&self) -> bool {
+        matches!(self.change, Change::Limit { .. })
+    }
+
+    /// What it changes.
+    pub(crate) fn change(&self) -> &Change {
+        &self.change
     }
 
     /// The package that it breaks.
@@ -58,25 +111,18 @@ impl Mutation {
         self.tests.iter().map(String::as_str)
     }
 
-    /// The file with this mutation.
+    /// The file with this mutation, if that is behind a marker.
     ///
     /// # Errors
     ///
-    /// If what is to be replaced is not there exactly once, or nothing would change.
+    /// If what it replaces is not there exactly once, or nothing would change.
     pub(crate) fn apply(&self, source: &str) -> Result<String, String> {
-        let ((squeezed, places), (old, _)) = (squeeze(source), squeeze(&self.old));
-        if old == squeeze(&self.new).0 {
+        let Change::Marked { name, old, new } = &self.change else { return Ok(source.to_owned()) };
+        let place = part(source, behind(source, &format!("{MARKER}{name}\n"))?, old)?;
+        if squeeze(&source[place.clone()]).0 == squeeze(new).0 {
             return Err("it changes nothing".into());
         }
-        let mut found = squeezed.match_indices(&old).map(|(at, _)| at);
-        let at = match (found.next(), found.count()) {
-            (Some(at), 0) => at,
-            (None, _) => return Err("what it replaces is not there".into()),
-            (_, more) => return Err(format!("what it replaces is there {} times", more + 1)),
-        };
-        let last = places[at + old.len() - 1];
-        let behind = last + source[last..].chars().next().map_or(0, char::len_utf8);
-        Ok([&source[..places[at]], self.new.trim(), &source[behind..]].concat())
+        Ok([&source[..place.start], new.trim(), &source[place.end..]].concat())
     }
 }
 
@@ -86,77 +132,84 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// Reads all lists of a directory.
+/// Reads all lists of a directory, and looks for their markers in these files.
 ///
 /// # Errors
 ///
-/// One line with the name of the list that cannot be read.
-pub(crate) fn read(directory: &Path) -> Result<Vec<Mutation>, String> {
+/// If a list cannot be read, or a marker is missing, there twice, or in no list.
+pub(crate) fn read(directory: &Path, files: &[File]) -> Result<Vec<Mutation>, String> {
     let said = |error| format!("{}: {error}", directory.display());
-    let entries = fs::read_dir(directory).map_err(said)?;
-    let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
-    let mut paths = paths.map_err(said)?;
-    paths.sort();
-    let mut mutations = Vec::new();
-    for path in paths {
-        let text = fs::read_to_string(&path).map_err(said)?;
-        let parsed = parse(&text).map_err(|reason| format!("{}: {reason}", path.display()))?;
-        mutations.extend(parsed);
-    }
-    Ok(mutations)
-}
-
-pub(super) fn parse(text: &str) -> Result<Vec<Mutation>, String> {
-    let mut mutations = Vec::new();
-    let mut file = "";
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    for block in lines.split(|line| line.trim().is_empty()).filter(|block| !block.is_empty()) {
-        match block {
-            [line] if line.starts_with("file:") => file = line["file:".len()..].trim(),
-            [sentence, change @ ..] => mutations.push(mutation(file, sentence, change)?),
-            [] => {}
+    let mut places = BTreeMap::<_, Vec<_>>::new();
+    for file in files.iter().filter(|file| file.path.starts_with("crates/")) {
+        for name in file.text.lines().filter_map(|line| line.trim().strip_prefix(MARKER)) {
+            places.entry(name).or_default().push(&*file.path);
         }
     }
-    Ok(mutations)
+    let (mut mutations, mut broken) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(directory).map_err(said)? {
+        let text = fs::read_to_string(entry.map_err(said)?.path()).map_err(said)?;
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        for lines in lines.split(|line| line.is_empty()).filter(|lines| !lines.is_empty()) {
+            match places.remove(lines[0]).as_deref() {
+                Some([file]) => mutations.push(Mutation::listed(lines, file)?),
+                files => broken.push(format!("the marker of {} is in {files:?}", lines[0])),
+            }
+        }
+    }
+    broken.extend(places.iter().map(|(name, files)| format!("{name} of {files:?} is in no list")));
+    if broken.is_empty() { Ok(mutations) } else { Err(broken.join("\n  ")) }
 }
 
-fn mutation(file: &str, sentence: &str, change: &[&str]) -> Result<Mutation, String> {
-    let said = |reason: &str| Err(format!("{sentence:?}: {reason}"));
-    let mut mutation = Mutation {
-        sentence: sentence.to_owned(),
-        file: file.to_owned(),
-        tests: Vec::new(),
-        old: String::new(),
-        new: String::new(),
+/// The statement, match arm, field or item behind the first place that has this text.
+fn behind(source: &str, text: &str) -> Result<Range<usize>, String> {
+    let from = source.find(text).ok_or("its marker is not there")? + text.len();
+    let Blanked { code, comments } = blank(source);
+    let is_code = |at: &usize| {
+        !source.as_bytes()[*at].is_ascii_whitespace() && comments.as_bytes()[*at] == b' '
     };
-    if file.is_empty() {
-        return said("no file: line stands above it");
-    }
-    let (mut old, mut new) = (Vec::new(), Vec::new());
-    for line in change {
-        if let Some(packages) = line.strip_prefix("tests:") {
-            mutation.tests.extend(packages.split_whitespace().map(str::to_owned));
-        } else if let Some(line) = line.strip_prefix('-') {
-            old.push(line);
-        } else if let Some(line) = line.strip_prefix('+') {
-            new.push(line);
-        } else if line.starts_with(' ') {
-            old.push(line);
-            new.push(line);
-        } else {
-            return said(&format!("a line begins with none of `-`, `+` and a space: {line}"));
+    // What comes next, be it a string.
+    let next = |from: usize| &source[(from..source.len()).find(is_code).unwrap_or(source.len())..];
+    let begin = source.len() - next(from).len();
+    // A type may have a comma.
+    let is_long = ["let ", "pub ", "fn "].iter().any(|word| source[begin..].starts_with(word));
+    let goes_on = [".", "?", ";", ",", ")", "=", "else"];
+    let mut depth = 0;
+    for (at, sign) in code.char_indices().skip_while(|(at, _)| *at < begin) {
+        match sign {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => return Ok(begin..at),
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        let is_end = match sign {
+            ';' => true,
+            ',' => !is_long,
+            '}' => !goes_on.iter().any(|sign| next(at + 1).starts_with(sign)),
+            _ => false,
+        };
+        if is_end && depth == 0 {
+            return Ok(begin..at + 1);
         }
     }
-    mutation.old = old.join("\n");
-    mutation.new = new.join("\n");
-    if mutation.old.trim().is_empty() {
-        return said("it replaces nothing");
+    Err("nothing is behind its marker".to_owned())
+}
+
+/// Where a part of a place is, which must be in it once; all of it, if the part is empty.
+fn part(source: &str, place: Range<usize>, old: &str) -> Result<Range<usize>, String> {
+    let marked = &source[place.clone()];
+    let ((squeezed, places), (old, _)) = (squeeze(marked), squeeze(old));
+    if old.is_empty() {
+        return Ok(place);
     }
-    if mutation.tests.is_empty() {
-        mutation.tests = vec![mutation.package().to_owned(), SERVER.to_owned()];
-        mutation.tests.dedup();
-    }
-    Ok(mutation)
+    let mut found = squeezed.match_indices(&old).map(|(at, _)| at);
+    let at = match (found.next(), found.count()) {
+        (Some(at), 0) => at,
+        (None, _) => return Err(format!("what it replaces is not in {marked:?}")),
+        (_, more) => return Err(format!("what it replaces is there {} times", more + 1)),
+    };
+    let last = places[at + old.len() - 1];
+    let end = last + marked[last..].chars().next().map_or(0, char::len_utf8);
+    Ok(place.start + places[at]..place.start + end)
 }
 
 /// The text without what formatting may change, and for each byte of that its place in the text.
@@ -173,63 +226,73 @@ fn squeeze(text: &str) -> (String, Vec<usize>) {
     (squeezed, places)
 }
 
-const SERVER: &str = "stentor-server";
+const MARKER: &str = "// mutation: ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn one(change: &str) -> Mutation {
-        parse(&format!("file: crates/a/src/b.rs\n\nIt breaks.\n{change}")).unwrap().remove(0)
+        let lines: Vec<_> = ["n", "It breaks."].into_iter().chain(change.lines()).collect();
+        Mutation::listed(&lines, "crates/a/src/b.rs").unwrap()
     }
 
     #[test]
-    fn lists_are_parsed() {
-        let text = "# Of a list.\n\nfile: crates/a/src/b.rs\n\nOne.\n- x\n+ y\n\n\n# Of two.\n\
-            Two.\ntests: c d\n  if x {\n-     -y\n  }\nfile: no\n";
-        assert!(parse(text).unwrap_err().contains("a line begins with none"));
-        let text = text.replace("file: no", "\nfile: crates/stentor-server/src/c.rs\n\nThree.\n-z");
-        let mutations = parse(&text).unwrap();
-        let listed: Vec<_> = mutations.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            listed,
-            ["a/src/b.rs: One.", "a/src/b.rs: Two.", "stentor-server/src/c.rs: Three."]
-        );
-        let packages = |n: usize| mutations[n].packages().collect::<Vec<_>>();
-        assert_eq!(packages(0), ["a", SERVER]);
-        assert_eq!(packages(1), ["c", "d"]);
-        assert_eq!(packages(2), [SERVER]);
-        assert_eq!(
-            (&*mutations[1].old, &*mutations[1].new),
-            ("  if x {\n     -y\n  }", "  if x {\n  }")
-        );
+    fn each_marker_is_in_one_place() {
+        let mutation = one("tests: c d\n- x\n+ y");
+        assert_eq!(mutation.to_string(), "a/src/b.rs: n: It breaks.");
+        assert_eq!(mutation.packages().collect::<Vec<_>>(), ["c", "d"]);
+        assert!(Mutation::listed(&["n", "It breaks.", "x"], "").unwrap_err().contains("neither"));
+        let directory = std::env::temp_dir().join(format!("stentor-list-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("a.txt"), "# A list.\n\nn\nIt breaks.\n").unwrap();
+        let read = |text: &str| {
+            let file = |path: &str| File { path: path.to_owned(), text: text.to_owned() };
+            let files = [file("crates/a/src/b.rs"), file("crates/a/src/c.rs")];
+            [1, 2].map(|count| read(&directory, &files[..count]).map(|all| all.len()))
+        };
+        let [once, twice] = read("  // mutation: n\nx;");
+        assert_eq!(once, Ok(1));
+        assert!(twice.unwrap_err().contains("n is in Some"));
+        assert!(read("")[0].as_ref().unwrap_err().contains("n is in None"));
+        let unlisted = read("// mutation: n\n// mutation: o\n");
+        assert!(unlisted[0].as_ref().unwrap_err().contains("o of"));
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
-    fn bad_lists_are_refused() {
-        for (text, reason) in [
-            ("It breaks.\n- x\n", "no file: line"),
-            ("file: a\n\nIt breaks.\n", "replaces nothing"),
-            ("file: a\n\nIt breaks.\n+ y\n", "replaces nothing"),
-            ("file: a\n\nIt breaks.\n- x\ny\n", "a line begins with none"),
+    fn what_is_behind_a_marker_is_removed() {
+        for (behind, rest) in [
+            ("a(1, 2);\n b", "\n b"),
+            ("if a { b } else { c }\n *d = e", "\n *d = e"),
+            ("\"ö\" => a(\",\"),\n b", "\n b"),
+            ("A { .. } => { b }\n \"c\" => d", "\n \"c\" => d"),
+            ("a })", "})"),
+            ("let a: B<C, D> = e { f }.g;h", "h"),
+            ("fn a(b: B) { c; }\n d", "\n d"),
         ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(reason) && error.contains("It breaks."), "{error}");
+            let marked = "ü // mutation: n\n// Why.\n";
+            assert_eq!(one("").apply(&format!("{marked}{behind}")), Ok(format!("{marked}{rest}")));
         }
     }
 
     #[test]
     fn what_is_replaced_is_there_once_however_it_is_formatted() {
-        let mutation = one("- call(a, b)\n+ call(b, ü)\n");
-        for (source, mutated) in
-            [("ö = call(a, b);", "ö = call(b, ü);"), ("call(\n    a,\n    b,\n)\n", "call(b, ü)\n")]
-        {
-            assert_eq!(mutation.apply(source).as_deref(), Ok(mutated));
+        let applied = |change: &str, source: &str| {
+            let text = one(change).apply(&format!("// mutation: n\n{source}"));
+            text.map(|text| text[15..].to_owned())
+        };
+        let change = "- call(a, b)\n+ call(b, ü)\n";
+        for (source, mutated) in [
+            ("ö = call(a, b); call(a, b)", "ö = call(b, ü); call(a, b)"),
+            ("call(\n    a,\n    b,\n);", "call(b, ü);"),
+        ] {
+            assert_eq!(applied(change, source).as_deref(), Ok(mutated));
         }
-        assert!(mutation.apply("call(a)").unwrap_err().contains("not there"));
-        assert!(mutation.apply("call(a,b) call(a, b)").unwrap_err().contains("2 times"));
-        assert!(one("- x\n+  x\n").apply("x").unwrap_err().contains("nothing"));
-        assert_eq!(one("- y;\n").apply("x; y; z;").as_deref(), Ok("x;  z;"));
-        assert_eq!(one("- x\n+ y\n").apply("(x,)").as_deref(), Ok("(y,)"));
+        assert!(applied(change, "call(a);").unwrap_err().contains("not in"));
+        assert!(applied(change, "f(call(a,b), call(a, b));").unwrap_err().contains("2 times"));
+        assert!(applied("- x\n+  x\n", "x;").unwrap_err().contains("nothing"));
+        assert_eq!(applied("+ y;", "x; z").as_deref(), Ok("y; z"));
+        assert!(one("").apply("x").unwrap_err().contains("is not there"));
     }
 }

@@ -1,35 +1,34 @@
 //! Many mutations in one build: a variable of the environment chooses the one that counts.
 //!
 //! Each mutation adds a body to its function, in front of the original one, so that the tests are
-//! built once for all mutations. A mutation of a constant or a type is built alone, and so is one
-//! of a `const fn`, or of a function that returns an `impl Trait`, which would have several types.
+//! built once for all mutations. A `const fn` cannot have several, and neither can a function that
+//! returns an `impl Trait`, which would have several types.
 
 use super::list::Mutation;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use syn::visit::{self, Visit};
+use xtask::syntax::{attributes, is_of_tests};
 
-/// Puts mutations into a source, each with its number. Returns the source, and the numbers of
-/// those that have to be built alone.
+/// Puts mutations into a source, each with its number.
 ///
 /// # Errors
 ///
-/// If a mutation does not apply, or the source is not Rust.
+/// If a mutation does not apply, or is in no function that can have several bodies.
 pub(crate) fn switched(
+    tree: &syn::File,
     source: &str,
     mutations: &[(usize, &Mutation)],
-) -> Result<(String, Vec<usize>), String> {
-    let tree = syn::parse_file(source).map_err(|error| error.to_string())?;
-    let mut bodies = Bodies(Vec::new());
-    bodies.visit_file(&tree);
-    let (mut arms, mut alone) = (BTreeMap::<usize, (usize, String)>::new(), Vec::new());
+) -> Result<String, String> {
+    let bodies = bodies(tree);
+    let mut arms = BTreeMap::<usize, (usize, String)>::new();
     for &(number, mutation) in mutations {
-        let mutated = mutation.apply(source)?;
+        let mutated = mutation.apply(source).map_err(|reason| format!("{mutation}: {reason}"))?;
         let change = change(source, &mutated);
-        let is_inside = |body: &&Range<usize>| body.start < change.start && change.end < body.end;
-        let Some(body) = bodies.0.iter().find(is_inside) else {
-            alone.push(number);
-            continue;
+        let is_inside = |body: &Range<usize>| body.start < change.start && change.end < body.end;
+        let Some((body, _)) = bodies.iter().find(|(body, is_one)| is_inside(body) && !is_one)
+        else {
+            return Err(format!("{mutation}: it is in no function that can have several bodies"));
         };
         let end = mutated.len() - (source.len() - body.end);
         let (_, arms) = arms.entry(body.start).or_insert((body.end, String::new()));
@@ -40,7 +39,7 @@ pub(crate) fn switched(
         let body = format!("{{ {CHOSEN} {arms}{} }}", &source[start..*end]);
         text.replace_range(start..*end, &body);
     }
-    Ok((text, alone))
+    Ok(text)
 }
 
 /// The bytes of the source that are others in what was mutated.
@@ -51,21 +50,34 @@ fn change(source: &str, mutated: &str) -> Range<usize> {
     before..source.len() - both.take_while(|(a, b)| a == b).count()
 }
 
-/// The bodies of the outermost functions that can have several.
-struct Bodies(Vec<Range<usize>>);
+/// The bodies of the outermost functions that run, and whether there can be only one.
+pub(super) fn bodies(tree: &syn::File) -> Vec<(Range<usize>, bool)> {
+    let mut bodies = Bodies(Vec::new());
+    bodies.visit_file(tree);
+    bodies.0
+}
+
+struct Bodies(Vec<(Range<usize>, bool)>);
 
 impl Bodies {
     fn note(&mut self, signature: &syn::Signature, body: &syn::Block) {
-        let mut opaque = Opaque(signature.constness.is_some());
+        let mut opaque = Opaque(false);
         opaque.visit_return_type(&signature.output);
-        if !opaque.0 {
-            let braces = body.brace_token.span;
-            self.0.push(braces.open().byte_range().start..braces.close().byte_range().end);
+        let braces = body.brace_token.span;
+        if signature.constness.is_none() {
+            let body = braces.open().byte_range().start..braces.close().byte_range().end;
+            self.0.push((body, opaque.0));
         }
     }
 }
 
 impl<'ast> Visit<'ast> for Bodies {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !is_of_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.note(&function.sig, &function.block);
     }
@@ -92,7 +104,8 @@ impl<'ast> Visit<'ast> for Opaque {
 }
 
 /// Reads which mutation counts.
-const CHOSEN: &str = "static CHOSEN: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| {
+pub(super) const CHOSEN: &str =
+    "static CHOSEN: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| {
     std::env::var(\"MUTATION\").ok().and_then(|number| number.parse().ok()).unwrap_or(0)
 });";
 
@@ -102,22 +115,33 @@ mod tests {
 
     #[test]
     fn bodies_have_a_mutated_one_before_them() {
-        let source = "const A: u8 = 1;\nfn f() -> u8 { g(1) }\nimpl B {\n  fn g() { x() }\n}\n\
-                      const fn h() -> u8 { 2 }\nfn i() -> Option<impl C> { d }\n";
-        let changes = ["- A: u8 = 1\n+ A: u8 = 3", "- g(1)", "- x()\n+ y()", "- { 2 }\n+ { 4 }"];
-        let changes = changes.iter().chain(&["- d\n+ e", "- 1)\n+ 5)"]);
-        let text = changes.map(|change| format!("\n\nIt breaks.\n{change}")).collect::<String>();
-        let mutations = super::super::list::parse(&format!("file: crates/a/src/b.rs{text}"));
-        let mutations = mutations.unwrap();
-        let numbered: Vec<_> = (1..).zip(&mutations).collect();
-        let (text, alone) = switched(source, &numbered).unwrap();
-        assert_eq!(alone, [1, 4, 5]);
-        let arms = [
-            "if *CHOSEN == 2 {  } else if *CHOSEN == 6 { g(5) } else { g(1) } }",
-            "if *CHOSEN == 3 { y() } else { x() } }",
+        let lines = [
+            "fn f() -> u8 { g(1) }",
+            "impl B { fn g() { x() } }",
+            "const fn h() { 2 }",
+            "fn i() -> Option<impl C> { 2 }",
         ];
+        let marked = (1..).zip(lines).map(|(n, line)| format!("// mutation: {n}\n{line}\n"));
+        let source = marked.collect::<String>();
+        let switched = |changes: &[(usize, &str)]| {
+            let mutations = changes.iter().map(|(n, change)| {
+                let listed = format!("{n}\nIt breaks.\n{change}");
+                Mutation::listed(&listed.lines().collect::<Vec<_>>(), "a.rs").unwrap()
+            });
+            let mutations: Vec<_> = mutations.collect();
+            switched(
+                &syn::parse_file(&source).unwrap(),
+                &source,
+                &changes.iter().map(|it| it.0).zip(&mutations).collect::<Vec<_>>(),
+            )
+        };
+        let text = switched(&[(1, "- g(1)"), (2, "- x()\n+ y()")]).unwrap();
+        let arms =
+            ["if *CHOSEN == 1 {  } else { g(1) } }", "if *CHOSEN == 2 { y() } else { x() } }"];
         assert!(arms.iter().all(|arm| text.contains(arm)), "{text}");
         assert_eq!(text.matches("static CHOSEN").count(), 2, "{text}");
-        assert!(switched("fn {", &numbered).is_err() && switched("", &numbered).is_err());
+        for one in [3, 4] {
+            assert!(switched(&[(one, "- 2\n+ 3")]).unwrap_err().contains("in no function"));
+        }
     }
 }

@@ -23,8 +23,6 @@ pub(crate) enum Outcome {
     Passed,
     /// This has noticed it.
     Failed(String),
-    /// What the compiler said.
-    NotBuilt(String),
 }
 
 /// One run of the tests.
@@ -54,14 +52,18 @@ impl Workshop {
         Ok(workshop)
     }
 
-    /// Reads a file of the copy.
-    pub(crate) fn read(&self, file: &str) -> Result<String, String> {
-        fs::read_to_string(self.tree.join(file)).map_err(|error| format!("{file}: {error}"))
-    }
-
     /// Writes a file of the copy.
     pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), String> {
         fs::write(self.tree.join(file), text).map_err(|error| format!("{file}: {error}"))
+    }
+
+    /// Cargo, in the copy.
+    pub(crate) fn cargo(&self, command: &str) -> Command {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        // What is no longer used, or not looked at, is a matter of the tests and not of lints.
+        cargo.arg(command).current_dir(&self.tree).env("RUSTFLAGS", "--cap-lints=allow");
+        cargo.env("CARGO_TARGET_DIR", &self.target);
+        cargo
     }
 
     /// A file that is the same already is left alone, so that it is not built again.
@@ -106,14 +108,11 @@ impl Workshop {
             None => (tests, &["--lib"]),
             Some(_) => (END_TO_END, &["--test", "e2e"]),
         };
-        let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["test", "--quiet", "--locked", "--no-run", "--package", package])
+        let output = self
+            .cargo("test")
+            .args(["--quiet", "--locked", "--no-run", "--package", package])
             .args(kind)
             .arg("--message-format=json-render-diagnostics")
-            .current_dir(&self.tree)
-            .env("CARGO_TARGET_DIR", &self.target)
-            // What is no longer used, or not looked at, is a matter of the tests and not of lints.
-            .env("RUSTFLAGS", "--cap-lints=allow")
             .output()
             .map_err(|error| format!("cargo: {error}"))?;
         if !output.status.success() {

@@ -286,6 +286,7 @@ pub(super) fn read_append(message: &Message) -> Appended {
             last.map_or(Appended::Unknown, Appended::Conflict)
         }
         // One of several brokers that fails while it writes says so, and others may have it.
+        // mutation: failed-append
         (Some(Failure { code: 500.., .. }), _) => Appended::Unknown,
         // Something of this subject is on its way there.
         (Some(Failure { err_code: WRONG_IN_FLIGHT, .. }), _) => Appended::Unknown,

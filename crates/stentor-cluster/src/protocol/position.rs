@@ -76,6 +76,7 @@ impl LogPosition {
     /// reads them from the messages just before its place. If the log has lost the first of two
     /// copies, such a node applies the second.
     pub(super) fn first_to_read(&self) -> u64 {
+        // mutation: no-counts
         let counted = if self.has_counts { 0 } else { COUNTED_AGAIN };
         (self.read + 1).saturating_sub(counted).max(1)
     }

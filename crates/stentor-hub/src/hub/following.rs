@@ -233,6 +233,7 @@ impl Hub {
         }
         match names.is_empty() {
             // All at once where nothing was: one by one a start takes a tenth longer.
+            // mutation: unlisted-topics
             true => *names = named.into_iter().collect(),
             false => names.extend(named),
         }
@@ -303,6 +304,7 @@ impl Hub {
                 }
                 Some(ByName(topic)) => {
                     let lost_seq = like.lost_seq();
+                    // mutation: kept-by-follower
                     if topic.has_earlier_upto(lost_seq) {
                         let topic = Arc::clone(topic);
                         differences.push(Difference::Shortened { topic, lost_seq });

@@ -185,6 +185,7 @@ impl Hub {
             Some(before) => Some(before.published_at()),
             // A client may have the value that was deleted, and ask by its date. A past entry has
             // the date that was decided then, by other tombstones.
+            // mutation: deleted-date
             None if place.past().is_none() => read(&self.tombstones).deleted_at(name.as_str()),
             None => None,
         };

@@ -214,6 +214,7 @@ impl Snapshot {
             put_varint(&mut self.section, number);
         }
         // What the doubt came from may not be in the files behind this snapshot.
+        // mutation: date-after-rollback
         self.section.push(u8::from(!hub.dates_tell(message)));
     }
 
@@ -233,6 +234,7 @@ impl Snapshot {
     fn put_terms(&mut self, terms: &Arc<Terms>, out: &mut Vec<u8>) -> u64 {
         let index = self.written;
         self.written += 1;
+        // mutation: rules-twice
         self.places.insert(Arc::clone(terms), index);
         put_varint(&mut self.section, index);
         put_varint(&mut self.section, terms.generation);

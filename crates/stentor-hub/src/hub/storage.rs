@@ -212,6 +212,7 @@ impl Hub {
             forms: self.storage.forms.get(),
             max: match self.shortage() {
                 Shortage::None => self.stored_bytes_max(),
+                // mutation: stored-in-shortage
                 Shortage::High | Shortage::Critical => self.stored_bytes_max() / 2,
             },
             evicted_total: self.storage.evicted_total.load(Ordering::Relaxed),

@@ -241,6 +241,7 @@ impl Epoll {
                 // one, then.
                 Err(_) => {}
             }
+            // mutation: arrivals-at-once
             if monotonic_us() >= until_us {
                 return Accepted::Some;
             }

@@ -132,6 +132,7 @@ impl Hello {
                  knows {own_oldest} to {own_newest}: restart the server instead"
             ));
         }
+        // mutation: newer-form
         Ok((Hello::unpack(&mut input)?, newest.min(own_newest)))
     }
 }
@@ -160,6 +161,7 @@ impl Ready {
         let mut input = Unpacker::new(bytes, 0);
         let form = u16::unpack(&mut input)?;
         let [oldest, newest] = Hello::FORMATS;
+        // mutation: unknown-form
         if !(oldest..=newest).contains(&form) {
             return Err(format!("it takes over in form {form}, which is unknown here"));
         }
@@ -242,6 +244,7 @@ impl Gate {
 
     /// Gives the verdict, unless there is one. Returns which it is.
     pub(super) fn decide(&self, verdict: bool) -> bool {
+        // mutation: second-verdict
         let verdict = *self.state().verdict.get_or_insert(verdict);
         self.decided.notify_all();
         verdict

@@ -35,6 +35,7 @@ impl Server {
     ) -> Result<u32, String> {
         let upgrades = self.shared.process.upgrades.begin();
         let handed_over = self.try_hand_over(program, upgrades, gives_up);
+        // mutation: failed-upgrade
         handed_over.inspect_err(|reason| self.fail_upgrade(reason))
     }
 
@@ -256,6 +257,7 @@ impl Leaving<'_> {
     /// What the other process says of a failure, if it does: it knows more.
     fn refusal(&mut self) -> Option<String> {
         // It may be waiting for what is not sent any more.
+        // mutation: told-of-end
         self.channel.end().ok()?;
         self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
         loop {
@@ -263,6 +265,7 @@ impl Leaving<'_> {
             if parcel.kind == kind::REFUSED {
                 let reason = String::from_utf8_lossy(parcel.bytes).into_owned();
                 // That nothing more came is no reason: this process has one.
+                // mutation: reason-of-silence
                 return Some(reason).filter(|reason| reason != ENDED);
             }
         }
@@ -381,6 +384,7 @@ fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
         sleep(LOOK);
     }
     // It may have ended by now.
+    // mutation: hung-process
     let _ = other.kill();
     let status = other.wait();
     // Its child ends with it, and may have become a child of this process.

@@ -295,6 +295,7 @@ impl Leaving {
                 Cue::Leave => return true,
                 _ => {
                     // It may have panicked while it did.
+                    // mutation: frozen-after-panic
                     serving.worker.stand_still(false);
                     self.stay(serving, io);
                 }

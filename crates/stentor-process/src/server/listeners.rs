@@ -96,6 +96,7 @@ impl Addresses {
     pub(super) fn role_at(&self, name: &SocketName, role: Role) -> Option<Role> {
         let address = ControlAddress::from(name);
         let mut same = self.0.iter().filter(|(_, other)| listener_of(*other) == listener_of(role));
+        // mutation: new-tls-role
         same.find(|(place, _)| place.address() == address).map(|(_, role)| *role)
     }
 

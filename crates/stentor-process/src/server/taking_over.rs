@@ -54,6 +54,7 @@ impl Predecessor {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
         })?;
         // Some builds before 0.1.0 know form 1 alone and have it: they tell outcomes of signals.
+        // mutation: own-number
         let forks = form >= WITH_PROCESS || tells_outcomes(process);
         let intermediate = forks.then(Intermediate::fork).transpose().map_err(|error| {
             let reason = format!("no intermediate process: {error}");
@@ -132,6 +133,7 @@ impl Predecessor {
                 0
             }
             // At once: that one serves nobody before it knows.
+            // mutation: refusal
             result => result.inspect_err(|error| self.refuse(&error.to_string()))?,
         };
         let connections = Totals::sum(server.shared.workers.iter().map(AsRef::as_ref)).open();
@@ -260,6 +262,7 @@ impl Predecessor {
 /// from, and says why a moment later.
 fn first_reason(server: &Server, error: io::Error) -> StartError {
     match server.reports().recv_timeout(PATIENCE_FOR_REASON) {
+        // mutation: reason-of-worker
         Ok((_, Err(reason))) => StartError(reason),
         _ => StartError(told(error)),
     }

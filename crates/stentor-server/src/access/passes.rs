@@ -55,7 +55,9 @@ impl Passes {
         let last = u64::from(NEVER) - 1;
         let expires = grant.expires_unix_s.map_or(u64::from(NEVER), |expires| expires.min(last));
         let held = self.held.grow(peer.index());
+        // mutation: permission-counted
         self.count += usize::from(held.scope.is_none());
+        // mutation: permission-expiry
         *held = Held { scope: Some(grant.scope.clone()), expires_unix_s: expires as u32 };
     }
 

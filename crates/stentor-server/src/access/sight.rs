@@ -31,6 +31,7 @@ impl<'a> SightOf<'a> {
         match &self.0 {
             None => Kind::All,
             Some((_, None)) => Kind::Open,
+            // mutation: batch-of-another
             Some((_, Some(pass))) => Kind::Granted(pass.scope.clone()),
         }
     }

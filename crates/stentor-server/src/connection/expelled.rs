@@ -38,6 +38,7 @@ impl Connection {
     /// Whether it was told of a feed that it may not see all of it.
     fn is_partial(&self, feed: FeedId) -> bool {
         match self.extra.as_deref() {
+            // mutation: partial-pattern
             Some(extra) if self.reader.feed == MANY => extra.partial.binary_search(&feed).is_ok(),
             _ => self.reader.is_partial,
         }

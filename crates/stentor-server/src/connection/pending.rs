@@ -249,6 +249,7 @@ impl Connection {
 
     /// Answers a long-poll; the connection is open again.
     fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
+        // mutation: poll-panic
         let Some(extra) = &mut self.extra else { return };
         let Some(pending) = extra.pending.take() else { return };
         let Pending { asked, persistence, awaits } = *pending;

@@ -445,6 +445,7 @@ impl Connection {
                 let is_read = subscriptions.binary_search_by_key(&feed, |read| read.feed).is_ok();
                 is_read && replay.feeds().binary_search(&feed).is_err()
             };
+            // mutation: read-by-two-names
             cx.streams.found.retain(|event| !cx.streams.feeds.is_of_any(event.topic(), was_read));
         }
         if is_partial {

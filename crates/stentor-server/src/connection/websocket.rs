@@ -191,6 +191,7 @@ impl Connection {
         self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
+        // mutation: command-panic
         self.extra().joining = Some(Joining { subscriptions, start, seq });
         // Behind that: should it panic, the connection knows what it has joined.
         cx.take_mail();

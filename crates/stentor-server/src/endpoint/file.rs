@@ -109,6 +109,7 @@ fn fall_back(
     // Another mount may have that path; the file is this one's all the same.
     let is_shadowed = mount_of(&x.settings.mounts, &name).is_none_or(|(of, ..)| of != index);
     let is_judged = !is_shadowed || x.settings.access.topics.is_private(&name);
+    // mutation: private-page
     if is_judged && let Err(denied) = x.may_send(&name) {
         x.deny(&denied);
         return;

@@ -23,8 +23,10 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
         let name = format!("{path}{}", listed.name);
         check_file(&name).is_ok()
             && match listed.kind {
+                // mutation: listed-file
                 FileKind::File => visitor.may_be_shown(&name),
                 FileKind::Directory => {
+                    // mutation: listed-directory
                     visitor.may_be_shown(&name) && visitor.may_be_shown(&format!("{name}/"))
                 }
                 _ => false,
@@ -42,6 +44,7 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     };
     // Whether something was left out is not told to one who may not read all that may be there.
     let rest = match (visitor.may_read_all_below(path), listing.more) {
+        // mutation: end-of-listing
         (false, _) => Rest::Untold,
         (true, true) => Rest::More,
         (true, false) => Rest::None,

@@ -25,6 +25,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
         let Some(message) = message else { return false };
         // Whoever may publish here, and nowhere else, must not act for those who read elsewhere.
         let may_be_foreign = || x.settings.access.topics.takes_tokens_for(&topic);
+        // mutation: script-of-token
         x.reply.shape.is_sandboxed = !is_inert(message.content_type()) && may_be_foreign();
         found(x, request, message);
         true

@@ -213,6 +213,7 @@ impl Batch {
                 let body = Body::Streamed { event: mark.event.clone(), form: mark.form };
                 let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
                 let (messages, rest) = (whole + 1, Some(rest));
+                // mutation: cut-message
                 Sent { messages, cursor: seq_before(messages), shares: shares(messages), rest }
             }
             _ => Sent {

@@ -125,6 +125,7 @@ impl Packed for Reader {
             3 => Transport::LongPoll,
             _ => return Err(pack::UNKNOWN),
         };
+        // mutation: socket-of-events
         if transport.socket() != socket {
             return Err(pack::MISFIT);
         }

@@ -190,6 +190,7 @@ impl Replay {
             return None;
         }
         self.told = Some(Told { since_seq, lost_seq, walk });
+        // mutation: history-before
         if self.wants == Wants::History && since_seq == 0 && !part.gave_up {
             return None;
         }

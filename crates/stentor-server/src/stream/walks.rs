@@ -111,6 +111,7 @@ impl Walks {
     ) -> (Option<WalkId>, usize) {
         // In a life that is over there was something else.
         let life = hub.life();
+        // mutation: walk-of-old-epoch
         self.all.retain(|(_, walk)| walk.life.is_none_or(|of| of == life));
         let of_known = self.all.iter().find(|(id, _)| Some(*id) == known).map(|(_, walk)| walk);
         // One that ended before the place of the reader: the next one might do so, too.
@@ -360,6 +361,7 @@ impl Walk {
             self.found.truncate(kept);
             // What is newer than the bound may be kept here, and says nothing of what is before it.
             let newest = self.found.last().map_or(self.bound_seq, Event::seq);
+            // mutation: one-topics-history
             self.bound_seq = self.bound_seq.min(newest);
         }
     }

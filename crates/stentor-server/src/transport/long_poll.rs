@@ -42,6 +42,7 @@ pub(crate) fn hold(
     // Who comes from a server that is further on may have seen what is not here yet.
     let after = if let Start::After(number) = wanted.start { number } else { 0 };
     let is_due = x.shared.hub.with_value(topic, |value| {
+        // mutation: long-poll-of-deleted
         value.map_or(expects_value && after <= seq, |value| is_new(request, wanted.start, value))
     });
     if is_due {

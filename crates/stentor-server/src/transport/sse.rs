@@ -20,6 +20,7 @@ pub(crate) fn open(
     query: Option<&[u8]>,
 ) -> Answer {
     let wanted = match Wanted::of_some(x, request, path, query) {
+        // mutation: sse-in-shortage
         Ok(wanted) => wanted.under_pressure(x),
         Err(refused) => return x.refuse_stream(request, refused),
     };
@@ -35,6 +36,7 @@ pub(crate) fn open(
     retry_ms += x.rng.next_u64() % (retry_ms + 1);
     // If so many have come at once that it takes long to take them in, the more time they have the
     // next time.
+    // mutation: return-at-once
     if x.queue_age_ms >= OLD_QUEUE_MS {
         let age_ms = x.queue_age_ms.min(QUEUE_AGE_MS_MAX);
         retry_ms += age_ms / 2 + x.rng.next_u64() % age_ms;

@@ -34,6 +34,7 @@ impl Worker {
         let mut owned = owned;
         if owned + pins.bytes() > bytes_max {
             // No connection is cut for walks that are kept for readers to come.
+            // mutation: walks-of-gone
             self.cx.streams.walks.shed();
             owned = owned - walks + self.cx.streams.walks.held_bytes();
         }
@@ -82,6 +83,7 @@ impl Worker {
         let Some(from) = self.shortened.take() else { return };
         for (looked, index) in self.connections.indices_from(from).enumerate() {
             if looked == SHORTENED_PER_TURN {
+                // mutation: some-idle
                 self.shortened = Some(index);
                 return;
             }

@@ -191,6 +191,7 @@ impl Sessions {
             // It may have waited in line there, with all it has to say: nobody tells of it again.
             Stage::Fresh => {
                 entry.set(Entry::IN_LINE);
+                // mutation: queue-in-upgrade
                 self.handshakes.wait(peer, true);
             }
             _ => {}
@@ -199,6 +200,7 @@ impl Sessions {
         if is_held && waiting.is_empty() || is_ours != has_end {
             return Err(MISFIT);
         }
+        // mutation: client-in-upgrade
         self.clients.let_in(peer, client);
         *self.entries.grow(peer.index()) = entry;
         self.with_extra(peer, |extra| {

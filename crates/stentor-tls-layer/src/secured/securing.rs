@@ -154,6 +154,7 @@ where
             // The certificates were taken away from a listener that has asked for them.
             return self.fail(peer, TlsFailure::Internal);
         }
+        // mutation: handshake-in-stop
         self.handler.negotiates(&mut self.layer, peer, true);
         let Secured { io, sessions } = &mut self.layer;
         let (began_us, now) = (io.now_us(), (io.now_ms(), io.unix_s()));
@@ -176,6 +177,7 @@ where
                 None => Flow::More,
                 Some(established) => {
                     self.layer.sessions.establish(peer, established);
+                    // mutation: handshake-done
                     self.handler.negotiates(&mut self.layer, peer, false);
                     self.open(peer, &mut bytes[progress.used..])
                 }
@@ -183,6 +185,7 @@ where
             Some(Err(error)) => {
                 match error.fault {
                     HandshakeFault::ClientCertificate => {
+                        // mutation: refused-certificate
                         self.layer.sessions.clients.refuse(peer, &error, self.layer.io.now_ms());
                     }
                     _ => tracing::debug!("a handshake failed: {error}"),
@@ -223,6 +226,7 @@ where
                     if flow == Flow::Pause {
                         break Flow::Pause;
                     }
+                    // mutation: records-at-once
                     if began_us.is_some_and(|us| self.layer.has_opened_enough(us)) {
                         yields = true;
                         break Flow::Pause;
@@ -386,6 +390,7 @@ where
             let Layered { mut layer, handler } = self.with(io);
             return handler.ready(&mut layer, peer, writable);
         }
+        // mutation: write-panic
         self.sessions.current = Some(peer);
         let reads = self.with(io).tell_ready(peer, stage, writable);
         self.sessions.current = None;
@@ -418,6 +423,7 @@ where
     }
 
     fn finished(&mut self, io: &mut B, peer: Peer) {
+        // mutation: handshake-given-up
         if matches!(self.sessions.stage(peer), Stage::Fresh | Stage::Shaking) {
             // It has given up: a handshake would be for nobody.
             return self.ended(io, peer);

@@ -215,11 +215,13 @@ impl Decoder {
         let is_length_sound = !is_control || self.header[1] & LENGTH <= CONTROL_LENGTH_MAX;
         // The length is complete, so `start_payload` has run.
         let has_begun = self.header_bytes >= self.key_start();
+        // mutation: packed-frame
         let has_message = is_control || !has_begun || self.message.is_some();
         let is_control_sound = match is_control && has_begun {
             true => self.control.len().saturating_add(self.left) <= CONTROL_BYTES_MAX,
             false => self.control.is_empty(),
         };
+        // mutation: packed-header
         self.header_bytes <= self.key_start() + KEY_BYTES
             && is_length_sound
             && has_message

@@ -2,31 +2,43 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use xtask::source::rust;
+use crate::source::rust;
 
-/// The files of a crate, each with its path of modules and its syntax tree.
-pub(crate) type Sources = Vec<(Vec<String>, syn::File)>;
+/// A file of a crate.
+pub struct Source {
+    /// Relative to the root.
+    pub path: String,
+    /// Its path of modules.
+    pub module: Vec<String>,
+    /// What it contains.
+    pub tree: syn::File,
+}
 
-pub(crate) fn sources() -> BTreeMap<String, Sources> {
-    let mut crates: BTreeMap<String, Sources> = BTreeMap::new();
+/// The files of each crate.
+#[must_use]
+pub fn sources() -> BTreeMap<String, Vec<Source>> {
+    let mut crates: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for file in rust() {
         let Some(rest) = file.path.strip_prefix("crates/") else { continue };
         let Some((name, path)) = rest.split_once("/src/") else { continue };
-        let path = path.strip_suffix(".rs").unwrap();
+        let path = path.trim_end_matches(".rs");
         let path = path.strip_suffix("/mod").unwrap_or(path);
         let mut module: Vec<String> = path.split('/').map(str::to_owned).collect();
         if ["lib", "main"].contains(&path) {
             module.clear();
         }
         let tree = syn::parse_file(&file.text).unwrap_or_else(|e| panic!("{}: {e}", file.path));
-        crates.entry(name.to_owned()).or_default().push((module, tree));
+        let source = Source { path: file.path.clone(), module, tree };
+        crates.entry(name.to_owned()).or_default().push(source);
     }
     crates
 }
 
-pub(crate) fn without_tests(mut files: Sources) -> Sources {
+/// Those that are not compiled for tests alone.
+#[must_use]
+pub fn without_tests(mut files: Vec<Source>) -> Vec<Source> {
     let mut left_out = BTreeSet::new();
-    for (module, tree) in &files {
+    for Source { module, tree, .. } in &files {
         for item in &tree.items {
             if let syn::Item::Mod(item) = item
                 && is_of_tests(&item.attrs)
@@ -37,12 +49,15 @@ pub(crate) fn without_tests(mut files: Sources) -> Sources {
             }
         }
     }
-    files.retain(|(module, _)| !(1..=module.len()).any(|n| left_out.contains(&module[..n])));
+    files.retain(|Source { module, .. }| {
+        !(1..=module.len()).any(|n| left_out.contains(&module[..n]))
+    });
     files
 }
 
 /// Whether it is compiled for tests and fuzz targets alone.
-pub(crate) fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
+#[must_use]
+pub fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return false };
         let condition = list.tokens.to_string().replace(' ', "");
@@ -54,7 +69,9 @@ pub(crate) fn is_of_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-pub(crate) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+/// The attributes of an item.
+#[must_use]
+pub fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     match item {
         syn::Item::Mod(it) => &it.attrs,
         syn::Item::Fn(it) => &it.attrs,
