@@ -287,7 +287,18 @@ def judge(outcome: Outcome, attack: Attack, tcp_bound_mib: float) -> dict[str, b
 def prefix_for(attack: Attack) -> tuple[str, ...]:
     """In a session of its own the server's priority counts for itself (sched(7), autogroup)."""
     limit = (f"--nofile={attack.files_max}:{attack.files_max}",) if attack.files_max else ()
-    return ("setsid", *(("prlimit", *limit) if limit else ()))
+    return ("setsid", *(("prlimit", *limit) if limit else ()), *tcp_limit_for(attack))
+
+
+def tcp_limit_for(attack: Attack) -> tuple[str, ...]:
+    """Shows the server another `tcp_mem`, in a mount namespace of its own. That takes root."""
+    if attack.tcp_limit_mib is None:
+        return ()
+    pages = int((tcp_memory_mib() + attack.tcp_limit_mib) * MIB) // PAGE_BYTES
+    file = OUT_DIR / "tcp_mem"
+    file.write_text(f"{pages * 3 // 4}\t{pages}\t{pages * 3 // 2}\n")
+    script = 'mount --bind "$0" /proc/sys/net/ipv4/tcp_mem && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", script, str(file))
 
 
 def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:

@@ -81,6 +81,10 @@ class Attack:
     files_max: int | None = None
     """The server's limit of open files, if not the host's."""
 
+    tcp_limit_mib: int | None = None
+    """If set, the server takes the limit of TCP memory to be so far above what is in use at its
+    start. The kernel's own limit stays as it is."""
+
     files: dict[str, int] = {}
     """Names of texts to serve, with their bytes."""
 
@@ -414,6 +418,37 @@ class Unread(Attack):
 
     def strike(self, attacker: Attacker) -> None:
         attacker.hold(1_500, lambda _: get("/unread/large"), reads=False)
+
+
+class TcpMemory(Attack):
+    """Twelve clients pipeline GETs of 1 MB and read a little, until TCP memory is used up."""
+
+    tcp_limit_mib = 32
+    newcomers_judged = True
+    SLOW = 12
+    READ_BYTES = 1_500
+    READ_EVERY_SECONDS = 5
+    HISTORY = [f"/tcp/history/{number}" for number in range(100)]
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put("/tcp/large", bytes(1_000_000))
+        publish_many(stage, self.HISTORY, lambda turn: f"message {turn}", each=10)
+        self.history = stage.status()["stored"]["history"]
+
+    def probe(self, stage: "Stage") -> bool:
+        """All history is still there. Honest publishing adds to it."""
+        stored = stage.status()["stored"]
+        return stored["history"] >= self.history and stored["evicted_total"] == 0
+
+    def strike(self, attacker: Attacker) -> None:
+        requests = get("/tcp/large") * 20
+        while not attacker.over:
+            while len(attacker.connections) < self.SLOW:
+                attacker.open(requests, reads=False)
+            attacker.rest(self.READ_EVERY_SECONDS)
+            for connection in list(attacker.connections.values()):
+                with contextlib.suppress(OSError):
+                    connection.socket.recv(self.READ_BYTES)
 
 
 class PipelinedLongPoll(Attack):

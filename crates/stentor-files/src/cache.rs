@@ -2,7 +2,7 @@
 
 use super::CachedFile;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Entries by the path they answer for.
 #[derive(Default)]
@@ -11,6 +11,8 @@ pub(crate) struct CachedFiles {
     entries: AtomicU64,
     bytes: AtomicU64,
     evictions: AtomicU64,
+    /// Entries that were dropped and that connections still hold, in bytes.
+    detached: Arc<AtomicUsize>,
 }
 
 /// What a cache holds at a moment.
@@ -37,6 +39,10 @@ impl CachedFiles {
     /// The entry of a path.
     pub(super) fn entry(&self, path: &str) -> Option<Arc<CachedFile>> {
         self.with(path, |entry| entry.cloned())
+    }
+
+    pub(super) fn detached_bytes(&self) -> usize {
+        self.detached.load(Ordering::Relaxed)
     }
 
     pub(super) fn kept(&self) -> Kept {
@@ -113,6 +119,7 @@ impl CachedFiles {
     fn forget(&self, path: &str, entry: &CachedFile) {
         self.entries.fetch_sub(1, Ordering::Relaxed);
         self.bytes.fetch_sub(cost(path, entry), Ordering::Relaxed);
+        entry.detach(&self.detached);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use httpdate::HttpDate;
 use std::io::Write;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 use stentor_io::FileStatus;
 use stentor_wire::http1::HeadShares;
@@ -213,6 +213,21 @@ pub struct CachedFile {
     /// Encodings that somebody would rather have: one bit for each.
     asked: AtomicU8,
     used_ms: AtomicU64,
+    /// The cache has dropped it: what it took then.
+    detached: OnceLock<Detached>,
+}
+
+/// The bytes of an entry that the cache has dropped, counted until nothing holds the entry.
+#[derive(Debug)]
+struct Detached {
+    counter: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl CachedFile {
@@ -237,6 +252,7 @@ impl CachedFile {
             siblings: siblings.iter().map(|(encoding, _)| *encoding).collect(),
             asked: AtomicU8::new(0),
             used_ms: AtomicU64::new(0),
+            detached: OnceLock::new(),
         };
         for (encoding, body) in siblings {
             entry.add(encoding, Tag::of_content(&body, encoding), body);
@@ -319,6 +335,20 @@ impl CachedFile {
     /// When the file was last asked for, in milliseconds.
     pub fn used_ms(&self) -> u64 {
         self.used_ms.load(Ordering::Relaxed)
+    }
+
+    /// The cache has dropped it: counts it until nothing holds it.
+    pub(super) fn detach(&self, counter: &Arc<AtomicUsize>) {
+        self.detached.get_or_init(|| {
+            let (counter, bytes) = (Arc::clone(counter), self.bytes());
+            counter.fetch_add(bytes, Ordering::Relaxed);
+            Detached { counter, bytes }
+        });
+    }
+
+    /// Its bytes at the moment when the cache dropped it; 0 while the cache keeps it.
+    pub fn detached_bytes(&self) -> usize {
+        self.detached.get().map_or(0, |detached| detached.bytes)
     }
 
     /// What it takes of memory, bodies and heads included.

@@ -98,6 +98,11 @@ impl FileCache {
         asked
     }
 
+    /// Files that the cache has dropped and that connections still hold, in bytes.
+    pub fn detached_bytes(&self) -> usize {
+        self.cache.detached_bytes()
+    }
+
     /// What is kept at the moment, and what had to go so far.
     pub fn kept(&self) -> Kept {
         self.cache.kept()

@@ -441,6 +441,10 @@ impl Backend for Epoll {
         self.owned.get(socket).map_or(0, crate::socket::unacknowledged)
     }
 
+    fn kernel_bytes(&self, socket: Peer) -> usize {
+        self.owned.get(socket).map_or(0, crate::socket::kernel_bytes)
+    }
+
     fn resume(&mut self, socket: Peer) {
         self.rearm(socket);
     }

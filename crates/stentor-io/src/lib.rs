@@ -311,6 +311,10 @@ pub trait Backend {
     /// as it reads, however slowly.
     fn unacknowledged(&self, peer: Peer) -> u32;
 
+    /// Memory that the kernel holds for the connection, in bytes: data that the peer has not
+    /// acknowledged, and data that the server has not read.
+    fn kernel_bytes(&self, peer: Peer) -> usize;
+
     /// Undoes [`Flow::Pause`]: whatever waits to be read is brought in a later turn. There
     /// [`Handler::ready`] is called with `writable` if there is room, though nobody waited for it:
     /// whoever has had its share of a turn goes on by that.

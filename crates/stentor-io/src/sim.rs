@@ -562,6 +562,12 @@ impl Backend for Sim {
         self.pipes[index].downstream.len() as u32
     }
 
+    fn kernel_bytes(&self, socket: Peer) -> usize {
+        let socket = self.sockets.get(socket.index()).copied().flatten();
+        let pipe = socket.map(|index| &self.pipes[index]);
+        pipe.map_or(0, |pipe| pipe.downstream.len() + pipe.upstream.len())
+    }
+
     fn resume(&mut self, socket: Peer) {
         let pipe = self.pipe_of(socket);
         pipe.paused = false;

@@ -533,6 +533,30 @@ pub(crate) fn unacknowledged(fd: BorrowedFd<'_>) -> u32 {
     u32::try_from(bytes).unwrap_or(0)
 }
 
+/// The kernel's own account of a socket's buffers (`SO_MEMINFO`), in bytes: what `tcp_mem` counts
+/// of it.
+pub(crate) fn kernel_bytes(fd: BorrowedFd<'_>) -> usize {
+    let mut values = [0_u32; MEMINFO_VALUES];
+    let mut length = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `values`, which live until it returns.
+    unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        );
+    }
+    MEMINFO_OF_TCP.iter().map(|&index| values[index] as usize).sum()
+}
+
+/// `SK_MEMINFO_VARS` of `linux/sock_diag.h`. A newer kernel has more, and tells only these.
+const MEMINFO_VALUES: usize = 9;
+
+/// `SK_MEMINFO_RMEM_ALLOC`, `SK_MEMINFO_FWD_ALLOC` and `SK_MEMINFO_WMEM_QUEUED`.
+const MEMINFO_OF_TCP: [usize; 3] = [0, 4, 5];
+
 /// An instruction of a program for the kernel's packet filter.
 pub(crate) fn code(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }

@@ -40,6 +40,13 @@ pub(crate) const RELIEF_PART: usize = 8;
 /// Nobody who holds less than this is cut for it.
 pub(crate) const RELIEF_BYTES_MIN: usize = 4 * 1024;
 
+/// No connection for which the kernel holds less is closed to free TCP memory.
+pub(crate) const TCP_RELIEF_BYTES_MIN: usize = if cfg!(test) { 1_000 } else { 16 * 1024 };
+
+/// Connections that the kernel is asked about in one iteration while TCP memory is short: some
+/// 300 µs.
+pub(crate) const SEARCHED_PER_ITERATION: usize = if cfg!(test) { 64 } else { 1_024 };
+
 /// How soon all connections are looked at again for those who hold too much, if nobody did.
 pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 

@@ -2,7 +2,7 @@
 //! waker for when it sleeps. Whoever writes to a worker that has ended writes to nobody, and
 //! nothing is kept.
 
-use crate::pressure::Pressure;
+use crate::pressure::Pressures;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ pub enum Order {
     Reload(Arc<Settings>),
     /// Verify tokens with these keys from now on.
     Keys(Arc<Keys>),
-    /// Memory is so short from now on.
-    Memory(Pressure),
+    /// Each kind of memory is so short from now on.
+    Memory(Pressures),
     /// Tell connections what came of their changes.
     Committed(Outcomes),
 }

@@ -1,31 +1,21 @@
-//! What the connections of a worker hold: one account that all pay to, whatever they hold it for.
+//! The account of the memory that the connections of a worker hold.
 //!
-//! What a connection holds is counted before and after anything is done with it, so there is no
-//! place where somebody must remember to. It *owns* bytes that are there for it alone, and *pins*
-//! bodies that others are sent as well. As long as a topic or the cache of files keeps such a body,
-//! to pin it costs nothing; afterwards the pin is all that keeps it. Which bodies those are is only
-//! found out when all pins together are more than there is room for.
+//! The worker counts what a connection owns before and after it does anything with it, so no place
+//! can forget to. Bodies that several connections are sent are another account: as long as a topic
+//! or the cache of files keeps a body, holding it costs nothing. Once it is dropped it is
+//! *detached*, and counted once, by its owner, until the last connection frees it
+//! ([`Hub::detached_bytes`](stentor_hub::Hub::detached_bytes)).
 //!
-//! When there is too much, those who hold the most are cut, and not those who come last.
+//! Over the limit, the connections that hold the most are closed, not the newest.
 
 use crate::limits::{RELEASE_AFTER_MS, RELEASE_BYTES_MIN, RELIEF_BYTES_MIN, RELIEF_PART};
-use crate::output::Body;
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::sync::Arc;
-
-/// What is held, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Usage {
-    pub(crate) owned: usize,
-    /// Each body counts as often as it is pinned.
-    pub(crate) pinned: usize,
-}
 
 /// The account of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    pub(crate) usage: Usage,
+    /// The bytes that the connections own.
+    pub(crate) owned: usize,
     /// The most that was held since memory was last given back to the kernel, in bytes.
     peak_bytes: usize,
     /// When to give some back.
@@ -33,10 +23,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A connection that held so much now holds so much.
-    pub(crate) fn note(&mut self, before: Usage, after: Usage) {
-        self.usage.owned = self.usage.owned + after.owned - before.owned;
-        self.usage.pinned = self.usage.pinned + after.pinned - before.pinned;
+    /// A connection that owned `before` bytes now owns `after`.
+    pub(crate) fn note(&mut self, before: usize, after: usize) {
+        debug_assert!(before <= self.owned, "more is freed than was counted");
+        self.owned = self.owned.saturating_sub(before) + after;
     }
 
     /// Takes note of all that is held now. Returns whether so much of it was freed since that it is
@@ -62,50 +52,6 @@ impl Memory {
     }
 }
 
-/// The bodies that nothing but pins keeps.
-#[derive(Debug, Default)]
-pub(crate) struct Pins {
-    /// By address.
-    bodies: HashMap<usize, Pin>,
-}
-
-#[derive(Debug)]
-struct Pin {
-    bytes: usize,
-    /// By how many connections.
-    count: usize,
-    /// How many hold it in all, if only that tells whether anybody else does.
-    holders: Option<usize>,
-}
-
-impl Pins {
-    /// Takes note of a body that a connection has still to be sent.
-    pub(crate) fn add(&mut self, body: &Body) {
-        let Some((address, holders)) = pinned(body) else { return };
-        let bytes = body.kept_bytes();
-        let pin = self.bodies.entry(address).or_insert(Pin { bytes, count: 0, holders });
-        pin.count += 1;
-    }
-
-    /// What these bodies take, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bodies.values().filter(|pin| pin.is_alone()).map(|pin| pin.bytes).sum()
-    }
-
-    /// The part of one connection in a body.
-    pub(crate) fn part(&self, body: &Body) -> usize {
-        let pin = pinned(body).and_then(|(address, _)| self.bodies.get(&address));
-        let pin = pin.filter(|pin| pin.is_alone());
-        pin.map_or(0, |pin| pin.bytes / pin.count)
-    }
-}
-
-impl Pin {
-    fn is_alone(&self) -> bool {
-        self.holders.is_none_or(|holders| holders <= self.count)
-    }
-}
-
 /// A connection that holds much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
@@ -116,14 +62,20 @@ pub(crate) struct Holder {
     pub(crate) index: usize,
 }
 
-/// Whom to cut if `total` bytes are held and `bytes_max` may be: those who hold the most, until a
-/// part of that is free. Whether one holds twice as much counts, not every byte.
-pub(crate) fn whom_to_cut(total: usize, bytes_max: usize, mut holders: Vec<Holder>) -> Vec<Holder> {
-    if total <= bytes_max {
-        return Vec::new();
-    }
-    let mut excess = total - (bytes_max - bytes_max / RELIEF_PART);
-    holders.retain(|holder| holder.bytes >= RELIEF_BYTES_MIN);
+/// Bytes to be freed if `total` bytes are held and `bytes_max` may be: none, or so much that a part
+/// of the limit is free afterwards.
+pub(crate) fn excess(total: usize, bytes_max: usize) -> usize {
+    if total <= bytes_max { 0 } else { total - (bytes_max - bytes_max / RELIEF_PART) }
+}
+
+/// The connections to close to free `excess` bytes: those that hold the most, and none that holds
+/// less than `bytes_min`. The logarithm counts, not every byte.
+pub(crate) fn whom_to_cut(
+    mut excess: usize,
+    bytes_min: usize,
+    mut holders: Vec<Holder>,
+) -> Vec<Holder> {
+    holders.retain(|holder| holder.bytes >= bytes_min.max(1));
     holders.sort_unstable_by_key(|holder| {
         (Reverse(holder.bytes.ilog2()), holder.deadline_tick, holder.index)
     });
@@ -135,30 +87,9 @@ pub(crate) fn whom_to_cut(total: usize, bytes_max: usize, mut holders: Vec<Holde
     holders.into_iter().take_while(is_wanted).collect()
 }
 
-/// The address of a body that only connections may keep in memory, and how many hold it. A message
-/// that was dropped has no other holders, and needs no count.
-fn pinned(body: &Body) -> Option<(usize, Option<usize>)> {
-    match body {
-        Body::Value { message, .. } if message.is_dropped() => Some((address(message), None)),
-        Body::Streamed { event, .. } if event.message.is_dropped() => {
-            Some((address(&event.message), None))
-        }
-        Body::Cached { entry, .. } => Some((address(entry), Some(Arc::strong_count(entry)))),
-        Body::Bytes(bytes) => Some((bytes.as_ptr() as usize, Some(Arc::strong_count(bytes)))),
-        _ => None,
-    }
-}
-
-fn address<T>(shared: &Arc<T>) -> usize {
-    Arc::as_ptr(shared).addr()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stentor_hub::{Draft, Epoch, Hub, Limits, Mode, Precondition, Rule, Span, StreamForm};
-    use stentor_wire::negotiate::Encoding;
-    use stentor_wire::target::TopicName;
 
     /// Holders of so many bytes, by index, of whom the first has waited for the longest.
     fn holders(bytes: &[usize]) -> Vec<Holder> {
@@ -167,7 +98,8 @@ mod tests {
     }
 
     fn cut(total: usize, bytes_max: usize, holders: Vec<Holder>) -> Vec<usize> {
-        whom_to_cut(total, bytes_max, holders).iter().map(|holder| holder.index).collect()
+        let cut = whom_to_cut(excess(total, bytes_max), RELIEF_BYTES_MIN, holders);
+        cut.iter().map(|holder| holder.index).collect()
     }
 
     #[test]
@@ -198,46 +130,5 @@ mod tests {
         assert!(memory.is_to_be_released(0, 10 + 2 * after));
         assert!(!memory.is_to_be_released(0, 10 + 9 * after));
         assert_eq!(memory.release_at_ms(), None);
-    }
-
-    #[test]
-    fn a_body_that_many_are_sent_is_shared_out_among_them() {
-        let hub = Hub::new(Epoch::random(), Vec::new(), Limits::default());
-        let publish = || {
-            let draft = Draft::new(vec![0; 10_000]);
-            hub.publish(TopicName::parse("/a").unwrap(), draft, Precondition::None, 0).unwrap()
-        };
-        let (message, mut events) = (publish().message, Vec::new());
-        let span = Span { since: 0, upto: 1, mode: Mode::All };
-        hub.missed("/a", span, usize::MAX, &mut events);
-        let bodies = [
-            Body::Value { message, encoding: Encoding::Identity },
-            Body::Streamed { event: events.remove(0), form: StreamForm::Sse },
-        ];
-        let pins = |body, count| {
-            let mut pins = Pins::default();
-            (0..count).for_each(|_| pins.add(body));
-            (pins.bytes(), pins.part(body))
-        };
-        bodies.iter().for_each(|body| assert_eq!(pins(body, 4), (0, 0), "the topic keeps it"));
-        (0..Rule::default().history).for_each(|_| drop(publish()));
-        for body in &bodies {
-            assert_eq!((pins(body, 1), pins(body, 4)), ((10_064, 10_064), (10_064, 2_516)));
-        }
-    }
-
-    /// A body that a cache holds as well costs nothing until the cache drops it.
-    #[test]
-    fn shared_bytes_count_once_only_readers_hold_them() {
-        let cached: Arc<[u8]> = vec![0; 1_000].into();
-        let body = Body::Bytes(Arc::clone(&cached));
-        let held = || {
-            let mut pins = Pins::default();
-            pins.add(&body);
-            (pins.bytes(), pins.part(&body))
-        };
-        assert_eq!(held(), (0, 0));
-        drop(cached);
-        assert_eq!(held(), (1_000, 1_000));
     }
 }

@@ -177,12 +177,14 @@ metrics! { |report, c|
     /// subscriptions), have still to be sent, read as filters, or hold while they catch up.
     Gauge readers_bytes [
         {kind = "owned"} readers_bytes,
-        {kind = "pinned"} pinned_bytes,
+        {kind = "detached"} => report.detached_bytes,
         {kind = "filters"} filters_bytes,
         {kind = "walks"} walks_bytes
     ];
     /// Of the filters, bytes of patterns and of topics that do not exist.
     Gauge filters_unnamed_bytes [filters_unnamed_bytes];
+    /// Connections reset because they held the most of the kernel's TCP memory.
+    Counter tcp_memory_evictions_total [tcp_memory_evicted];
     /// Connections cut because they held the most of too much.
     Counter readers_cut_total [readers_cut];
     /// Connections that wait for room in a turn.

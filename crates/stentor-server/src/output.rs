@@ -55,14 +55,18 @@ impl Body {
         }
     }
 
-    /// What is kept in memory for it, in bytes: more than it has, if it is a part.
-    pub(crate) fn kept_bytes(&self) -> usize {
+    /// If its owner has dropped it, the share of it of each that holds it, in bytes.
+    fn detached_share(&self) -> usize {
+        let share = |message: &Arc<Message>| match message.is_dropped() {
+            true => message.kept_bytes() / Arc::strong_count(message),
+            false => 0,
+        };
         match self {
-            Body::Value { message, .. } => message.kept_bytes(),
-            Body::Streamed { event, .. } => event.message.kept_bytes(),
-            Body::Cached { entry, .. } => entry.bytes(),
-            Body::Bytes(bytes) => bytes.len(),
-            Body::Stored { .. } => 0,
+            Body::Value { message, .. } => share(message),
+            Body::Streamed { event, .. } => share(&event.message),
+            Body::Cached { entry, .. } => entry.detached_bytes() / Arc::strong_count(entry),
+            // The backlog owns a share of bytes, and a file on the disk takes no memory.
+            Body::Bytes(_) | Body::Stored { .. } => 0,
         }
     }
 }
@@ -254,6 +258,15 @@ impl Piece {
             in_memory => in_memory.bytes().len() as u64,
         }
     }
+
+    /// Bytes that a backlog with this piece owns.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Piece::Own(bytes) => bytes.len(),
+            Piece::Shared(Body::Bytes(bytes)) => bytes.len() / Arc::strong_count(bytes),
+            Piece::Shared(_) => 0,
+        }
+    }
 }
 
 /// What is left of a piece behind an offset.
@@ -271,7 +284,8 @@ pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     /// How much of the first piece has been sent.
     offset: u64,
-    /// Bytes that are kept for this connection alone.
+    /// Bytes that it owned when it was made: its own pieces, and a share of bytes that several
+    /// connections are sent. The number never changes, so the account subtracts what it added.
     own_bytes: u32,
     /// What the peer had not acknowledged when it was last looked at.
     unacknowledged: u32,
@@ -346,10 +360,7 @@ impl Backlog {
     /// What a stream's reader has still to be sent, if a message was cut; it waits for room in any
     /// case.
     pub(crate) fn of_stream(rest: Option<Rest>) -> Backlog {
-        let own_bytes = match &rest {
-            Some(Rest { piece: Piece::Own(bytes), .. }) => bytes.len(),
-            _ => 0,
-        };
+        let own_bytes = rest.as_ref().map_or(0, |rest| rest.piece.own_bytes());
         let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
         Backlog { pieces, offset, own_bytes: saturated(own_bytes), unacknowledged: 0 }
@@ -366,17 +377,18 @@ impl Backlog {
         Backlog { pieces, offset, own_bytes: 0, unacknowledged: 0 }.shrunk()
     }
 
-    /// Bytes that were kept for this connection alone when the backlog was made.
+    /// The bytes that it owned when it was made.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own_bytes as usize
     }
 
-    /// What is shared of it.
-    pub(crate) fn bodies(&self) -> impl Iterator<Item = &Body> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Own(_) => None,
-            Piece::Shared(body) => Some(body),
-        })
+    /// Its share of the bodies that their owners have dropped, in bytes.
+    pub(crate) fn detached_share(&self) -> usize {
+        let share = |piece: &Piece| match piece {
+            Piece::Own(_) => 0,
+            Piece::Shared(body) => body.detached_share(),
+        };
+        self.pieces.iter().map(share).sum()
     }
 
     /// Whether the peer has read something worth mentioning since this was last asked, or since
@@ -457,8 +469,7 @@ impl Backlog {
     fn shrunk(mut self) -> Backlog {
         let mut pieces = VecDeque::with_capacity(self.pieces.len());
         pieces.append(&mut self.pieces);
-        let own = |piece: &Piece| if let Piece::Own(bytes) = piece { bytes.len() } else { 0 };
-        let own_bytes = saturated(pieces.iter().map(own).sum());
+        let own_bytes = saturated(pieces.iter().map(Piece::own_bytes).sum());
         Backlog { pieces, own_bytes, ..self }
     }
 }

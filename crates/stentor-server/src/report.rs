@@ -32,6 +32,8 @@ pub(crate) struct ServerReport {
     pub(crate) files_cached: u64,
     pub(crate) files_cached_bytes: u64,
     pub(crate) files_evicted: u64,
+    /// Messages and files that topics and the cache have dropped and connections still hold.
+    pub(crate) detached_bytes: usize,
     pub(crate) memory_resident_bytes: u64,
     pub(crate) memory_anonymous_bytes: u64,
     /// Only Prometheus has a name for these two.

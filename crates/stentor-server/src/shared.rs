@@ -97,6 +97,12 @@ impl Shared {
         self.committer.service().and_then(|service| service.stale_s())
     }
 
+    /// Messages that topics have dropped and files that the cache has dropped, as long as
+    /// connections hold them, in bytes.
+    pub(crate) fn detached_bytes(&self) -> usize {
+        self.hub.detached_bytes() + self.file_cache.detached_bytes()
+    }
+
     /// Whether a request can be answered yet. While the store is being read, or the values of a
     /// leader or of a cluster are loaded, only a probe is.
     ///

@@ -230,7 +230,7 @@ pub(crate) struct Load {
     pub(crate) cost: usize,
     pub(crate) budget: Budget,
     pub(crate) memory: Memory,
-    /// How short memory is.
+    /// How short the memory of the control group or of the host is.
     pub(crate) pressure: Pressure,
     /// How long a connection that is accepted now has waited for it.
     pub(crate) queue_age_ms: u64,

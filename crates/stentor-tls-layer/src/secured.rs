@@ -540,6 +540,10 @@ impl<B: Backend> Backend for Secured<'_, B> {
         self.sessions.unacknowledged(self.io, peer)
     }
 
+    fn kernel_bytes(&self, peer: Peer) -> usize {
+        self.io.kernel_bytes(peer)
+    }
+
     fn resume(&mut self, peer: Peer) {
         let is_held = self
             .sessions

@@ -449,3 +449,24 @@ fn a_panic_costs_what_caused_it() {
     desk.settle();
     assert_eq!(desk.content("/page.txt").unwrap(), b"another");
 }
+
+/// It is counted with what it took when the cache dropped it, whatever is added to it afterwards.
+#[test]
+fn a_dropped_entry_counts_until_nothing_holds_it() {
+    let site = Site::new();
+    site.write("a.txt", "hello, world\n".repeat(200));
+    let mut desk = Desk::of(&site.0, &Files::default());
+    desk.load("/a.txt", Encoding::Identity, 1);
+    desk.settle();
+    let held = desk.file_cache.with_entry("/a.txt", 1, |entry| entry.cloned()).unwrap();
+    assert_eq!((desk.file_cache.detached_bytes(), held.detached_bytes()), (0, 0));
+    desk.file_cache.cache.remove("/a.txt");
+    let bytes = held.bytes();
+    assert_eq!((desk.file_cache.detached_bytes(), held.detached_bytes()), (bytes, bytes));
+    held.add(Encoding::Gzip, held.tag.encoded(Encoding::Gzip), vec![0; 500]);
+    assert!(held.bytes() > bytes);
+    assert_eq!(held.detached_bytes(), bytes);
+    drop(held);
+    // The table frees its own reference some time later.
+    assert!([0, bytes].contains(&desk.file_cache.detached_bytes()));
+}

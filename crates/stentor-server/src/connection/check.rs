@@ -8,7 +8,6 @@ use super::reader::{Extra, Subscription};
 use super::work::Work;
 use super::{AnswerWait, Connection, CopyWait, Phase, RequestWait, StreamWait};
 use crate::listeners::LISTENERS;
-use crate::memory::Usage;
 use crate::stream::MANY;
 use crate::stream::feeds::{FeedId, Member};
 use crate::stream::format::Transport;
@@ -80,7 +79,7 @@ impl Connection {
             }
             _ => false,
         };
-        ensure(!is_alone || self.usage() == Usage::default(), "It keeps something while it waits.")
+        ensure(!is_alone || self.owned_bytes() == 0, "It keeps something while it waits.")
     }
 
     fn reads_soundly(&self) -> Result<(), &'static str> {

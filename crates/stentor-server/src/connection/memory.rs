@@ -1,32 +1,24 @@
-//! What a connection holds in memory, and what would be free if it were cut.
+//! The memory that a connection holds, and that closing it would free.
 
 use super::Connection;
 use super::reader::Extra;
-use crate::memory::{Pins, Usage};
 use crate::output::Backlog;
 
 impl Connection {
-    /// What it holds.
-    pub(crate) fn usage(&self) -> Usage {
+    /// The bytes that it owns.
+    pub(crate) fn owned_bytes(&self) -> usize {
         let extra = self.extra.as_deref().map_or(0, Extra::own_bytes);
-        match self.work.as_deref() {
-            None => Usage { owned: extra, pinned: 0 },
-            Some(work) => Usage { owned: extra + work.own_bytes(), pinned: work.pinned_bytes() },
-        }
+        extra + self.work.as_deref().map_or(0, |work| work.own_bytes())
     }
 
-    /// What others no longer keep of what it has still to be sent.
-    pub(crate) fn add_pins(&self, pins: &mut Pins) {
+    /// Its share of the detached bodies that it has still to be sent, in bytes.
+    pub(crate) fn detached_share(&self) -> usize {
         let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        backlog.into_iter().flat_map(Backlog::bodies).for_each(|body| pins.add(body));
+        backlog.map_or(0, Backlog::detached_share)
     }
 
-    /// How much it would free to cut it, roughly, in bytes.
-    pub(crate) fn weight(&self, pins: &Pins) -> usize {
-        let backlog = self.work.as_deref().and_then(|work| work.backlog.as_ref());
-        let bodies = backlog.into_iter().flat_map(Backlog::bodies);
-        let pinned: usize = bodies.map(|body| pins.part(body)).sum();
-        let feeds = self.extra.as_deref().map_or(0, Extra::feeds_bytes);
-        self.usage().owned + pinned + feeds
+    /// The bytes of its feeds, as closing it would free them.
+    pub(crate) fn feeds_bytes(&self) -> usize {
+        self.extra.as_deref().map_or(0, Extra::feeds_bytes)
     }
 }

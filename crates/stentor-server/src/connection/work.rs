@@ -50,11 +50,6 @@ impl Work {
         let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
         size_of::<Work>() + self.input.capacity() + incoming + backlog
     }
-
-    pub(super) fn pinned_bytes(&self) -> usize {
-        let bodies = self.backlog.iter().flat_map(Backlog::bodies);
-        bodies.map(|body| body.kept_bytes()).sum()
-    }
 }
 
 impl Incoming {

@@ -37,7 +37,7 @@ pub(crate) fn ready(x: &mut Exchange<'_>) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else if let Some(reason) = x.shared.committer.service().and_then(|it| it.complaint()) {
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
-    } else if x.shared.memory.pressure() == Pressure::Critical {
+    } else if x.shared.memory.pressures().process == Pressure::Critical {
         let reason = "Memory is short: no connection is let in until some is free.";
         x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
     } else {
@@ -73,6 +73,7 @@ pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {
         files_cached: files.entries,
         files_cached_bytes: files.bytes,
         files_evicted: files.evictions,
+        detached_bytes: x.shared.detached_bytes(),
         memory_resident_bytes: memory.resident,
         memory_anonymous_bytes: memory.anonymous,
         memory_mapped_bytes: memory.mapped,

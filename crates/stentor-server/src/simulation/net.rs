@@ -424,6 +424,13 @@ impl Backend for Net {
         }
     }
 
+    fn kernel_bytes(&self, peer: Peer) -> usize {
+        match &self.carriers {
+            Some(carriers) => carriers.unacknowledged(peer) as usize,
+            None => self.wire.sim.kernel_bytes(peer),
+        }
+    }
+
     fn resume(&mut self, peer: Peer) {
         self.with(|io| io.resume(peer));
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::limits::RELIEF_PART;
 use crate::listeners::REDIRECT;
 use crate::mailbox::Order;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Pressures};
 use stentor_config::Settings;
 use stentor_io::{AcceptQueue, Backend};
 
@@ -181,9 +181,9 @@ fn when_many_wait_to_come_in_readers_are_told_to_come_back_later() {
     assert_eq!((totals.accept_queue, totals.accept_queue_age_ms), (7, u64::MAX / 2));
 }
 
-fn press(world: &mut World, pressure: Pressure) {
+fn press(world: &mut World, process: Pressure) {
     let World { sim, worker, .. } = world;
-    worker.execute(sim, Order::Memory(pressure));
+    worker.execute(sim, Order::Memory(Pressures { process, ..Pressures::default() }));
 }
 
 #[test]

@@ -6,7 +6,6 @@
 
 use super::Worker;
 use crate::listeners::LISTENERS;
-use crate::memory::Usage;
 use crate::stats::Activity;
 use crate::stream::feeds::{FeedId, Member};
 use crate::stream::format::Transport;
@@ -33,7 +32,7 @@ impl Worker {
         if self.connections.indices().count() > RECORDS_MAX {
             return;
         }
-        let (mut open, mut usage) = (0, Usage::default());
+        let (mut open, mut owned) = (0, 0);
         let mut by_role = [0; LISTENERS.len()];
         let (mut by_activity, mut transports) = ([0; 4], Vec::new());
         let mut by_token = HashSet::new();
@@ -47,8 +46,7 @@ impl Worker {
                 by_token.insert(index);
             }
             open += 1;
-            usage.owned += connection.usage().owned;
-            usage.pinned += connection.usage().pinned;
+            owned += connection.owned_bytes();
             by_role[usize::from(connection.role())] += 1;
             by_activity[connection.activity() as usize] += 1;
             transports.extend(connection.transport());
@@ -60,7 +58,7 @@ impl Worker {
                 memberships.entry(feed).or_default().push(member);
             }
         }
-        assert_eq!((self.open, self.cx.load.memory.usage), (open, usage));
+        assert_eq!((self.open, self.cx.load.memory.owned), (open, owned));
         let stats = &self.cx.stats;
         for role in LISTENERS.iter().map(|listener| listener.role) {
             assert_eq!(

@@ -41,7 +41,6 @@
 use super::{Drain, Worker};
 use crate::budget::Kind;
 use crate::connection::Connection;
-use crate::memory::Usage;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed, tick_after};
 use std::collections::HashSet;
@@ -116,6 +115,7 @@ impl Worker {
             uncounted: _,
             // The next one is told how short memory is.
             shortened: _,
+            tcp_search: _,
         } = self;
         let mut out = Packer::new(now_ms);
         out.put(MAGIC);
@@ -167,7 +167,7 @@ impl Worker {
         self.cx.stats.connections(connection.role()).add(1);
         connection.transport().inspect(|&transport| transport.readers(&self.cx.stats).add(1));
         self.cx.stats.note(Activity::Waiting, connection.activity());
-        self.cx.load.memory.note(Usage::default(), connection.usage());
+        self.cx.load.memory.note(0, connection.owned_bytes());
         if connection.is_last_answer_blocked() {
             self.cx.streams.replication.ended.push(peer);
         }

@@ -260,6 +260,10 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
         self.carriers.unacknowledged(peer)
     }
 
+    fn kernel_bytes(&self, peer: Peer) -> usize {
+        self.carriers.unacknowledged(peer) as usize
+    }
+
     fn resume(&mut self, peer: Peer) {
         let stream = self.stream(peer);
         stream.is_paused = false;

@@ -1,12 +1,13 @@
 //! Memory that gets short and is there again, at random, and what must hold meanwhile.
 //!
-//! The hub evicts history at random times. Above the second mark nobody new is let in at the public
-//! listeners. Whoever was there stays, which the readers themselves see to; and below it all come
-//! in who wait, or nothing would ever be at rest.
+//! The hub evicts history at random times. Above the second mark of the process's memory the public
+//! listeners accept no connection. The open connections stay, which the readers check. Below the
+//! mark all waiting connections are accepted, or the run would not settle. TCP memory is short at
+//! other times: then workers may reset a reader, which resumes, and the listeners still accept.
 
 use super::log::Log;
 use crate::mailbox::Order;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Pressures as Levels};
 use crate::simulation::World;
 use stentor_io::Rng;
 
@@ -15,9 +16,9 @@ use stentor_io::Rng;
 pub(super) struct Pressures {
     rng: Rng,
     percent: u8,
-    now: Pressure,
+    now: Levels,
     /// What each worker has been told. All hear of it, each in its own time.
-    told: Vec<Pressure>,
+    told: Vec<Levels>,
     /// How many public connections a worker had when it was to let in nobody more.
     most: Vec<Option<u64>>,
 }
@@ -26,8 +27,8 @@ impl Pressures {
     pub(super) fn new(seed: u64, workers: usize) -> Pressures {
         let mut rng = Rng::new(seed ^ 0x0dd_ba11);
         let percent = [0, 0, 2, 10][rng.below(4)];
-        let (told, most) = (vec![Pressure::None; workers], vec![None; workers]);
-        Pressures { rng, percent, now: Pressure::None, told, most }
+        let (told, most) = (vec![Levels::default(); workers], vec![None; workers]);
+        Pressures { rng, percent, now: Levels::default(), told, most }
     }
 
     /// Whether memory has been short, or will be.
@@ -38,7 +39,12 @@ impl Pressures {
     /// A mark is crossed, in either direction, or not.
     pub(super) fn play(&mut self, world: &mut World, log: &mut Log) {
         if self.rng.percent(self.percent) {
-            self.now = [Pressure::None, Pressure::High, Pressure::Critical][self.rng.below(3)];
+            let mut level =
+                || [Pressure::None, Pressure::High, Pressure::Critical][self.rng.below(3)];
+            let (process, tcp) = (level(), level());
+            let is_short = tcp == Pressure::Critical;
+            let tcp_excess_bytes = if is_short { 1 + self.rng.below(5_000) } else { 0 };
+            self.now = Levels { process, tcp, tcp_excess_bytes };
             let history = world.shared.hub.stored().history;
             log.trim_history_to(&world.shared.hub, history * self.rng.below(5) / 4);
         }
@@ -51,9 +57,7 @@ impl Pressures {
 
     /// There is room for everybody from now on, if not for all that they missed.
     pub(super) fn ease(&mut self, world: &mut World) {
-        if self.now == Pressure::Critical {
-            self.now = Pressure::High;
-        }
+        self.now = Levels { process: self.now.process.min(Pressure::High), ..Levels::default() };
         (0..self.told.len()).for_each(|index| self.tell(world, index));
     }
 
@@ -72,7 +76,7 @@ impl Pressures {
         for (index, most) in self.most.iter_mut().enumerate() {
             let open = world.shared.workers[index].connections_public.value();
             let before = most.take();
-            if self.told[index] == Pressure::Critical {
+            if self.told[index].process == Pressure::Critical {
                 let most_now = before.unwrap_or(open);
                 assert!(open <= most_now, "{open} are in, {most_now} were, and memory is short");
                 *most = Some(open);
