@@ -162,11 +162,21 @@ impl Budget {
         self.lines[kind as usize].contains(&peer)
     }
 
+    /// Leaves no room for a kind of work in the next turns.
+    #[cfg(test)]
+    pub(crate) fn exhaust(&mut self, kind: Kind) {
+        self.left[kind as usize] = -(EXHAUSTED_TURNS * LINE_COST_PER_TURN as isize);
+    }
+
     /// Whether nobody waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.lines.iter().all(VecDeque::is_empty)
     }
 }
+
+/// In so many turns there is room again.
+#[cfg(test)]
+const EXHAUSTED_TURNS: isize = 16;
 
 #[cfg(test)]
 mod tests {

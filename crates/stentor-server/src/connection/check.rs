@@ -124,6 +124,27 @@ impl Connection {
         self.reader.has_pass
     }
 
+    /// The kind of the reader, and the event that it waits for.
+    #[cfg(test)]
+    pub(crate) fn reading_state(&self) -> (&'static str, &'static str) {
+        let what = match self.phase {
+            Phase::Streaming(_) => "stream",
+            Phase::Pending(_) => "poll",
+            Phase::Copying(_) => "transfer",
+            _ => "nothing",
+        };
+        (
+            what,
+            if self.is_blocked() {
+                "room"
+            } else if self.waits() {
+                "queue"
+            } else {
+                "event"
+            },
+        )
+    }
+
     /// How it reads, if it does.
     pub(crate) fn transport(&self) -> Option<Transport> {
         self.reads_feeds().then_some(self.reader.transport)

@@ -82,8 +82,7 @@ impl Connection {
         while self.is_copying() && !self.waits() {
             let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
             if self.why_expelled(cx, peer).is_some() {
-                cx.stats.readers_expired.add(1);
-                self.end_copying(cx, peer, is_feed);
+                self.revoke_transfer(cx, peer);
                 break;
             }
             if is_feed && cx.draining {
@@ -123,6 +122,14 @@ impl Connection {
             }
         }
         self.flush(cx, io, peer).map(drop)
+    }
+
+    /// The follower may not read any more. A feed ends whole, so the follower asks again and gets
+    /// the reason.
+    pub(super) fn revoke_transfer(&mut self, cx: &mut Context, peer: Peer) {
+        cx.stats.readers_expired.add(1);
+        let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
+        self.end_copying(cx, peer, is_feed);
     }
 
     /// That was the last of it. `is_whole` says so to the peer as well.

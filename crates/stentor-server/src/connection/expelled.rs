@@ -5,7 +5,8 @@
 //! deadline is seen to. Once rules or keys have changed every reader is looked at again, some in
 //! each turn (`Worker::judge`); who has anything due before its turn is looked at then.
 
-use super::Connection;
+use super::pending::Answer;
+use super::{Connection, Phase};
 use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy};
 use crate::budget::Kind;
 use crate::context::Context;
@@ -15,7 +16,7 @@ use crate::stream::feeds::FeedId;
 use crate::stream::format::Ended;
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
-use stentor_io::{Backend, Peer};
+use stentor_io::{Backend, Flow, Peer};
 use stentor_wire::websocket::{Opcode, frame};
 
 impl Connection {
@@ -126,11 +127,15 @@ impl Connection {
 
     /// Ends the stream if it may not go on. Returns whether it was ended.
     pub(super) fn end_if_expelled(&mut self, cx: &mut Context, peer: Peer) -> bool {
-        let Some(why) = self.why_expelled(cx, peer) else { return false };
+        let why = self.why_expelled(cx, peer);
+        why.inspect(|&why| self.end_stream(cx, peer, why)).is_some()
+    }
+
+    /// Tells the client why its stream ends.
+    fn end_stream(&mut self, cx: &mut Context, peer: Peer, why: Ended) {
         cx.stats.readers_expired.add(1);
         (self.reader.transport.manner().expired)(cx.out.bytes(), why);
         self.finish_stream(cx, peer);
-        true
     }
 
     /// Why it may not go on reading, if it may not.
@@ -159,27 +164,47 @@ impl Connection {
         if may_go_on { None } else { Some(Ended::Rules) }
     }
 
-    /// Whether it reads and may not any more, and nothing else brings it to see so.
-    pub(crate) fn is_to_be_judged(&self, cx: &mut Context, peer: Peer) -> bool {
-        (self.reads_feeds() || self.is_copying()) && self.why_expelled(cx, peer).is_some()
+    /// The reason to end the connection, if it is a reader that has lost its rights.
+    pub(crate) fn revocation(&self, cx: &mut Context, peer: Peer) -> Option<Ended> {
+        if !self.reads_feeds() && !self.is_copying() {
+            return None;
+        }
+        self.why_expelled(cx, peer)
     }
 
-    /// It may not read any more: says so and ends, or has it said once what is under way has left.
-    pub(crate) fn expel<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.is_polling() {
-            return self.go_on_pending(cx, io, peer);
-        }
+    /// Ends a reader in whatever state it is. The recheck passes each connection once, so no other
+    /// check would end it later.
+    ///
+    /// A connection whose socket is full is reset: the client would get the reason only after the
+    /// bytes that wait. A connection that waits in a queue leaves the queue.
+    pub(crate) fn revoke<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        why: Ended,
+    ) {
         if self.is_blocked() {
-            // It would go on with what it has now once there is room, and be judged no more.
             cx.stats.readers_expired.add(1);
             return self.abort(cx, io, peer);
         }
-        if self.is_copying() {
-            return self.deliver_copy(cx, io, peer);
+        if let Some(work) = &mut self.work {
+            (work.line, work.is_in_line) = (None, false);
         }
-        self.end_if_expelled(cx, peer);
-        let result = self.flush(cx, io, peer).map(drop);
-        let _ = self.settle(cx, io, peer, result);
+        match self.phase {
+            Phase::Pending(_) => self.answer_poll(cx, peer, &Answer::Expelled(why)),
+            Phase::Copying(_) => self.revoke_transfer(cx, peer),
+            _ => self.end_stream(cx, peer, why),
+        }
+        debug_assert!(
+            !self.reads_feeds() && !self.is_copying(),
+            "a revoked reader is still a reader"
+        );
+        let input = self.take_input();
+        let result = self.proceed_owned(cx, io, peer, input);
+        if self.settle(cx, io, peer, result) == Flow::More {
+            io.resume(peer);
+        }
     }
 
     /// When its token ends, if it has one that does.

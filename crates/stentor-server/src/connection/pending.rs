@@ -30,7 +30,7 @@ use stentor_wire::status::Status;
 use stentor_wire::target;
 
 /// What there is to answer with.
-enum Answer {
+pub(super) enum Answer {
     /// The value of the one topic, as it is now.
     Value,
     /// What a replay has found, after which everything up to this number has been seen.
@@ -248,7 +248,7 @@ impl Connection {
     }
 
     /// Answers a long-poll; the connection is open again.
-    fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
+    pub(super) fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
         // mutation: poll-panic
         let Some(extra) = &mut self.extra else { return };
         let Some(pending) = extra.pending.take() else { return };

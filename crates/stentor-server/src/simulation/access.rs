@@ -20,16 +20,17 @@ use super::{CONTROL, PUBLIC, Parts, World, patient};
 use crate::mailbox::Order;
 use received::{contains, left_out, marks, names, status_of};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
 use stentor_config::Settings;
 use stentor_hub::{ContentType, Draft, Pattern};
-use stentor_io::{Backend, Faults, KernelFaults, Rng};
+use stentor_io::{Backend, Faults, KernelFaults, Rng, lock};
 use stentor_test::http::Response;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
 mod received;
+pub(super) mod revocations;
 mod tokens;
 
 /// What is published to.
@@ -91,6 +92,12 @@ impl State {
         self.without != Some(token) && TOKENS.get(token).is_some_and(is_good)
     }
 
+    /// Whether a follower may be sent this by all filters.
+    fn copies(&self, brought: Brought, filters: &[&str], start_s: u64) -> bool {
+        let covers = |token: usize| filters.iter().all(|&f| TOKENS[token].covers_reading(f));
+        brought.is_some_and(|token| self.is_good(token, start_s) && covers(token))
+    }
+
     fn sees(&self, brought: Brought, topic: &str, start_s: u64) -> bool {
         let allows = |token: usize| TOKENS[token].may_read(topic);
         let may = brought.is_some_and(|token| self.is_good(token, start_s) && allows(token));
@@ -107,6 +114,7 @@ fn settings(state: State, start_s: u64) -> Settings {
     };
     settings.access.topics = TopicRules::new(RULES[state.rules].iter().map(of));
     settings.access.cookie = Some("auth".to_owned());
+    settings.access.control_token = true;
     settings.tokens = tokens::settings(state.without, start_s);
     settings
 }
@@ -124,9 +132,12 @@ enum Way {
     Value,
     Values,
     Put,
+    /// As a follower does.
+    Feed,
+    Snapshot,
 }
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 10] = [
     Way::Events,
     Way::Frames,
     Way::Commands,
@@ -135,7 +146,33 @@ const WAYS: [Way; 8] = [
     Way::Value,
     Way::Values,
     Way::Put,
+    Way::Feed,
+    Way::Snapshot,
 ];
+
+impl Way {
+    /// Whether it asks for entries of the hub, which takes a token for all of them.
+    fn is_transfer(self) -> bool {
+        matches!(self, Way::Feed | Way::Snapshot)
+    }
+
+    fn is_poll(self) -> bool {
+        matches!(self, Way::Poll | Way::Polls)
+    }
+}
+
+/// Readers that the recheck has ended: kind of the reader, and the event that it waited for.
+static REVOCATIONS: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
+
+/// The recheck ends a reader in this state.
+pub(crate) fn note_revocation(state: (&'static str, &'static str)) {
+    *lock(&REVOCATIONS).entry(state).or_default() += 1;
+}
+
+/// How many readers the recheck has ended, in each state.
+pub(super) fn revocations() -> BTreeMap<(&'static str, &'static str), u64> {
+    lock(&REVOCATIONS).clone()
+}
 
 /// A request, and what has come of it.
 struct Reader {
@@ -157,6 +194,8 @@ struct Reader {
     pongs: usize,
     /// By topic, the newest mark.
     seen: BTreeMap<&'static str, u64>,
+    /// Its answer comes behind another one.
+    is_behind: bool,
     /// It was let in.
     is_open: bool,
     is_stalled: bool,
@@ -227,6 +266,7 @@ pub(super) fn run(seed: u64) {
     }
     stage.world.panic_at_random(false);
     stage.world.set_kernel_faults(KernelFaults::default());
+    stage.end_followers();
     stage.come_to_rest();
     // A token that ended by a jump of the clock ends its stream at the next sign of life.
     for _ in 0..2 {
@@ -243,6 +283,27 @@ pub(super) fn run(seed: u64) {
     stage.world.settle();
     stage.world.check_nothing_is_left();
     assert_eq!(stage.world.totals().readers_by_token, 0);
+}
+
+impl World {
+    /// All workers go by the rules and the keys of this state.
+    fn change(&mut self, state: State, start_s: u64) {
+        let settings = Arc::new(settings(state, start_s));
+        self.settings = Arc::clone(&settings);
+        self.tell_keys(state.without);
+        self.at_all(|world| {
+            world.worker.execute(&mut world.sim, Order::Reload(Arc::clone(&settings)));
+        });
+    }
+
+    /// All workers go by the keys of the settings, but for that of one token.
+    fn tell_keys(&mut self, without: Option<usize>) {
+        let keys = tokens::keys(&self.settings.tokens, without);
+        self.shared.tokens.set_keys(Arc::clone(&keys));
+        self.at_all(|world| {
+            world.worker.execute(&mut world.sim, Order::Keys(Arc::clone(&keys)));
+        });
+    }
 }
 
 impl Stage {
@@ -272,7 +333,7 @@ impl Stage {
             hand_overs: HandOvers::new(seed),
             panics: seed % 2 == 1,
         };
-        stage.tell_keys();
+        stage.world.tell_keys(first.without);
         for topic in TOPICS {
             stage.publish(topic);
         }
@@ -335,6 +396,10 @@ impl Stage {
                 let (connection, stalls) = (reader.connection, reader.is_stalled);
                 self.world.at(reader.worker, |world| world.sim.stall(connection, stalls));
             }
+            64..67 => {
+                let index = self.rng.below(self.world.workers());
+                self.world.at(index, |world| world.worker.exhaust_replays());
+            }
             61..64 if !self.readers.is_empty() => {
                 let at = self.rng.below(self.readers.len());
                 let reader = self.readers.swap_remove(at);
@@ -362,28 +427,7 @@ impl Stage {
         };
         let state = State { rules, without, now_s: self.now_s(), ..last };
         self.states.push(state);
-        let settings = Arc::new(settings(state, self.start_s));
-        self.world.settings = Arc::clone(&settings);
-        self.tell_keys();
-        for index in 0..self.world.workers() {
-            self.world.at(index, |world| {
-                let World { worker, sim, .. } = world;
-                worker.execute(sim, Order::Reload(Arc::clone(&settings)));
-            });
-        }
-    }
-
-    /// Has all workers go by the keys of the newest state.
-    fn tell_keys(&mut self) {
-        let without = self.states[self.states.len() - 1].without;
-        let keys = tokens::keys(&self.world.settings.tokens, without);
-        self.world.shared.tokens.set_keys(Arc::clone(&keys));
-        for index in 0..self.world.workers() {
-            self.world.at(index, |world| {
-                let World { worker, sim, .. } = world;
-                worker.execute(sim, Order::Keys(Arc::clone(&keys)));
-            });
-        }
+        self.world.change(state, self.start_s);
     }
 
     /// A client asks for something.
@@ -405,7 +449,7 @@ impl Stage {
             (None, _) => {}
         }
         let is_page = matches!(way, Way::Commands | Way::Polls) || filters.len() > 1;
-        if is_page || filters[0].contains('*') {
+        if is_page || way.is_transfer() || filters[0].contains('*') {
             query.extend(filters.iter().map(|filter| format!("topic={filter}")));
         }
         if matches!(way, Way::Polls | Way::Poll) {
@@ -419,6 +463,8 @@ impl Stage {
         }
         let path = match way {
             Way::Values => "/-/values",
+            Way::Feed => "/-/feed",
+            Way::Snapshot => "/-/snapshot",
             _ if is_page || filters[0].contains('*') => "/-/events",
             _ => filters[0],
         };
@@ -432,9 +478,13 @@ impl Stage {
         let (method, body) = if way == Way::Put { ("PUT", "####") } else { ("GET", "") };
         let query = query.join("&");
         let request = format!("{method} {path}?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
+        // A poll may wait behind an answer that does not leave at once.
+        let is_behind = way.is_poll() && self.rng.percent(40);
+        let request = if is_behind { format!("{LARGE}{request}") } else { request };
         let worker = self.rng.below(self.world.workers());
+        let role = if way.is_transfer() { CONTROL } else { PUBLIC };
         let connection = self.world.at(worker, |world| {
-            let connection = world.sim.connect(PUBLIC);
+            let connection = world.sim.connect(role);
             world.sim.write(connection, request.as_bytes());
             connection
         });
@@ -452,6 +502,7 @@ impl Stage {
             input: Vec::new(),
             pongs: 0,
             seen: BTreeMap::new(),
+            is_behind,
             is_open: false,
             is_stalled: false,
         });
@@ -510,6 +561,9 @@ impl Stage {
             (world.sim.read(connection), ended, world.sim.was_reset(connection))
         });
         reader.input.extend(&bytes);
+        if reader.is_behind && Response::take(&mut reader.input).is_some() {
+            reader.is_behind = false;
+        }
         if !bytes.is_empty() {
             self.judge_content(index);
             self.answer_pings(index);
@@ -538,7 +592,10 @@ impl Stage {
             let states = &states[state.max(reader.since)..];
             let sees = |brought| {
                 let mut states = states.iter().chain([&latest]);
-                states.any(|state| state.sees(brought, topic, *start_s))
+                states.any(|state| match reader.way.is_transfer() {
+                    true => state.copies(brought, &reader.filters, *start_s),
+                    false => state.sees(brought, topic, *start_s),
+                })
             };
             let may = sees(reader.brought) || reader.renewed.is_some_and(|token| sees(Some(token)));
             assert!(may, "#{mark}# of {topic} reached one who may not see it: {reader:?}");
@@ -553,7 +610,7 @@ impl Stage {
             let later = reader.later.iter().flat_map(|(filters, _)| filters);
             let asked = reader.filters.iter().chain(later).any(|filter| filter == *topic);
             let ever = states[reader.since..].iter().chain([&latest]).any(is_seen);
-            !asked && !ever && names(&reader.input, topic)
+            !asked && !ever && !reader.way.is_transfer() && names(&reader.input, topic)
         };
         let shown = TOPICS.iter().find(is_hidden);
         assert_eq!(shown, None, "a name is told to one who may not know: {reader:?}");
@@ -576,7 +633,8 @@ impl Stage {
         let latest = self.latest();
         let Stage { readers, states, start_s, .. } = self;
         let reader = &mut readers[index];
-        let Some(status) = status_of(&reader.input) else {
+        let status = if reader.is_behind { None } else { status_of(&reader.input) };
+        let Some(status) = status else {
             assert!(!ended || is_cut, "no answer: {reader:?}");
             if ended {
                 self.judge_end(index, is_cut);
@@ -600,7 +658,11 @@ impl Stage {
         let all = |state: &State| topics().all(|topic| !is_wanted(topic) || sees(state, topic));
         let is_good =
             |state: &State| reader.brought.is_some_and(|token| state.is_good(token, *start_s));
+        let copies = |state: &State| state.copies(reader.brought, &reader.filters, *start_s);
         let may = match (reader.way, status) {
+            (Way::Feed | Way::Snapshot, 200) => ever(&copies),
+            (Way::Feed | Way::Snapshot, 401) => ever(&|state| !is_good(state)),
+            (Way::Feed | Way::Snapshot, 403) => ever(&|state| is_good(state) && !copies(state)),
             (Way::Put, 405) => reader.brought.is_none(),
             (Way::Put, 401) => ever(&|state| reader.brought.is_some() && !is_good(state)),
             (Way::Put, 403) => ever(&is_good),
@@ -629,7 +691,8 @@ impl Stage {
             _ => false,
         };
         assert!(may, "{status}: {reader:?} {states:?}");
-        if matches!(reader.way, Way::Events | Way::Frames | Way::Commands) && status < 400 {
+        let is_endless = matches!(reader.way, Way::Events | Way::Frames | Way::Commands);
+        if (is_endless || reader.way.is_transfer()) && status < 400 {
             reader.is_open = true;
             return true;
         }
@@ -640,6 +703,10 @@ impl Stage {
     /// A stream has ended: that must have had a reason, and have been said.
     fn judge_end(&self, index: usize, is_cut: bool) {
         let reader = &self.readers[index];
+        // A follower comes back, for whatever reason its connection ends.
+        if reader.way.is_transfer() {
+            return;
+        }
         let last = self.states[self.states.len() - 1];
         let tokens = [reader.brought, reader.renewed];
         let latest = self.latest();
@@ -664,12 +731,36 @@ impl Stage {
         assert!(is_told || is_cut, "nothing was said: {reader:?}");
     }
 
-    fn come_to_rest(&mut self) {
+    /// A follower whose token is not good any more has been ended. The others end: as long as
+    /// one hears that its leader is there, nothing comes to rest.
+    fn end_followers(&mut self) {
+        let is_transfer = |reader: &Reader| reader.way.is_transfer();
+        if !self.readers.iter().any(is_transfer) {
+            return;
+        }
+        self.let_all_read();
+        for _ in 0..FOLLOWER_TURNS {
+            self.turn();
+        }
+        let latest = self.states[self.states.len() - 1];
+        let before = State { now_s: latest.now_s - 2, ..latest };
+        for reader in self.readers.extract_if(.., |reader| is_transfer(reader)) {
+            let copies = before.copies(reader.brought, &reader.filters, self.start_s);
+            assert!(copies || !reader.is_open, "a follower still reads: {reader:?} {before:?}");
+            self.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));
+        }
+    }
+
+    fn let_all_read(&mut self) {
         for reader in &mut self.readers {
             reader.is_stalled = false;
             let connection = reader.connection;
             self.world.at(reader.worker, |world| world.sim.stall(connection, false));
         }
+    }
+
+    fn come_to_rest(&mut self) {
+        self.let_all_read();
         let mut idle_turns = 0;
         for _ in 0..100_000 {
             idle_turns = if self.turn() { 0 } else { idle_turns + 1 };
@@ -757,6 +848,12 @@ fn expires(brought: Brought) -> bool {
     brought.is_some_and(|token| TOKENS.get(token).is_none_or(Token::depends_on_time))
 }
 
+/// A request whose answer fills most sockets.
+const LARGE: &str = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// More than a follower takes to hear of its end.
+const FOLLOWER_TURNS: usize = 2_000;
+
 /// A ping as the server sends it.
 const SENT_PING: &[u8] = &[PING, 0];
 
@@ -767,7 +864,9 @@ const HANDSHAKE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSoc
 #[test]
 fn operators_read_what_is_private() {
     let first = State { rules: 0, without: None, now_s: 0, may_begin: true };
-    let mut world = World::new(1, super::kind(), settings(first, 0));
+    let mut settings = settings(first, 0);
+    settings.access.control_token = false;
+    let mut world = World::new(1, super::kind(), settings);
     world.publish("/team/a", b"secret".to_vec(), ContentType::TEXT);
     let get = b"GET /team/a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     let (_, answer) = world.ask(CONTROL, get);

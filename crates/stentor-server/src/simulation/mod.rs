@@ -22,7 +22,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(test)]
-mod access;
+pub(crate) mod access;
 #[cfg(test)]
 mod answers;
 #[cfg(test)]

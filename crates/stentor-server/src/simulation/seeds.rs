@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stentor_config::{AccessFormat, AccessTarget, Close, Mount};
 use stentor_io::{Faults, KernelFaults, Rng, lock};
 use stentor_test::seeds;
@@ -163,6 +164,32 @@ fn every_reader_is_told_everything_once_in_order_or_that_something_is_missing() 
 fn no_message_reaches_one_who_may_not_see_it() {
     seeds::run("access", 400, access::run);
 }
+
+/// `STENTOR_SEEDS=1700` makes a hundred thousand revocations.
+#[test]
+fn no_later_message_reaches_a_reader_whose_rights_have_ended() {
+    let ended = AtomicU64::new(0);
+    let has_run_all = seeds::run("access", 40, |seed| {
+        ended.fetch_add(access::revocations::run(seed), Relaxed);
+    });
+    let states = access::revocations();
+    println!("access: {} revocations, by the recheck: {states:?}", ended.into_inner());
+    let states: Vec<_> = states.into_keys().collect();
+    assert!(!has_run_all || states == REVOKED, "{states:?}");
+}
+
+/// The states in which the recheck ends readers: what is read, and what is waited for.
+const REVOKED: [(&str, &str); 9] = [
+    ("poll", "event"),
+    ("poll", "queue"),
+    ("poll", "room"),
+    ("stream", "event"),
+    ("stream", "queue"),
+    ("stream", "room"),
+    ("transfer", "event"),
+    ("transfer", "queue"),
+    ("transfer", "room"),
+];
 
 #[test]
 fn whatever_attackers_do_others_are_served_and_memory_is_bounded() {

@@ -3,8 +3,8 @@
 //! a turn.
 
 use super::codec::{COMMANDER, PONG, TEXT, put_frame};
-use super::net::Client;
-use super::{CONTROL, PUBLIC, World, kind, patient};
+use super::net::{Client, Layers};
+use super::{CONTROL, PUBLIC, Parts, World, kind, patient};
 use crate::keys;
 use crate::limits::EXPELLED_PER_TURN;
 use crate::mailbox::Order;
@@ -15,7 +15,7 @@ use stentor_access::{Algorithm, Jwks, Keys, Patterns, Permissions, Secret, Stati
 use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
 use stentor_config::Settings;
 use stentor_hub::{ContentType, Message, Pattern};
-use stentor_io::{Backend, Rng, read_file};
+use stentor_io::{Backend, Faults, Rng, read_file};
 use tracing::Metadata;
 use tracing::field::Field;
 use tracing::span::{self, Attributes};
@@ -463,4 +463,68 @@ fn streams_that_a_reload_ends_are_told_why() {
     assert!(world.heard(events).contains("event: expired"));
     let close = world.sim.read(frames);
     assert!(close.starts_with(&[0x88]) && close[2..4] == 4401_u16.to_be_bytes(), "{close:?}");
+}
+
+/// A world in which a token reads `/in/**` and follows everything, and the token's field.
+fn world_of_reader(window_bytes: usize) -> (World, String) {
+    let secret = Secret::make().unwrap();
+    let mut settings = settings(&["/in/**"], &[(&secret, &["/**"])]);
+    settings.access.control_token = true;
+    let plain = Parts { layers: Layers::Plain, ..Parts::default() };
+    let world = World::of(plain, 1, Faults { window_bytes, ..kind() }, settings);
+    // More than is looked at without a place in the queue.
+    for _ in 0..20 {
+        world.publish("/in/a", b"before".to_vec(), ContentType::TEXT);
+    }
+    (world, format!("Authorization: Bearer {}\r\n", secret.as_str()))
+}
+
+/// The key of the token goes, and then something is published. Returns all that the client gets.
+fn received_after_revocation(world: &mut World, client: Client) -> String {
+    world.use_keys(keys::load(&settings(&["/in/**"], &[]).tokens).unwrap());
+    // The recheck passes each connection before its socket or its queue has room.
+    world.turn();
+    world.publish("/in/a", b"SECRET".to_vec(), ContentType::TEXT);
+    world.sim.stall(client, false);
+    let heard = |_: u8| world.heard(client);
+    (0..100).map(heard).collect()
+}
+
+#[test]
+fn blocked_poll_ends_with_its_key() {
+    let (mut world, field) = world_of_reader(700);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    let seq = world.shared.hub.seq();
+    let requests = format!(
+        "GET /large HTTP/1.1\r\nHost: h\r\n\r\n\
+         GET /in/a?wait=60&since=0badcafe-{seq} HTTP/1.1\r\nHost: h\r\n{field}\r\n"
+    );
+    world.sim.write(client, requests.as_bytes());
+    world.settle();
+    assert_eq!(world.totals().readers_long_poll, 1);
+    let received = received_after_revocation(&mut world, client);
+    assert!(!received.contains("SECRET"), "{received}");
+    assert!(world.sim.was_reset(client) && world.totals().readers_expired == 1);
+}
+
+#[test]
+fn queued_readers_end_with_their_key() {
+    let events = "/-/events?topic=/in/**&since=0badcafe-1";
+    for (role, target, expected) in [
+        (PUBLIC, format!("{events}&wait=60"), "HTTP/1.1 401 "),
+        (CONTROL, "/-/snapshot".to_owned(), "HTTP/1.1 200 "),
+    ] {
+        let (mut world, field) = world_of_reader(1 << 20);
+        world.worker.exhaust_replays();
+        let client = world.sim.connect(role);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{field}\r\n");
+        world.sim.write(client, request.as_bytes());
+        world.settle_some(3);
+        assert_eq!(world.totals().waiting_replays, 1, "{target}");
+        let received = received_after_revocation(&mut world, client);
+        assert!(received.starts_with(expected), "{target}: {received}");
+        assert!(!received.contains("SECRET"), "{target}: {received}");
+        assert_eq!(world.totals().readers_expired, 1, "{target}");
+    }
 }
