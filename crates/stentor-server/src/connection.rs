@@ -17,6 +17,7 @@ mod exchange;
 mod expelled;
 mod handover;
 mod memory;
+mod pace;
 pub(crate) mod pending;
 mod reader;
 mod websocket;
@@ -34,6 +35,7 @@ use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use crate::{paths, route};
+use pace::Pace;
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_tls_layer::LINGER_MS;
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
@@ -149,9 +151,12 @@ impl Connection {
         self.phase == Phase::Open(RequestWait::Idle) && self.work.is_none()
     }
 
-    /// Whether the connection would take input now.
+    /// Whether the connection takes input now. While a response waits for a commit, the connection
+    /// reads neither bytes nor the end of its input. So a client that half-closes gets its
+    /// responses, and then the connection reads the end.
     pub(crate) fn reads(&self) -> bool {
-        self.phase != Phase::Free && !self.waits() && !self.holds_too_much()
+        let awaits_commit = self.is_pending() && !self.is_polling() || self.is_sink_full();
+        self.phase != Phase::Free && !self.waits() && !awaits_commit && !self.holds_too_much()
     }
 
     /// Whether the connection is to go on with something by itself, once it can write or its turn
@@ -209,8 +214,11 @@ impl Connection {
         let is_reset_at_end = self.is_reset_at_end(cx);
         let Some(work) = &mut self.work else { return };
         if let Some(backlog) = &mut work.backlog {
-            match backlog.send(io, peer, &cx.stats) {
-                Ok(false) => return,
+            match backlog.send(io, peer, &cx.stats, &mut cx.load.sent_bytes) {
+                Ok(false) => {
+                    let first_ms = self.room_deadline_ms(cx);
+                    return self.note_pace(cx, io, peer, first_ms);
+                }
                 Ok(true) => {
                     work.backlog = None;
                     // The peer was not listened to meanwhile: should it have sent something,
@@ -241,15 +249,29 @@ impl Connection {
         }
     }
 
-    /// Whether the peer takes what it is sent, if slowly.
-    fn is_being_read<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
-        let backlog = self.work.as_mut().and_then(|work| work.backlog.as_mut());
-        backlog.is_some_and(|backlog| backlog.progress(io, peer))
+    /// The deadline of a connection that waits for room, or in a queue.
+    fn room_deadline_ms(&self, cx: &Context) -> u64 {
+        let timeout_ms = match self.phase {
+            Phase::Streaming(_) | Phase::Pending(_) => cx.settings.streams.stall_timeout_ms,
+            _ => cx.settings.limits.write_timeout_ms,
+        };
+        let first_ms = cx.clock.now_ms + timeout_ms;
+        let blocked = self.work.as_deref().filter(|_| self.is_blocked());
+        blocked.and_then(|work| work.pace.until_ms()).unwrap_or(first_ms)
+    }
+
+    /// Updates the time that a blocked client has. The first call gives it the time until
+    /// `first_ms`.
+    fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &B, peer: Peer, first_ms: u64) {
+        let (now_ms, sent) = (cx.clock.now_ms, std::mem::take(&mut cx.load.sent_bytes));
+        if let Some(work) = &mut self.work {
+            work.pace.take_note(sent, io.unacknowledged(peer), now_ms, first_ms);
+        }
     }
 
     /// Sets what the connection waits for. Returns its deadline if that has changed.
     pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
-        let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
+        let now_ms = cx.clock.now_ms;
         let (phase, deadline_ms) = match self.phase {
             // The end of the server's stop limits how long the stream takes to leave.
             Phase::Free | Phase::Streaming(StreamWait::Leave) => return None,
@@ -257,7 +279,7 @@ impl Connection {
             Phase::Streaming(_) => self.stream_deadline(cx, peer),
             Phase::Pending(_) => self.pending_deadline(cx, peer),
             Phase::Copying(_) => self.copying_deadline(cx, peer),
-            Phase::Closing | Phase::Refusing => (self.phase, now_ms + limits.write_timeout_ms),
+            Phase::Closing | Phase::Refusing => (self.phase, self.room_deadline_ms(cx)),
             Phase::Lingering => (self.phase, now_ms + LINGER_MS),
             Phase::Delivering => (self.phase, now_ms + ACKNOWLEDGE_MS),
         };
@@ -269,7 +291,7 @@ impl Connection {
     fn request_deadline(&self, cx: &Context, wait: RequestWait) -> Option<(Phase, u64)> {
         let (now_ms, limits) = (cx.clock.now_ms, &cx.settings.limits);
         let (wait, deadline_ms) = match self.work.as_deref() {
-            Some(work) if work.waits() => (RequestWait::Room, now_ms + limits.write_timeout_ms),
+            Some(work) if work.waits() => (RequestWait::Room, self.room_deadline_ms(cx)),
             Some(Work { incoming: Some(incoming), .. }) => {
                 (RequestWait::Body, incoming.deadline_ms(now_ms, limits.body_rate_min))
             }
@@ -284,11 +306,11 @@ impl Connection {
         Some((Phase::Open(wait), deadline_ms))
     }
 
-    /// The peer has sent its last byte, and it is not read yet. Who waits to be gone on with comes
-    /// to it by itself. A held request with so much behind it that nothing more is read would not:
-    /// a long-poll whose client has ended is over, as it is when the end is read.
+    /// The peer has sent its last byte, and the connection has not read it yet. A connection that
+    /// waits for room, for a queue or for a commit reads it later. A long-poll that reads nothing
+    /// more would not, so it ends here, as it does when it reads the end.
     pub(crate) fn peer_finished<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.holds_too_much() && !self.waits() || self.awaits_proxy_header() {
+        if self.is_polling() && !self.waits() || self.awaits_proxy_header() {
             self.close(cx, io, peer);
         }
     }
@@ -328,11 +350,11 @@ impl Connection {
         matches!(self.phase, Phase::Open(_) | Phase::Streaming(_) | Phase::Pending(_))
     }
 
-    /// Whether so much came in behind what waits for something else that no more is read before.
+    /// Whether so much input waits behind a long-poll that the connection reads no more before
+    /// the response.
     fn holds_too_much(&self) -> bool {
-        let Some(work) = self.work.as_deref() else { return false };
-        let may_hold = self.is_sink_full() || self.is_pending();
-        work.input.len() >= http1::HEAD_BYTES_MAX && may_hold
+        let input = self.work.as_deref().map_or(0, |work| work.input.len());
+        input >= http1::HEAD_BYTES_MAX && self.is_polling()
     }
 
     /// Whether a body is not read on before some of it is committed.
@@ -654,7 +676,7 @@ impl Connection {
         if cx.out.len() == 0 {
             return Ok(true);
         }
-        match cx.out.send(io, peer, &cx.stats)? {
+        match cx.out.send(io, peer, &cx.stats, &mut cx.load.sent_bytes)? {
             None => Ok(true),
             Some(backlog) => {
                 self.work().backlog = Some(backlog);
@@ -680,8 +702,13 @@ impl Connection {
             return Flow::Closed;
         }
         self.shrink_extra();
-        if self.work.as_ref().is_some_and(|work| work.backlog.is_some()) {
+        if self.is_blocked() {
+            let first_ms = self.room_deadline_ms(cx);
+            self.note_pace(cx, io, peer, first_ms);
             return Flow::Pause;
+        }
+        if let Some(work) = &mut self.work {
+            work.pace = Pace::default();
         }
         match self.phase {
             Phase::Closing if !self.lingers(cx) => return self.end(cx, io, peer),
@@ -709,10 +736,9 @@ impl Connection {
                 self.work = None;
                 self.forget_client(cx, peer);
             }
-            _ if self.holds_too_much() => return Flow::Pause,
             _ => {}
         }
-        Flow::More
+        if self.reads() { Flow::More } else { Flow::Pause }
     }
 }
 

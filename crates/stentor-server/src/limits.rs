@@ -164,8 +164,16 @@ const PANICS_MAX: u32 = 1_000;
 /// simulator's files are small.
 pub(crate) const FILE_SHARE_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 1024 * 1024 };
 
-/// A client that takes less than this within the write timeout does not read.
-pub(crate) const PROGRESS_BYTES_MIN: u32 = 1024;
+/// Bytes per second that a blocked client takes on average, once its timeout has gone by: what
+/// `limits.body_rate_min` asks of a client that sends, and a tenth of the slowest mobile networks.
+/// Kestrel asks for 240.
+pub(crate) const SEND_RATE_MIN: u64 = 256;
+
+/// The most time that a blocked client can have, in milliseconds. At the minimum rate a client
+/// reads 900 KB in this time. With the largest receive buffer of a default kernel (6 MB, of which
+/// half is announced at once) a client needs 1 KB per second. The bound frees the place of a client
+/// that has fetched a lot and then stops.
+pub(crate) const SEND_TIME_MS_MAX: u64 = 3_600_000;
 
 /// How often a feed that has nothing to say says so: by that its follower knows that it is alive.
 pub(crate) const FEED_SIGN_MS: u64 = 1_000;

@@ -9,7 +9,7 @@
 //! What is on the disk is sent by the kernel, from its page cache, a share at a time: the socket
 //! of a fast reader would take a whole film while all others wait.
 
-use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, PROGRESS_BYTES_MIN, SHARE_BYTES_MIN};
+use crate::limits::{FILE_SHARE_BYTES, GATHER_BYTES, SHARE_BYTES_MIN};
 use crate::stats::Stats;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -162,21 +162,24 @@ impl Output {
     }
 
     /// Sends everything. What was not sent is returned, to be kept by the connection, which will
-    /// hear of it when there is room, or another turn.
+    /// hear of it when there is room, or another turn. The number of bytes that the socket took is
+    /// added to `sent_bytes`.
     pub(crate) fn send<B: Backend>(
         &mut self,
         io: &mut B,
         peer: Peer,
         stats: &Stats,
+        sent_bytes: &mut usize,
     ) -> Result<Option<Backlog>, Gone> {
         if self.has_stored {
             let mut backlog = self.take_pieces();
-            let all = backlog.send(io, peer, stats)?;
+            let all = backlog.send(io, peer, stats, sent_bytes)?;
             return Ok(if all { None } else { Some(backlog.shrunk()) });
         }
         let mut slices = [IoSlice::new(&[]); SLICES_PER_SEND];
         let count = self.slices(&mut slices);
         let sent = io.send(peer, &slices[..count])?;
+        *sent_bytes += sent.bytes;
         if sent.bytes == self.len() && !sent.full {
             self.clear();
             return Ok(None);
@@ -184,9 +187,7 @@ impl Output {
         let mut backlog = self.take_pieces();
         backlog.advance(sent.bytes as u64);
         // Only if more was gathered than one send can name is there a point in another.
-        if sent.full {
-            backlog.progress(io, peer);
-        } else if backlog.send(io, peer, stats)? {
+        if !sent.full && backlog.send(io, peer, stats, sent_bytes)? {
             return Ok(None);
         }
         Ok(Some(backlog.shrunk()))
@@ -233,7 +234,7 @@ impl Output {
         }
         let own_bytes = self.bytes.len();
         self.clear();
-        Backlog { pieces, offset: 0, own_bytes: saturated(own_bytes), unacknowledged: 0 }
+        Backlog { pieces, offset: 0, own_bytes: saturated(own_bytes) }
     }
 }
 
@@ -287,25 +288,22 @@ pub(crate) struct Backlog {
     /// Bytes that it owned when it was made: its own pieces, and a share of bytes that several
     /// connections are sent. The number never changes, so the account subtracts what it added.
     own_bytes: u32,
-    /// What the peer had not acknowledged when it was last looked at.
-    unacknowledged: u32,
 }
 
 impl Packed for Backlog {
     fn pack(&self, out: &mut Packer) {
-        let Backlog { pieces, offset, own_bytes: _, unacknowledged } = self;
+        let Backlog { pieces, offset, own_bytes: _ } = self;
         (pieces.len() as u32).pack(out);
         pieces.iter().for_each(|piece| piece.pack(out));
         offset.pack(out);
-        unacknowledged.pack(out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Backlog> {
         let count = u32::unpack(input)?;
         let pieces = (0..count).map(|_| Piece::unpack(input)).collect::<Unpacked<_>>()?;
-        let (offset, unacknowledged) = (Packed::unpack(input)?, Packed::unpack(input)?);
-        let backlog = Backlog { pieces, offset, own_bytes: 0, unacknowledged };
+        let backlog = Backlog { pieces, offset: Packed::unpack(input)?, own_bytes: 0 };
         let first = backlog.pieces.front().map_or(0, Piece::len);
+        let offset = backlog.offset;
         if offset > 0 && offset >= first || backlog.pieces.iter().any(|piece| piece.len() == 0) {
             return Err(MISFIT);
         }
@@ -363,7 +361,7 @@ impl Backlog {
         let own_bytes = rest.as_ref().map_or(0, |rest| rest.piece.own_bytes());
         let offset = rest.as_ref().map_or(0, |rest| rest.offset as u64);
         let pieces = rest.into_iter().map(|rest| rest.piece).collect();
-        Backlog { pieces, offset, own_bytes: saturated(own_bytes), unacknowledged: 0 }
+        Backlog { pieces, offset, own_bytes: saturated(own_bytes) }
     }
 
     /// What is left of one, if there is any, and behind it the last bytes of a connection. Bodies
@@ -374,7 +372,7 @@ impl Backlog {
         let last = (!last.is_empty()).then(|| Piece::Own(last.into()));
         let pieces = left.chain(last).collect();
         let offset = backlog.map_or(0, |backlog| backlog.offset);
-        Backlog { pieces, offset, own_bytes: 0, unacknowledged: 0 }.shrunk()
+        Backlog { pieces, offset, own_bytes: 0 }.shrunk()
     }
 
     /// The bytes that it owned when it was made.
@@ -391,21 +389,15 @@ impl Backlog {
         self.pieces.iter().map(share).sum()
     }
 
-    /// Whether the peer has read something worth mentioning since this was last asked, or since
-    /// something was last sent. The kernel tells of room only when there is a lot of it: a slow
-    /// reader makes progress long before.
-    pub(crate) fn progress<B: Backend>(&mut self, io: &B, peer: Peer) -> bool {
-        let before = std::mem::replace(&mut self.unacknowledged, io.unacknowledged(peer));
-        is_progress(before, self.unacknowledged)
-    }
-
     /// Sends on. Returns whether everything has left; if not, the backend will report the socket
-    /// when there is room, or another turn.
+    /// when there is room, or another turn. The number of bytes that the socket took is added to
+    /// `sent_bytes`.
     pub(crate) fn send<B: Backend>(
         &mut self,
         io: &mut B,
         peer: Peer,
         stats: &Stats,
+        sent_bytes: &mut usize,
     ) -> Result<bool, Gone> {
         let mut share = FILE_SHARE_BYTES;
         while !self.pieces.is_empty() {
@@ -427,7 +419,6 @@ impl Backlog {
                 None => io.send(peer, &slices[..count])?,
                 Some(_) if share == 0 => {
                     // The rest comes behind everybody else's.
-                    self.progress(io, peer);
                     io.resume(peer);
                     return Ok(false);
                 }
@@ -444,8 +435,8 @@ impl Backlog {
                 }
             };
             self.advance(sent.bytes as u64);
+            *sent_bytes += sent.bytes;
             if sent.full {
-                self.progress(io, peer);
                 return Ok(false);
             }
         }
@@ -496,27 +487,3 @@ fn send_stored<B: Backend>(
 }
 
 const SLICES_PER_SEND: usize = 16;
-
-/// Whether enough of what was on its way has arrived.
-fn is_progress(before_bytes: u32, after_bytes: u32) -> bool {
-    before_bytes.saturating_sub(after_bytes) >= PROGRESS_BYTES_MIN.min(before_bytes).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_few_bytes_are_no_progress() {
-        for (before_bytes, after_bytes, expected) in [
-            (100_000, 99_500, false),
-            (100_000, 98_000, true),
-            (300, 299, false),
-            (300, 0, true),
-            (0, 0, false),
-        ] {
-            let is_progress = is_progress(before_bytes, after_bytes);
-            assert_eq!(is_progress, expected, "{before_bytes} to {after_bytes} bytes");
-        }
-    }
-}

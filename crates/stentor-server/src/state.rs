@@ -228,6 +228,8 @@ impl Inbox {
 pub(crate) struct Load {
     /// The cost of the current connection in this loop iteration.
     pub(crate) cost: usize,
+    /// Bytes that the socket of the current connection took in this visit.
+    pub(crate) sent_bytes: usize,
     pub(crate) budget: Budget,
     pub(crate) memory: Memory,
     /// How short the memory of the control group or of the host is.
@@ -258,8 +260,15 @@ impl Load {
 
     /// Packs what another worker continues with. It measures the rest itself.
     pub(crate) fn pack(&self, out: &mut Packer) {
-        let Load { budget, cost: _, memory: _, pressure: _, queue_age_ms: _, connections_max: _ } =
-            self;
+        let Load {
+            budget,
+            cost: _,
+            sent_bytes: _,
+            memory: _,
+            pressure: _,
+            queue_age_ms: _,
+            connections_max: _,
+        } = self;
         budget.pack(out);
     }
 

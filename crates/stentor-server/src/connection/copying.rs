@@ -145,9 +145,7 @@ impl Connection {
     pub(super) fn copying_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
         let sign_ms = cx.clock.now_ms + FEED_SIGN_MS;
         let (wait, deadline_ms) = match self.expires_ms(cx, peer) {
-            _ if self.waits() => {
-                (CopyWait::Room, cx.clock.now_ms + cx.settings.limits.write_timeout_ms)
-            }
+            _ if self.waits() => (CopyWait::Room, self.room_deadline_ms(cx)),
             Some(expires_ms) if expires_ms < sign_ms => (CopyWait::Expiry, expires_ms),
             _ => (CopyWait::Heartbeat, sign_ms),
         };
@@ -161,11 +159,12 @@ impl Connection {
         let last = if copy.is_feed() { LAST_CHUNK } else { b"" };
         let backlog = self.work.as_ref().and_then(|work| work.backlog.as_ref());
         let backlog = Backlog::ending(backlog, last);
+        let pace = self.work.as_deref().map(|work| work.pace).unwrap_or_default();
         Some(Connection {
             role: self.role,
             origin: self.origin,
             phase: Phase::Closing,
-            work: Some(Box::new(Work { backlog: Some(backlog), ..Work::default() })),
+            work: Some(Box::new(Work { backlog: Some(backlog), pace, ..Work::default() })),
             ..Connection::default()
         })
     }

@@ -12,7 +12,9 @@ impl Connection {
     pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         let reason = match self.phase {
             phase if phase.awaits_room() => {
-                if self.is_blocked() && !self.is_being_read(io, peer) {
+                let now_ms = cx.clock.now_ms;
+                self.note_pace(cx, io, peer, now_ms);
+                if self.is_blocked() && self.room_deadline_ms(cx) <= now_ms {
                     cx.stats.timeouts.add(1);
                     self.abort(cx, io, peer);
                 }

@@ -3,6 +3,7 @@
 //! Each list names all fields: what is added to a record is packed, or is named as what begins
 //! anew, or nothing compiles. Feeds go by their numbers, which stay the same.
 
+use super::pace::Pace;
 use super::reader::{Extra, Joining, Subscription};
 use super::work::{Incoming, Work};
 use super::{AnswerWait, Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
@@ -33,12 +34,40 @@ packed!(enum StreamWait {
 });
 packed!(enum AnswerWait { 3 => Room, 5 => Event, 9 => Farewell, 12 => Expiry });
 packed!(enum CopyWait { 3 => Room, 7 => Heartbeat, 12 => Expiry });
-packed!(struct Work { input, scanned, incoming, backlog, line, is_in_line } without { since_us });
 packed!(struct Extra {
     subscriptions, joining, replay, decoder, pending, gap, uncovered, partial,
 });
 packed!(struct Subscription { feed, stamp });
 packed!(struct Joining { subscriptions, start, seq });
+
+/// The number of unacknowledged bytes follows the backlog.
+impl Packed for Work {
+    fn pack(&self, out: &mut Packer) {
+        let Work { input, scanned, incoming, backlog, pace, line, is_in_line, since_us: _ } = self;
+        input.pack(out);
+        scanned.pack(out);
+        incoming.pack(out);
+        backlog.pack(out);
+        backlog.iter().for_each(|_| pace.unacknowledged().pack(out));
+        line.pack(out);
+        is_in_line.pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Work> {
+        let mut work = Work {
+            input: Packed::unpack(input)?,
+            scanned: Packed::unpack(input)?,
+            incoming: Packed::unpack(input)?,
+            backlog: Packed::unpack(input)?,
+            ..Work::default()
+        };
+        if work.backlog.is_some() {
+            work.pace = Pace::resumed(Packed::unpack(input)?);
+        }
+        (work.line, work.is_in_line) = (Packed::unpack(input)?, Packed::unpack(input)?);
+        Ok(work)
+    }
+}
 
 impl Packed for Incoming {
     fn pack(&self, out: &mut Packer) {

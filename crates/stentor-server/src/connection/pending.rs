@@ -45,21 +45,15 @@ impl Connection {
     /// There may be something to answer, or the time may be up: answers, and goes on with what came
     /// in behind the request.
     pub(super) fn go_on_pending<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let held_too_much = self.holds_too_much();
-        self.go_on_from(cx, io, peer, held_too_much);
+        let was_read = self.reads();
+        self.go_on_from(cx, io, peer, was_read);
     }
 
-    /// The same; if the connection `held_too_much`, nothing more was read.
-    fn go_on_from<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-        held_too_much: bool,
-    ) {
+    /// The same. The backend is asked for more input if the connection `was_read` no more.
+    fn go_on_from<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer, was_read: bool) {
         let input = self.take_input();
         let result = self.proceed_owned(cx, io, peer, input);
-        if self.settle(cx, io, peer, result) == Flow::More && held_too_much {
+        if self.settle(cx, io, peer, result) == Flow::More && !was_read {
             io.resume(peer);
         }
     }
@@ -111,9 +105,12 @@ impl Connection {
         let Pending { asked, mut persistence, awaits } = *pending;
         cx.responses.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
+        // The socket may hold unread bytes. To close it now would be a reset, which overtakes the
+        // response.
         self.phase = match persistence.keep_alive {
             true => Phase::Open(RequestWait::Idle),
-            false => Phase::Closing,
+            false if self.is_reset_at_end(cx) => Phase::Closing,
+            false => Phase::Refusing,
         };
         let mut x = self.exchange(cx, peer, persistence);
         match awaits {
@@ -139,8 +136,7 @@ impl Connection {
         if self.reader.stamp != ticket.stamp {
             return;
         }
-        // It does so no more once there are fewer lines under way.
-        let held_too_much = self.holds_too_much();
+        let was_read = self.reads();
         let incoming = self.work.as_deref_mut().and_then(|work| work.incoming.as_deref_mut());
         if let Some(Incoming { sink: Sink::Bulk(bulk), .. }) = incoming {
             bulk.committed(&cx.stats, ticket.line, outcome);
@@ -152,7 +148,7 @@ impl Connection {
             }
         }
         if !self.waits() {
-            self.go_on_from(cx, io, peer, held_too_much);
+            self.go_on_from(cx, io, peer, was_read);
         }
     }
 
@@ -162,7 +158,7 @@ impl Connection {
         let (wait, deadline_ms) = match self.pending_until_ms() {
             // Who is in a line comes to it there.
             _ if self.waits() && (!cx.draining || self.line().is_some()) => {
-                (AnswerWait::Room, cx.clock.now_ms + cx.settings.streams.stall_timeout_ms)
+                (AnswerWait::Room, self.room_deadline_ms(cx))
             }
             // Whoever commits says so, sooner or later.
             None => (AnswerWait::Event, cx.clock.now_ms + NEVER_MS),
@@ -181,7 +177,7 @@ impl Connection {
         matches!(self.phase, Phase::Pending(_))
     }
 
-    fn pending(&mut self) -> Option<&mut Pending> {
+    pub(super) fn pending(&mut self) -> Option<&mut Pending> {
         self.extra.as_deref_mut()?.pending.as_deref_mut()
     }
 

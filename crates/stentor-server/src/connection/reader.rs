@@ -407,6 +407,7 @@ impl Connection {
         };
         let prefix = batch.prefix();
         cx.load.cost += cost;
+        cx.load.sent_bytes += bytes;
         cx.count_stream(bytes.saturating_sub(prefix), &sent);
         cx.load.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
@@ -537,6 +538,7 @@ impl Connection {
         // What was left out counts once what was sent instead has begun to leave.
         let conflated = if sent.messages == batch.messages() { batch.conflated() } else { 0 };
         cx.stats.conflated.add(conflated);
+        cx.load.sent_bytes += bytes;
         cx.count_stream(bytes, &sent);
         if !is_whole && let Some(cursor) = sent.cursor {
             self.reader.cursor = cursor;
@@ -611,7 +613,7 @@ impl Connection {
                 let spread_ms = streams.drain_spread_ms.min(cx.settings.drain_ms / 2);
                 (StreamWait::Farewell, now_ms + cx.rng.next_u64() % (spread_ms + 1))
             }
-            () if self.waits() => (StreamWait::Room, now_ms + streams.stall_timeout_ms),
+            () if self.waits() => (StreamWait::Room, self.room_deadline_ms(cx)),
             () if decodes => (StreamWait::Frame, now_ms + limits.head_timeout_ms),
             () if every_ms == 0 => (sign, now_ms + NEVER_MS),
             () => (sign, now_ms + every_ms),

@@ -1,6 +1,7 @@
 //! What is unfinished about a connection: its input, a body on its way in, and an answer that the
 //! socket refused.
 
+use super::pace::Pace;
 use crate::answers::Asked;
 use crate::budget::Kind;
 use crate::endpoint::Sink;
@@ -18,6 +19,8 @@ pub(super) struct Work {
     pub(super) scanned: usize,
     pub(super) incoming: Option<Box<Incoming>>,
     pub(super) backlog: Option<Backlog>,
+    /// How long the client may leave it there.
+    pub(super) pace: Pace,
     /// It goes on when its turn in this line has come.
     pub(super) line: Option<Kind>,
     /// It has its place there.

@@ -142,3 +142,37 @@ fn a_stop_waits_for_what_is_not_known_yet() {
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Connection: close\r\n"));
     assert!(world.sim.ended(client));
 }
+
+/// A client that has sent its last byte gets its responses, also those to what came behind.
+#[test]
+fn half_closed_publisher_gets_its_responses() {
+    let get = "GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
+    let close = put("/a").replace("Host", "Connection: close\r\nHost");
+    let twice = [&put("/a")[..], &put("/b"), get].concat();
+    for (requests, commits, statuses) in [
+        (put("/a"), 1, &["201"][..]),
+        (close, 1, &["201"]),
+        (twice, 2, &["201", "201", "200"]),
+        (lines(3), 3, &["200"]),
+        (lines(20_000), 20_000, &["200"]),
+    ] {
+        let (mut world, late) = world(0, kind());
+        let client = world.sim.connect(CONTROL);
+        send(&mut world, client, &requests);
+        world.sim.finish_client(client);
+        turns(&mut world);
+        assert_eq!(read(&mut world, client), "");
+        for _ in 0..commits {
+            late.commit_one(world.shared.committer.applier(), &mut Rng::new(1));
+            world.turn_of_one();
+        }
+        turns(&mut world);
+        let responses = read(&mut world, client);
+        let found: Vec<&str> =
+            responses.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
+        assert_eq!(found, statuses, "{responses}");
+        assert!(world.sim.ended(client));
+        world.settle();
+        world.check_nothing_is_left();
+    }
+}

@@ -1,9 +1,11 @@
 //! How connections end on the simulated network: by a deadline, by the peer, after the last answer.
 
 use super::faults::{GET, world};
-use super::{CONTROL, PUBLIC, SMALL, World, kind, large};
+use super::net::Layers;
+use super::{CONTROL, PUBLIC, Parts, SMALL, World, kind, large};
 use std::net::{IpAddr, Ipv4Addr};
 use stentor_config::{Close, Settings};
+use stentor_hub::ContentType;
 use stentor_io::Faults;
 
 #[test]
@@ -153,6 +155,48 @@ fn a_client_that_reads_a_little_now_and_then_is_not_cut() {
     world.settle();
     received.extend(world.sim.read(client));
     assert!(received.ends_with(&large()));
+}
+
+/// Whether a client that takes at most so many bytes at a time, so often, of what is always there
+/// is still connected after an hour.
+fn stays_for_an_hour(is_stream: bool, window_bytes: usize, every_ms: u64) -> bool {
+    let mut settings = Settings::default();
+    settings.streams.stall_timeout_ms = 30_000;
+    let faults = Faults { window_bytes, ..kind() };
+    let mut world = World::of(Parts::over(Layers::Plain), 1, faults, settings);
+    let publish = |world: &World| world.publish("/huge", vec![b'x'; 900_000], ContentType::TEXT);
+    publish(&world);
+    let accept = if is_stream { "Accept: text/event-stream\r\n" } else { "" };
+    let request = format!("GET /huge HTTP/1.1\r\nHost: h\r\n{accept}\r\n").repeat(2);
+    let client = world.sim.connect(PUBLIC);
+    world.sim.stall(client, true);
+    world.sim.write(client, request.as_bytes());
+    world.settle();
+    for _ in 0..3_600_000 / every_ms {
+        world.sim.sleep(every_ms);
+        world.turn();
+        world.sim.stall(client, false);
+        world.turn();
+        world.sim.read(client);
+        world.sim.stall(client, true);
+        world.settle();
+        if world.sim.was_reset(client) {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn blocked_clients_keep_up_a_minimum_rate() {
+    for is_stream in [false, true] {
+        for (window_bytes, every_ms, stays) in
+            [(600, 1_000, true), (9_000, 20_000, true), (1_024, 25_000, false)]
+        {
+            let is_kept = stays_for_an_hour(is_stream, window_bytes, every_ms);
+            assert_eq!(is_kept, stays, "{is_stream} {window_bytes} every {every_ms} ms");
+        }
+    }
 }
 
 #[test]
