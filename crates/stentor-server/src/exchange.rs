@@ -296,13 +296,24 @@ impl Exchange<'_> {
 
     /// Puts off a request, in the form that its client understands.
     pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
+        let is_stream = accepts_events(request.accept) && request.upgrade.is_none();
+        self.put_off_until_later(is_stream, b"", reason)
+    }
+
+    /// The same for a request that may not be whole, with further fields for a stream.
+    pub(crate) fn put_off_until_later(
+        &mut self,
+        is_stream: bool,
+        stream_fields: &[u8],
+        reason: &str,
+    ) -> Answer {
         self.reply.stats.requests_put_off.add(1);
         let chance = self.rng.next_u64();
-        if accepts_events(request.accept) && request.upgrade.is_none() {
-            let fields = b"Cache-Control: no-store\r\n";
+        if is_stream {
+            let fields = [b"Cache-Control: no-store\r\n", stream_fields].concat();
             let mut body = Vec::new();
             put_off::write_last_events(&mut body, chance, reason);
-            self.reply.content(Status::OK, put_off::EVENT_STREAM, fields, &body);
+            self.reply.content(Status::OK, put_off::EVENT_STREAM, &fields, &body);
         } else {
             let fields = format!("Retry-After: {}\r\n", put_off::wait_ms(chance) / 1_000);
             self.reply.refuse_with(Status::SERVICE_UNAVAILABLE, fields.as_bytes(), reason);

@@ -10,7 +10,7 @@ use stentor_wire::status::Status;
 /// What a connection is told that is refused before anything is known of it but where it comes
 /// from. What it `asked`, as far as it is there, is only searched for the type of a stream.
 pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
-    let is_stream = memchr::memmem::find(asked, EVENT_STREAM.as_bytes()).is_some();
+    let is_stream = asks_for_events(asked);
     let (status, content_type, fields, body) = match is_stream {
         // A page of another origin may not know why, but is to come again. Who it is matters to
         // nobody: all are told the same.
@@ -32,6 +32,11 @@ pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
          Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     [status.line(), head.as_bytes(), &body].concat()
+}
+
+/// Whether the part of a head that has arrived names the type of an event stream.
+pub(crate) fn asks_for_events(head: &[u8]) -> bool {
+    memchr::memmem::find(head, EVENT_STREAM.as_bytes()).is_some()
 }
 
 /// The end of a stream of a client that has too many connections.

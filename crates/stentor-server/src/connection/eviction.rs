@@ -4,7 +4,8 @@
 use super::{Connection, Phase, RequestWait, StreamWait};
 use crate::addresses::Holder;
 use crate::context::Context;
-use crate::put_off;
+use crate::put_off::{self, TOO_MANY};
+use crate::response::Persistence;
 use stentor_io::{Backend, Peer};
 
 /// A client's loss if its connection is evicted. The connection with the least goes first.
@@ -56,26 +57,39 @@ impl Connection {
         if self.waits() {
             return self.abort(cx, io, peer);
         }
-        let chance = cx.rng.next_u64();
-        let out = cx.out.bytes();
-        match self.phase {
-            Phase::Streaming(_) | Phase::Pending(_) => {
-                (self.reader.transport.manner().put_off)(out, chance);
-            }
-            Phase::Open(RequestWait::Body) => {
-                out.extend_from_slice(&put_off::farewell(b"", chance));
-            }
-            _ if self.has_begun_a_head() => {
-                let asked = self.work.as_deref().map_or(&[][..], |work| &work.input);
-                out.extend_from_slice(&put_off::farewell(asked, chance));
-            }
-            _ => {}
+        match self.transport().and_then(|transport| transport.manner().put_off) {
+            Some(write) => write(cx.out.bytes(), cx.rng.next_u64()),
+            None => self.put_off_evicted(cx, peer),
         }
         let has_left = self.flush(cx, io, peer);
         cx.out.clear();
+        cx.settle_answers(io, self.role(), peer);
         match has_left {
             Ok(true) => self.close(cx, io, peer),
             _ => self.abort(cx, io, peer),
         }
+    }
+
+    /// Answers the request that is under way, if one is.
+    fn put_off_evicted(&mut self, cx: &mut Context, peer: Peer) {
+        let mut is_stream = false;
+        let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
+        let asked = match (self.pending(), incoming) {
+            (Some(pending), _) => Some(std::mem::take(&mut pending.asked)),
+            (None, Some(incoming)) => Some(incoming.asked),
+            (None, None) => None,
+        };
+        match (asked, self.work.as_deref()) {
+            (Some(asked), _) => cx.responses.answers.asked = asked,
+            (None, Some(work)) if self.has_begun_a_head() => {
+                is_stream = put_off::asks_for_events(&work.input);
+                self.note_asked(cx, &work.input);
+            }
+            _ => return,
+        }
+        // A page of another origin may not know why, but is to come again.
+        let fields = b"Access-Control-Allow-Origin: *\r\n";
+        let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
+        x.put_off_until_later(is_stream, fields, TOO_MANY);
     }
 }

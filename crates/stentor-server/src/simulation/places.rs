@@ -7,7 +7,7 @@ use super::net::{Client, Layers};
 use super::{PUBLIC, Parts, World, kind, patient};
 use crate::limits::{EVICTION_LOOK_MS, EVICTION_RETRY_MS};
 use std::net::IpAddr;
-use stentor_config::{OrAuto, Settings};
+use stentor_config::{AccessTarget, OrAuto, Settings};
 use stentor_io::{Faults, Rng};
 use stentor_test::seeds;
 use stentor_wire::forwarded::ClientField;
@@ -76,7 +76,10 @@ fn an_evicted_reader_is_told_when_to_come_again() {
         (b"", ""),
     ];
     for (request, told) in cases {
-        let mut world = world(2);
+        let mut settings = settings();
+        settings.log.access = Some(AccessTarget::Stdout);
+        let mut world = World::new(1, kind(), settings);
+        limit(&mut world, 2);
         let readers = [(); 2].map(|()| connect(&mut world, "192.0.2.1", request));
         readers.iter().for_each(|&reader| drop(world.sim.read(reader)));
         newcomer(&mut world, "198.51.100.1");
@@ -92,6 +95,13 @@ fn an_evicted_reader_is_told_when_to_come_again() {
         };
         assert!(is_told, "{told}: {}", last.escape_ascii());
         assert_eq!(world.totals().connections_evicted, 1);
+        // The last words are a response, and count as one, unless a stream has begun.
+        let is_response = last.starts_with(b"HTTP/1.1 503 ");
+        assert_eq!(is_response, told == "Retry-After: ", "{told}");
+        assert_eq!(world.totals().answers_5xx, u64::from(is_response), "{told}");
+        let lines = world.shared.access_log.as_ref().unwrap().read();
+        let logged = lines.matches("\" 503 ").count();
+        assert_eq!(logged, usize::from(is_response), "{told}: {lines}");
     }
 }
 

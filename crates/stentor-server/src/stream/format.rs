@@ -48,7 +48,8 @@ pub(crate) struct Manner {
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
     /// The last words to a reader that is evicted: come again in a while, which depends on chance.
-    pub(crate) put_off: fn(&mut Vec<u8>, u64),
+    /// `None` if they are its answer.
+    pub(crate) put_off: Option<fn(&mut Vec<u8>, u64)>,
     /// The last words to a reader that may not read any more, with the reason.
     pub(crate) expired: fn(&mut Vec<u8>, Ended),
     /// Where its readers are counted.

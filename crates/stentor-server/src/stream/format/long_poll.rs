@@ -1,6 +1,5 @@
 //! A long-poll: its answer says everything.
 
-use crate::put_off;
 use crate::stream::format::{Manner, SignOfLife};
 use stentor_hub::StreamForm;
 
@@ -12,7 +11,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor: |_, _, _| {},
     sign_of_life: SignOfLife::Comment(b""),
     farewell: |_| {},
-    put_off: |out, chance| out.extend_from_slice(&put_off::farewell(b"", chance)),
+    put_off: None,
     expired: |_, _| {},
     readers: |stats| &stats.readers_long_poll,
 };

@@ -15,7 +15,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
     farewell: |_| {},
-    put_off: put_off::last_events,
+    put_off: Some(put_off::last_events),
     expired,
     readers: |stats| &stats.readers_sse,
 };

@@ -19,7 +19,7 @@ pub(super) static MANNER: Manner = Manner {
     cursor,
     sign_of_life: SignOfLife::Ping,
     farewell: |out| websocket::close_frame(out, 1012, "The server is about to stop."),
-    put_off: |out, _| websocket::close_frame(out, TRY_AGAIN_LATER, TOO_MANY),
+    put_off: Some(|out, _| websocket::close_frame(out, TRY_AGAIN_LATER, TOO_MANY)),
     expired: |out, why| websocket::close_frame(out, EXPIRED, why.reason()),
     readers: |stats| &stats.readers_websocket,
 };
