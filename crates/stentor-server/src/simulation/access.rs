@@ -17,20 +17,21 @@ use super::handover::HandOvers;
 use super::net::Client;
 use super::seeds::{faults, kernel_faults};
 use super::{CONTROL, PUBLIC, Parts, World, patient};
-use crate::mailbox::Order;
 use received::{contains, left_out, marks, names, status_of};
+use requests::{request_of, wanted};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
 use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
 use stentor_config::Settings;
 use stentor_hub::{ContentType, Draft, Pattern};
-use stentor_io::{Backend, Faults, KernelFaults, Rng, lock};
+use stentor_io::{Backend, Faults, KernelFaults, Rng};
 use stentor_test::http::Response;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
+mod followers;
 mod received;
-pub(super) mod revocations;
+mod requests;
+pub(crate) mod revocations;
 mod tokens;
 
 /// What is published to.
@@ -161,19 +162,6 @@ impl Way {
     }
 }
 
-/// Readers that the recheck has ended: kind of the reader, and the event that it waited for.
-static REVOCATIONS: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
-
-/// The recheck ends a reader in this state.
-pub(crate) fn note_revocation(state: (&'static str, &'static str)) {
-    *lock(&REVOCATIONS).entry(state).or_default() += 1;
-}
-
-/// How many readers the recheck has ended, in each state.
-pub(super) fn revocations() -> BTreeMap<(&'static str, &'static str), u64> {
-    lock(&REVOCATIONS).clone()
-}
-
 /// A request, and what has come of it.
 struct Reader {
     way: Way,
@@ -283,27 +271,6 @@ pub(super) fn run(seed: u64) {
     stage.world.settle();
     stage.world.check_nothing_is_left();
     assert_eq!(stage.world.totals().readers_by_token, 0);
-}
-
-impl World {
-    /// All workers go by the rules and the keys of this state.
-    fn change(&mut self, state: State, start_s: u64) {
-        let settings = Arc::new(settings(state, start_s));
-        self.settings = Arc::clone(&settings);
-        self.tell_keys(state.without);
-        self.at_all(|world| {
-            world.worker.execute(&mut world.sim, Order::Reload(Arc::clone(&settings)));
-        });
-    }
-
-    /// All workers go by the keys of the settings, but for that of one token.
-    fn tell_keys(&mut self, without: Option<usize>) {
-        let keys = tokens::keys(&self.settings.tokens, without);
-        self.shared.tokens.set_keys(Arc::clone(&keys));
-        self.at_all(|world| {
-            world.worker.execute(&mut world.sim, Order::Keys(Arc::clone(&keys)));
-        });
-    }
 }
 
 impl Stage {
@@ -461,23 +428,7 @@ impl Stage {
         } else if rng.percent(20) && matches!(way, Way::Events | Way::Commands) {
             query.push("since=earliest".to_owned());
         }
-        let path = match way {
-            Way::Values => "/-/values",
-            Way::Feed => "/-/feed",
-            Way::Snapshot => "/-/snapshot",
-            _ if is_page || filters[0].contains('*') => "/-/events",
-            _ => filters[0],
-        };
-        fields += match way {
-            Way::Events => "Accept: text/event-stream\r\n",
-            Way::Frames | Way::Commands => HANDSHAKE,
-            Way::Put => "Content-Length: 4\r\n",
-            _ => "",
-        };
-        fields += if way == Way::Commands { "Sec-WebSocket-Protocol: stentor.v1\r\n" } else { "" };
-        let (method, body) = if way == Way::Put { ("PUT", "####") } else { ("GET", "") };
-        let query = query.join("&");
-        let request = format!("{method} {path}?{query} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
+        let request = request_of(way, &filters, is_page, &query.join("&"), fields);
         // A poll may wait behind an answer that does not leave at once.
         let is_behind = way.is_poll() && self.rng.percent(40);
         let request = if is_behind { format!("{LARGE}{request}") } else { request };
@@ -731,26 +682,6 @@ impl Stage {
         assert!(is_told || is_cut, "nothing was said: {reader:?}");
     }
 
-    /// A follower whose token is not good any more has been ended. The others end: as long as
-    /// one hears that its leader is there, nothing comes to rest.
-    fn end_followers(&mut self) {
-        let is_transfer = |reader: &Reader| reader.way.is_transfer();
-        if !self.readers.iter().any(is_transfer) {
-            return;
-        }
-        self.let_all_read();
-        for _ in 0..FOLLOWER_TURNS {
-            self.turn();
-        }
-        let latest = self.states[self.states.len() - 1];
-        let before = State { now_s: latest.now_s - 2, ..latest };
-        for reader in self.readers.extract_if(.., |reader| is_transfer(reader)) {
-            let copies = before.copies(reader.brought, &reader.filters, self.start_s);
-            assert!(copies || !reader.is_open, "a follower still reads: {reader:?} {before:?}");
-            self.world.at(reader.worker, |world| world.sim.finish_client(reader.connection));
-        }
-    }
-
     fn let_all_read(&mut self) {
         for reader in &mut self.readers {
             reader.is_stalled = false;
@@ -826,18 +757,6 @@ impl Stage {
     }
 }
 
-/// What a client asks for.
-fn wanted(rng: &mut Rng) -> (Way, Vec<&'static str>) {
-    let way = WAYS[rng.below(WAYS.len())];
-    let is_many = matches!(way, Way::Events | Way::Commands | Way::Polls) && rng.percent(70);
-    let filters: Vec<_> = match (is_many, way) {
-        (true, _) => (0..1 + rng.below(3)).map(|_| FILTERS[rng.below(FILTERS.len())]).collect(),
-        (_, Way::Values) => (0..2).map(|_| TOPICS[rng.below(TOPICS.len())]).collect(),
-        _ => vec![TOPICS[rng.below(TOPICS.len())]],
-    };
-    (way, filters)
-}
-
 /// Those that are published to, and one that never is.
 fn topics() -> impl Iterator<Item = &'static str> {
     TOPICS.into_iter().chain(["/none/x"])
@@ -850,9 +769,6 @@ fn expires(brought: Brought) -> bool {
 
 /// A request whose answer fills most sockets.
 const LARGE: &str = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
-
-/// More than a follower takes to hear of its end.
-const FOLLOWER_TURNS: usize = 2_000;
 
 /// A ping as the server sends it.
 const SENT_PING: &[u8] = &[PING, 0];

@@ -172,7 +172,7 @@ fn no_later_message_reaches_a_reader_whose_rights_have_ended() {
     let has_run_all = seeds::run("access", 40, |seed| {
         ended.fetch_add(access::revocations::run(seed), Relaxed);
     });
-    let states = access::revocations();
+    let states = access::revocations::revocations();
     println!("access: {} revocations, by the recheck: {states:?}", ended.into_inner());
     let states: Vec<_> = states.into_keys().collect();
     assert!(!has_run_all || states == REVOKED, "{states:?}");

@@ -10,8 +10,11 @@ use super::super::seeds::faults;
 use super::super::{CONTROL, PUBLIC, Parts, World, kind, patient};
 use super::received::contains;
 use super::{HANDSHAKE, LARGE, State, settings, tokens};
+use crate::mailbox::Order;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use stentor_hub::ContentType;
-use stentor_io::{Backend, Faults, Rng};
+use stentor_io::{Backend, Faults, Rng, lock};
 
 /// `/open/a` needs no token, and the wide token is valid.
 const BEFORE: State = State { rules: 0, without: None, now_s: 0, may_begin: true };
@@ -55,6 +58,40 @@ pub(in crate::simulation) fn run(seed: u64) -> u64 {
     world.settle();
     world.check_nothing_is_left();
     world.totals().readers_expired
+}
+
+/// Readers that the recheck has ended: kind of the reader, and the event that it waited for.
+static REVOCATIONS: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
+
+/// The recheck ends a reader in this state.
+pub(crate) fn note_revocation(state: (&'static str, &'static str)) {
+    *lock(&REVOCATIONS).entry(state).or_default() += 1;
+}
+
+/// How many readers the recheck has ended, in each state.
+pub(in crate::simulation) fn revocations() -> BTreeMap<(&'static str, &'static str), u64> {
+    lock(&REVOCATIONS).clone()
+}
+
+impl World {
+    /// All workers go by the rules and the keys of this state.
+    pub(super) fn change(&mut self, state: State, start_s: u64) {
+        let settings = Arc::new(settings(state, start_s));
+        self.settings = Arc::clone(&settings);
+        self.tell_keys(state.without);
+        self.at_all(|world| {
+            world.worker.execute(&mut world.sim, Order::Reload(Arc::clone(&settings)));
+        });
+    }
+
+    /// All workers go by the keys of the settings, but for that of one token.
+    pub(super) fn tell_keys(&mut self, without: Option<usize>) {
+        let keys = tokens::keys(&self.settings.tokens, without);
+        self.shared.tokens.set_keys(Arc::clone(&keys));
+        self.at_all(|world| {
+            world.worker.execute(&mut world.sim, Order::Keys(Arc::clone(&keys)));
+        });
+    }
 }
 
 fn publish(world: &World, rng: &mut Rng, data: &[u8]) {
