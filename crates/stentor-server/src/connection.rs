@@ -36,6 +36,7 @@ use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use crate::{paths, route};
 use pace::Pace;
+use std::net::IpAddr;
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_tls_layer::LINGER_MS;
 use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
@@ -81,6 +82,16 @@ enum Progress {
     /// So many bytes were used, and what was asked for goes on, or comes later.
     Answer(usize, Answer),
     /// Nothing was used: the turn has no room for such work.
+    NotNow(Kind),
+}
+
+/// The outcome of handling a request.
+enum Handled {
+    /// It is answered, or its body is awaited.
+    Done,
+    /// The answer continues after its head, or is written later.
+    Begun(Answer),
+    /// Nothing: the loop iteration has no budget left for such work.
     NotNow(Kind),
 }
 
@@ -480,62 +491,83 @@ impl Connection {
         }
     }
 
-    /// One whole head: answers it, or prepares for its body, or for the stream it asks for. `last`
-    /// says that nothing has been received after it: what was asked before a graceful stop is
-    /// answered.
+    /// Parses one whole HTTP/1 head and handles its request. `last`: no byte has been received
+    /// after the head. A graceful stop still answers the requests that came before it.
     fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
-        let used = Progress::Used(bytes.len());
         cx.load.cost += REQUEST_COST;
         self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
-        let Head { request, framing } = match http1::parse(bytes, &mut slots) {
-            Ok(head) => head,
+        let handled = match http1::parse(bytes, &mut slots) {
+            Ok(head) => {
+                let client = self.named_client(cx, bytes);
+                self.handle(cx, peer, &head, client, last)
+            }
             Err(refusal) => {
                 cx.stats.requests.add(1);
                 let is_head = bytes.trim_ascii_start().starts_with(b"HEAD ");
                 self.refuse_request(cx, peer, &refusal, is_head);
-                return used;
+                Handled::Done
             }
         };
+        match handled {
+            Handled::Done => Progress::Used(bytes.len()),
+            Handled::Begun(answer) => Progress::Answer(bytes.len(), answer),
+            Handled::NotNow(kind) => Progress::NotNow(kind),
+        }
+    }
+
+    /// Handles one request, whatever protocol brought it: answers it, or prepares for its body, or
+    /// for the stream it asks for. A proxy may have named its `client`.
+    fn handle(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        Head { request, framing }: &Head<'_>,
+        client: Option<IpAddr>,
+        last: bool,
+    ) -> Handled {
         let is_meant = match self.origin {
             Origin::Unix => Ok(()),
-            _ => cx.may(self.role(), Act::Ask(&request)).map_err(|denied| denied.refusal),
+            _ => cx.may(self.role(), Act::Ask(request)).map_err(|denied| denied.refusal),
         };
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
-            return used;
+            return Handled::Done;
         }
-        if self.is_put_off(cx, peer, &request, bytes) {
-            return used;
+        if self.is_put_off(cx, peer, request, client) {
+            return Handled::Done;
         }
-        let is_large = paths::is_large(&request, &cx.settings.lookups);
+        let is_large = paths::is_large(request, &cx.settings.lookups);
         if is_large && !cx.load.budget.has_room(Kind::Requests) {
             cx.responses.answers.put_by();
-            return Progress::NotNow(Kind::Requests);
+            return Handled::NotNow(Kind::Requests);
         }
-        let Some((bearer, token)) = cx.bearer(self.role(), &request, true) else {
+        let Some((bearer, token)) = cx.bearer(self.role(), request, true) else {
             cx.responses.answers.put_by();
-            return Progress::NotNow(Kind::Requests);
+            return Handled::NotNow(Kind::Requests);
         };
         let cost_before = cx.load.cost;
         cx.stats.requests.add(1);
-        let keep_alive = framing.keep_alive && !(cx.draining && last);
+        // An answer that does not wait for the body is the last: the body may not have arrived.
+        let is_bodyless = framing.body.is_empty();
+        let keep_alive = framing.keep_alive && is_bodyless && !(cx.draining && last);
         let http10 = framing.version == Version::Http10;
         let ticket = self.next_ticket(peer);
-        let mut x = cx.exchange(self.role, &request, Persistence { keep_alive, http10 }, ticket);
+        let mut x = cx.exchange(self.role, request, Persistence { keep_alive, http10 }, ticket);
         (x.requester.bearer, x.requester.token) = (bearer, token);
-        let answer = route::begin(&mut x, &request, framing.body);
+        let answer = route::begin(&mut x, request, framing.body);
+        let keep_alive = x.reply.shape.persistence.keep_alive;
         if is_large {
             cx.load.budget.spend(Kind::Requests, REQUEST_COST + cx.load.cost - cost_before);
         }
         match answer {
-            goes_on @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
-                return Progress::Answer(bytes.len(), goes_on);
+            begun @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
+                return Handled::Begun(begun);
             }
-            Answer::Now if !keep_alive => self.phase = Phase::Closing,
-            Answer::Now => {}
-            Answer::Refused => self.phase = Phase::Refusing,
+            Answer::Now if keep_alive => {}
+            Answer::Now if is_bodyless => self.phase = Phase::Closing,
+            Answer::Now => self.phase = Phase::Refusing,
             Answer::AfterBody(sink) => {
                 let incoming = Box::new(Incoming {
                     body: http1::Body::new(framing.body),
@@ -549,7 +581,7 @@ impl Connection {
                 self.work().incoming = Some(incoming);
             }
         }
-        used
+        Handled::Done
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
@@ -608,12 +640,9 @@ impl Connection {
         last: bool,
     ) -> Answer {
         let keep_alive = incoming.persistence.keep_alive && !(cx.draining && last);
-        if !keep_alive {
-            self.phase = Phase::Closing;
-        }
         let persistence = Persistence { keep_alive, ..incoming.persistence };
         cx.responses.answers.asked = incoming.asked;
-        match incoming.sink {
+        let (answer, keep_alive) = match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
@@ -621,19 +650,28 @@ impl Connection {
                 let (bearer, token) = cx.bearer(self.role(), &request, false).unwrap_or_default();
                 let mut x = cx.exchange(self.role, &request, persistence, ticket);
                 (x.requester.bearer, x.requester.token) = (bearer, token);
-                route::answer(&mut x, &request)
+                (route::answer(&mut x, &request), x.reply.shape.persistence.keep_alive)
             }
             Sink::Publish(upload) => {
                 let inflates = upload.gzip;
                 let cost_before = cx.load.cost;
-                let answer = upload.finish(&mut self.exchange(cx, peer, persistence));
+                let mut x = self.exchange(cx, peer, persistence);
+                let answer = upload.finish(&mut x);
+                let keep_alive = x.reply.shape.persistence.keep_alive;
                 if inflates {
                     cx.load.budget.spend(Kind::Requests, cx.load.cost - cost_before);
                 }
-                answer
+                (answer, keep_alive)
             }
-            Sink::Bulk(bulk) => bulk.finish(&mut self.exchange(cx, peer, persistence)),
+            Sink::Bulk(bulk) => {
+                let mut x = self.exchange(cx, peer, persistence);
+                (bulk.finish(&mut x), x.reply.shape.persistence.keep_alive)
+            }
+        };
+        if !keep_alive {
+            self.phase = Phase::Closing;
         }
+        answer
     }
 
     /// An answer has begun that goes on, or comes later.
@@ -659,7 +697,7 @@ impl Connection {
                 self.begin_copying(cx, peer, *copying);
                 None
             }
-            Answer::Now | Answer::Refused | Answer::AfterBody(_) => None,
+            Answer::Now | Answer::AfterBody(_) => None,
         };
         if let Some(opening) = opening {
             self.begin_reading(cx, peer, *opening);

@@ -32,11 +32,9 @@ use stentor_wire::status::{Refusal, Status};
 /// What becomes of a request once its head is known.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It has been answered, and the next request begins where it ended.
+    /// It has been answered. An answer that did not wait for the request's body is the
+    /// connection's last.
     Now,
-    /// It has been answered, by a refusal or a redirect, without waiting for its body: the
-    /// connection ends.
-    Refused,
     /// It is answered when its body is complete.
     AfterBody(Sink),
     /// Its answer has begun, and goes on for as long as the connection does.

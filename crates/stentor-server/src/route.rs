@@ -16,9 +16,8 @@ use stentor_wire::target;
 /// Begins one request, behind which comes a body of that length.
 pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
     if x.listener().redirects {
-        return endpoint::redirect::begin(x, request, body);
+        return endpoint::redirect::answer(x, request);
     }
-    let bodyless = matches!(body, BodyLength::None | BodyLength::Length(0));
     let operates = operation(x, request).is_some();
     if matches!(request.method, Method::Put | Method::Post) && x.publishes() && !operates {
         return endpoint::publish::begin(x, request, body);
@@ -26,22 +25,14 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     if let Some(topic) = endpoint::guestbook::meant(x, request) {
         return endpoint::guestbook::begin(x, request, body, topic);
     }
-    if bodyless {
+    if body.is_empty() {
         return answer(x, request);
     }
     let bytes_max = x.settings.limits.message_bytes_max as u64;
     let deletes = request.method == Method::Delete && x.publishes();
     match body {
-        _ if !is_read(request.method) && !deletes && !operates => {
-            x.reply.shape.persistence.keep_alive = false;
-            answer(x, request);
-            Answer::Refused
-        }
-        BodyLength::Length(bytes) if bytes > bytes_max => {
-            x.reply.shape.persistence.keep_alive = false;
-            x.refuse(&endpoint::TOO_LARGE);
-            Answer::Refused
-        }
+        _ if !is_read(request.method) && !deletes && !operates => answer(x, request),
+        BodyLength::Length(bytes) if bytes > bytes_max => x.refuse(&endpoint::TOO_LARGE),
         _ => Answer::AfterBody(Sink::discard(request)),
     }
 }

@@ -46,11 +46,11 @@ impl Connection {
         cx: &mut Context,
         peer: Peer,
         request: &Request<'_>,
-        head: &[u8],
+        named: Option<IpAddr>,
     ) -> bool {
         let reason = match cx.shared.may_answer(request) {
             Err(reason) => reason,
-            Ok(()) if self.take_client(cx, peer, head) => return false,
+            Ok(()) if self.take_client(cx, peer, named) => return false,
             Ok(()) => {
                 cx.stats.connections_refused.add(1);
                 TOO_MANY
@@ -62,14 +62,19 @@ impl Connection {
         true
     }
 
-    /// A request has this head: if it comes through a proxy, takes note of its client. Returns
-    /// whether that client may have the connection.
-    fn take_client(&mut self, cx: &mut Context, peer: Peer, head: &[u8]) -> bool {
+    /// The client that a trusted proxy names in a field of this head.
+    pub(super) fn named_client(&self, cx: &Context, head: &[u8]) -> Option<IpAddr> {
         let proxies = &cx.settings.proxies;
-        let Some(field) = proxies.header.filter(|_| self.origin == Origin::Proxy) else {
+        let field = proxies.header.filter(|_| self.origin == Origin::Proxy)?;
+        forwarded::client(head, field, |address| proxies.trusts(address))
+    }
+
+    /// Records the client of a request that comes through a proxy. Returns whether that client may
+    /// have the connection.
+    fn take_client(&mut self, cx: &mut Context, peer: Peer, client: Option<IpAddr>) -> bool {
+        if cx.settings.proxies.header.is_none() || self.origin != Origin::Proxy {
             return true;
-        };
-        let client = forwarded::client(head, field, |address| proxies.trusts(address));
+        }
         if client.is_none() && !self.counted.is_some() && cx.access.clients.get(peer).is_none() {
             return true;
         }

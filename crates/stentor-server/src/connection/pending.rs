@@ -105,13 +105,6 @@ impl Connection {
         let Pending { asked, mut persistence, awaits } = *pending;
         cx.responses.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
-        // The socket may hold unread bytes. To close it now would be a reset, which overtakes the
-        // response.
-        self.phase = match persistence.keep_alive {
-            true => Phase::Open(RequestWait::Idle),
-            false if self.is_reset_at_end(cx) => Phase::Closing,
-            false => Phase::Refusing,
-        };
         let mut x = self.exchange(cx, peer, persistence);
         match awaits {
             Awaits::Commit { is_deletion, outcome: Some(outcome), origin } => {
@@ -121,6 +114,19 @@ impl Connection {
             Awaits::Commits(bulk) => bulk.report(&mut x),
             Awaits::Change { .. } | Awaits::Commit { outcome: None, .. } => {}
         }
+        let persistence = x.reply.shape.persistence;
+        // The socket may hold unread bytes. To close it now would be a reset, which overtakes the
+        // response.
+        let closing = if self.is_reset_at_end(cx) { Phase::Closing } else { Phase::Refusing };
+        self.end_pending(persistence, closing);
+    }
+
+    /// The response is written: keeps or closes the connection, as the response says.
+    fn end_pending(&mut self, persistence: Persistence, closing: Phase) {
+        self.phase = match persistence.keep_alive {
+            true => Phase::Open(RequestWait::Idle),
+            false => closing,
+        };
     }
 
     /// It is known what came of a change that a request of this connection asked for. Another one
@@ -268,7 +274,6 @@ impl Connection {
         let had_pass = self.reader.has_pass;
         let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);
-        self.phase = if keep_alive { Phase::Open(RequestWait::Idle) } else { Phase::Closing };
         let request = request.borrowed();
         if let Answer::Expelled(_) = answer {
             cx.stats.readers_expired.add(1);
@@ -288,6 +293,8 @@ impl Connection {
             }
             Answer::Nothing => answer_nothing(&mut x, &request, cursor),
         }
+        let persistence = x.reply.shape.persistence;
+        self.end_pending(persistence, Phase::Closing);
     }
 }
 

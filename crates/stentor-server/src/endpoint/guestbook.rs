@@ -35,10 +35,8 @@ pub(crate) fn begin(
     match check(x, request, body, topic) {
         Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {
-            x.reply.shape.persistence.keep_alive = false;
             x.reply.stats.publishes_refused.add(1);
-            x.refuse(&refusal);
-            Answer::Refused
+            x.refuse(&refusal)
         }
     }
 }

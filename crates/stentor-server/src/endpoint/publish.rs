@@ -89,11 +89,9 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     match check(x, request, body, path) {
         Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {
-            let empty = matches!(body, BodyLength::None | BodyLength::Length(0));
-            x.reply.shape.persistence.keep_alive &= empty;
             x.reply.stats.publishes_refused.add(1);
             refuse(x, request, refusal);
-            if empty { Answer::Now } else { Answer::Refused }
+            Answer::Now
         }
     }
 }

@@ -9,21 +9,18 @@
 
 use crate::access::split_port;
 use crate::exchange::{Answer, Exchange};
-use stentor_wire::http1::{BodyLength, Method, Request};
+use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 
 /// Answers a request, whatever it asks for.
-pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLength) -> Answer {
-    // Its next request goes elsewhere.
+pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
+    // The client sends its next request to another port.
     x.reply.shape.persistence.keep_alive = false;
-    answer(x, request);
-    match body {
-        BodyLength::None | BodyLength::Length(0) => Answer::Now,
-        _ => Answer::Refused,
-    }
+    lead_on(x, request);
+    Answer::Now
 }
 
-fn answer(x: &mut Exchange<'_>, request: &Request<'_>) {
+fn lead_on(x: &mut Exchange<'_>, request: &Request<'_>) {
     if !matches!(request.method, Method::Get | Method::Head) {
         let reason = "Only reads are led to https from here: send this there, and replace a token \
                       that was sent here.";
@@ -72,6 +69,7 @@ mod tests {
         world.settle_some(5);
         let answer = String::from_utf8(world.sim.read(client)).unwrap();
         assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
+        assert!(world.sim.ended(client), "the server ends a connection that it said it closes");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
         answer
     }

@@ -10,15 +10,9 @@ use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 use stentor_wire::websocket;
 
-/// Whether a request asks for a WebSocket. Another protocol is not switched to, and the request is
-/// answered as if it had not asked (RFC 9110 section 7.8).
+/// Whether a request asks for a WebSocket.
 pub(crate) fn is_asked_for(request: &Request<'_>) -> bool {
-    let named = |upgrade: &[u8]| {
-        upgrade
-            .split(|&byte| byte == b',')
-            .any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
-    };
-    request.method == Method::Get && request.upgrade.is_some_and(named)
+    request.method == Method::Get && request.upgrade.is_some()
 }
 
 /// Switches to WebSocket, if the request is a good one (RFC 6455 section 4.2).

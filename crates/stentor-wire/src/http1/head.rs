@@ -120,6 +120,14 @@ pub enum BodyLength {
     Chunked,
 }
 
+impl BodyLength {
+    /// Whether no byte of a body follows the head.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        matches!(self, BodyLength::None | BodyLength::Length(0))
+    }
+}
+
 /// What a head says of the connection: where the request ends, and what follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Framing {
@@ -127,9 +135,10 @@ pub struct Framing {
     pub version: Version,
     /// How the body is framed.
     pub body: BodyLength,
-    /// Whether the connection may carry another request (RFC 9112 section 9.3). False as well when
-    /// an upgrade or a tunnel was asked for: what follows may not be HTTP, and since we do not
-    /// switch it must never be taken for a request.
+    /// Whether the connection may carry another request (RFC 9112 section 9.3). False as well for
+    /// CONNECT and for an offer of a WebSocket: what follows may not be HTTP, and must never be
+    /// taken for a request. A client that offers another protocol, such as h2c, may not switch
+    /// before a 101 that the server never sends, so its connection is kept.
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 section
     /// 10.1.1). Never when there is no body to wait for, nor in HTTP/1.0.
@@ -283,16 +292,21 @@ impl<'a> HeadReader<'a> {
             Version::Http11 => true,
             Version::Http10 => connection.keep_alive,
         };
-        let upgrade_named = request.upgrade.is_some() && connection.upgrade;
-        let leaves_http = request.method == Method::Connect || upgrade_named;
+        let offers_websocket = connection.upgrade && request.upgrade.is_some_and(names_websocket);
+        let leaves_http = request.method == Method::Connect || offers_websocket;
         let keep_alive = persistent && !connection.close && !leaves_http;
-        if !upgrade_named || version == Version::Http10 {
+        if !offers_websocket || version == Version::Http10 {
             request.upgrade = None;
         }
-        let has_body = !matches!(body, BodyLength::None | BodyLength::Length(0));
-        let expect_continue = expect_seen && has_body;
+        let expect_continue = expect_seen && !body.is_empty();
         Ok(Head { request, framing: Framing { version, body, keep_alive, expect_continue } })
     }
+}
+
+/// Whether an `Upgrade` field offers the one protocol that the server switches to.
+fn names_websocket(upgrade: &[u8]) -> bool {
+    let mut names = upgrade.split(|&byte| byte == b',').map(trim_ows);
+    names.any(|name| name.eq_ignore_ascii_case(b"websocket"))
 }
 
 impl Connection {

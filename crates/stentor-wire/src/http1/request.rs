@@ -155,8 +155,8 @@ requests! {
     host: host("Host", "Host was sent twice; send it once."),
     prefer: list("Prefer"),
     last_event_id: first("Last-Event-ID"),
-    /// If another protocol is really asked for (RFC 9110 section 7.8): Connection names it too, and
-    /// the version is HTTP/1.1.
+    /// Kept only if it offers a WebSocket (RFC 9110 section 7.8): Connection names the field too,
+    /// and the version is HTTP/1.1. The server ignores an offer of another protocol.
     upgrade: list("Upgrade"),
     websocket_key: once("Sec-WebSocket-Key", "Sec-WebSocket-Key was sent twice; send it once."),
     websocket_version: first("Sec-WebSocket-Version"),

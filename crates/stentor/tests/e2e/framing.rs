@@ -518,6 +518,12 @@ const ANSWERED: &[Answered] = &[
         b"GET /none HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
         &[404],
     ),
+    (
+        "an offer of HTTP/2, as curl --http2 makes it",
+        b"GET /none HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+          Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+        &[404],
+    ),
 ];
 
 const LAST: &[Answered] = &[
