@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 use stentor_io::FileStatus;
-use stentor_wire::http1::HeadShares;
 use stentor_wire::negotiate::{Encoding, Encodings};
 use twox_hash::XxHash3_64;
 
@@ -87,8 +86,6 @@ pub struct Outline<'a> {
 #[derive(Debug)]
 pub struct Head {
     bytes: Box<[u8]>,
-    /// What of it is which field.
-    shares: HeadShares,
     tag: Tag,
     content_type: &'static str,
     encoding: Encoding,
@@ -124,8 +121,7 @@ impl Outline<'_> {
         let _ = write!(bytes, "Content-Length: {}\r\n\r\n", self.length);
         let Outline { tag, content_type, encoding, .. } = *self;
         let bytes = bytes.into_boxed_slice();
-        let shares = HeadShares::of(&bytes);
-        Head { bytes, shares, tag, content_type, encoding, validators_end, fields_end }
+        Head { bytes, tag, content_type, encoding, validators_end, fields_end }
     }
 }
 
@@ -133,11 +129,6 @@ impl Head {
     /// All of it, with the empty line.
     pub fn whole(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// What of all of it is which field.
-    pub fn shares(&self) -> &HeadShares {
-        &self.shares
     }
 
     /// All but the length and the empty line.

@@ -63,7 +63,7 @@ pub use hub::{
 pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
-pub use message::{Draft, Form, Message, OwnFields};
+pub use message::{Draft, Form, Message};
 pub use pattern::{Pattern, PatternRef};
 pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

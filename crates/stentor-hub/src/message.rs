@@ -17,7 +17,6 @@ use base64::engine::general_purpose::STANDARD;
 use httpdate::HttpDate;
 use serde::de::IgnoredAny;
 use stentor_wire::deflate::Inflater;
-use stentor_wire::http1::HeadPart;
 use stentor_wire::lookup::{json_string, json_string_len};
 use stentor_wire::negotiate::{Encoding, Encodings};
 
@@ -216,62 +215,14 @@ const _: () = assert!(size_of::<Message>() == 88);
 /// One form of the value response. Status line, `Date` and `Server` go before `head`.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
-    /// The fields that are the message's own, each ending in CRLF, and the empty line:
-    /// those of [`OwnFields::PARTS`], in that order.
+    /// The fields that are the message's own, each ending in CRLF, and the empty line.
     pub head: &'a [u8],
-    /// How long each of them is.
-    pub fields: OwnFields,
+    /// The part of the head that a 304 repeats (RFC 9110 section 15.4.5): its last fields, and the
+    /// empty line.
+    pub unchanged: &'a [u8],
     /// The content, `Content-Length` bytes.
     pub body: &'a [u8],
 }
-
-/// How many bytes each field of a message's own takes in a head, with name and line end; 0 if it is
-/// not there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OwnFields(pub [u16; OwnFields::PARTS.len()]);
-
-impl OwnFields {
-    /// The fields, in their order.
-    pub const PARTS: [HeadPart; 8] = [
-        HeadPart::ContentType,
-        HeadPart::NoSniff,
-        HeadPart::ContentLength,
-        HeadPart::ContentEncoding,
-        HeadPart::ETag,
-        HeadPart::LastModified,
-        HeadPart::CacheControl,
-        HeadPart::Vary,
-    ];
-
-    /// Reads what [`RenderedHead`] has in front of its bytes.
-    fn read(packed: &[u8]) -> OwnFields {
-        let (lengths, _) = packed.as_chunks::<2>();
-        OwnFields(std::array::from_fn(|at| u16::from_le_bytes(lengths[at])))
-    }
-
-    /// Where the fields begin from the given one on.
-    fn start(&self, at: usize) -> usize {
-        self.0[..at].iter().map(|length| usize::from(*length)).sum()
-    }
-}
-
-impl<'a> Form<'a> {
-    /// What a 304 says of it: what a 200 would say, but for what only describes content (RFC 9110
-    /// section 15.4.5). Two stretches of the head, and how long their fields are.
-    #[must_use]
-    pub fn unchanged(&self) -> ([&'a [u8]; 2], OwnFields) {
-        let [tag, date, caching] = [0, 1, 2].map(|at| self.fields.start(TAG_AT + at));
-        let mut fields = self.fields;
-        fields.0[..TAG_AT].fill(0);
-        fields.0[TAG_AT + 1] = 0;
-        ([&self.head[tag..date], &self.head[caching..]], fields)
-    }
-}
-
-/// Where the tag stands among the fields; the date of the value, which a 304 does not say, is next.
-const TAG_AT: usize = 4;
-const _: () = assert!(matches!(OwnFields::PARTS[TAG_AT], HeadPart::ETag));
-const _: () = assert!(matches!(OwnFields::PARTS[TAG_AT + 1], HeadPart::LastModified));
 
 /// How a message's data goes into a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -624,38 +575,36 @@ impl Message {
 
     fn render_head(&self, encoding: Encoding, content_length: usize) -> RenderedHead {
         let leave_out = self.terms.rule.leave_out;
-        let encoded = encoding != Encoding::Identity;
         let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
         // With `Accept: text/event-stream` the same address answers with a stream.
         let also = if self.varies() { ", Accept-Encoding" } else { "" };
-        let mut head = vec![0; FIELDS_BYTES];
+        let mut head = vec![0; UNCHANGED_AT_BYTES];
         head.reserve_exact(HEAD_BYTES_USUAL);
-        for (at, part) in OwnFields::PARTS.into_iter().enumerate() {
-            let before = head.len();
-            // Writing to a vector cannot fail.
-            let _ = match part {
-                HeadPart::ContentType => write!(head, "Content-Type: {}\r\n", self.content_type()),
-                // What a publisher sent is never taken for more than it says.
-                HeadPart::NoSniff => write!(head, "X-Content-Type-Options: nosniff\r\n"),
-                HeadPart::ContentLength => write!(head, "Content-Length: {content_length}\r\n"),
-                HeadPart::ContentEncoding if encoded => {
-                    write!(head, "Content-Encoding: {}\r\n", encoding.token())
-                }
-                HeadPart::ETag => write!(head, "ETag: \"{}{}\"\r\n", self.id(), encoding.suffix()),
-                HeadPart::LastModified if !leave_out.last_modified => {
-                    write!(head, "Last-Modified: {}\r\n", HttpDate::from(published_at))
-                }
-                HeadPart::CacheControl => match self.cache_control() {
-                    Some(directives) => write!(head, "Cache-Control: {directives}\r\n"),
-                    None => Ok(()),
-                },
-                HeadPart::Vary if self.says_vary() => write!(head, "Vary: Accept{also}\r\n"),
-                _ => Ok(()),
-            };
-            let length = (head.len() - before) as u16;
-            head[at * 2..][..2].copy_from_slice(&length.to_le_bytes());
+        // Writing to a vector cannot fail. What a publisher sent is never taken for more than its
+        // type says.
+        let _ = write!(
+            head,
+            "Content-Type: {}\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Length: {content_length}\r\n",
+            self.content_type()
+        );
+        if encoding != Encoding::Identity {
+            let _ = write!(head, "Content-Encoding: {}\r\n", encoding.token());
+        }
+        if !leave_out.last_modified {
+            let _ = write!(head, "Last-Modified: {}\r\n", HttpDate::from(published_at));
+        }
+        // A 304 repeats the fields from here on.
+        let unchanged_at = (head.len() - UNCHANGED_AT_BYTES) as u16;
+        let _ = write!(head, "ETag: \"{}{}\"\r\n", self.id(), encoding.suffix());
+        if let Some(directives) = self.cache_control() {
+            let _ = write!(head, "Cache-Control: {directives}\r\n");
+        }
+        if self.says_vary() {
+            let _ = write!(head, "Vary: Accept{also}\r\n");
         }
         head.extend_from_slice(b"\r\n");
+        head[..UNCHANGED_AT_BYTES].copy_from_slice(&unchanged_at.to_le_bytes());
         RenderedHead(head.into_boxed_slice())
     }
 
@@ -731,7 +680,7 @@ fn stored_bytes(parts: &Parts<'_>) -> usize {
 /// The memory of a message beside its data: the struct with the counts of its `Arc`, and the head
 /// of the value response. Most messages never have a head. Its bytes then cover what an allocator
 /// adds.
-const STORED_BYTES_PER_MESSAGE: usize = 104 + FIELDS_BYTES + HEAD_BYTES_USUAL;
+const STORED_BYTES_PER_MESSAGE: usize = 104 + UNCHANGED_AT_BYTES + HEAD_BYTES_USUAL;
 
 /// The value response in encodings other than identity.
 type Coded = [CodedBody; COMPRESSED.len()];
@@ -743,18 +692,20 @@ struct CodedBody {
     body: OnceLock<Box<[u8]>>,
 }
 
-/// A rendered head in one piece of memory: [`OwnFields`], two bytes each, and the head itself.
+/// A rendered head in one piece of memory: where the part begins that a 304 repeats, in two bytes,
+/// and the head itself.
 #[derive(Debug)]
 struct RenderedHead(Box<[u8]>);
 
 impl RenderedHead {
     fn form<'a>(&'a self, body: &'a [u8]) -> Form<'a> {
-        let (fields, head) = self.0.split_at(FIELDS_BYTES);
-        Form { head, fields: OwnFields::read(fields), body }
+        let (unchanged_at, head) = self.0.split_at(UNCHANGED_AT_BYTES);
+        let unchanged_at = u16::from_le_bytes([unchanged_at[0], unchanged_at[1]]);
+        Form { head, unchanged: &head[usize::from(unchanged_at)..], body }
     }
 }
 
-const FIELDS_BYTES: usize = size_of::<OwnFields>();
+const UNCHANGED_AT_BYTES: usize = size_of::<u16>();
 
 /// Where a compressed encoding has its place in [`Coded`].
 fn slot(encoding: Encoding) -> usize {

@@ -358,9 +358,8 @@ impl Context {
     /// of a message that was cut will: it counts with its beginning.
     pub(crate) fn count_stream(&mut self, left: usize, sent: &Sent) {
         self.load.cost += left + SEND_COST;
-        self.stats.bytes_streams.add(sent.shares.bytes);
-        self.stats.bytes_streams_data.add(sent.shares.data);
-        self.stats.bytes_streams_deflated.add(sent.shares.deflated);
+        self.stats.bytes_streams.add(sent.bytes);
+        self.stats.bytes_streams_data.add(sent.data);
         self.stats.deliveries.add(sent.messages as u64);
     }
 

@@ -23,8 +23,8 @@ use stentor_hub::{
     StreamForm,
 };
 use stentor_order::{Applier, Committer, Compressor, Ticket};
-use stentor_wire::http1::{FieldSlots, head_lines, parse};
-use stentor_wire::lookup::{LineShares, PieceKind};
+use stentor_wire::http1::{FieldSlots, parse};
+use stentor_wire::lookup::{PieceKind, json_string_len};
 use stentor_wire::target::TopicName;
 
 /// Something that is sent, and what it consists of.
@@ -217,60 +217,41 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
 fn of_lookup(mut desk: Desk, lookup: &Lookup, bytes: usize) -> io::Result<Vec<Account>> {
     let names_max = desk.cx.settings.limits.names_max.min(NAMES);
     let names: Vec<String> = (1..=names_max).map(|n| format!("sz{n:06}")).collect();
-    let mut value = Vec::new();
+    let (mut line, mut values, mut names_bytes) = (Vec::new(), 0, 0);
     for name in &names {
         let mut topic = Vec::new();
         lookup.topics.write(&mut topic, name, b"");
-        let event = desk.publish(&String::from_utf8_lossy(&topic), bytes)?;
-        value = event.message.data().to_vec();
-    }
-    let one = desk.look_up(lookup, &names[..1]).1;
-    let (answer, all) = desk.look_up(lookup, &names);
-    let mut line = Vec::new();
-    match &lookup.line {
-        Some(template) => {
-            for (kind, piece) in template.filled(&names[0], &value) {
-                let label = match kind {
-                    PieceKind::Literal => readable(piece),
-                    PieceKind::Name => NAME.to_owned(),
-                    PieceKind::Value => VALUE.to_owned(),
-                };
-                line.push(Row { label, bytes: piece.len() });
+        let message = desk.publish(&String::from_utf8_lossy(&topic), bytes)?.message;
+        line = match &lookup.line {
+            Some(template) => {
+                let pieces = template.filled(name, message.data());
+                pieces.map(|(kind, piece)| (kind, readable(piece), piece.len())).collect()
             }
-        }
-        None => line = shares(one, "braces and colon"),
+            None => vec![
+                (PieceKind::Value, VALUE.to_owned(), message.json_len()),
+                (PieceKind::Name, NAME.to_owned(), json_string_len(name)),
+                (PieceKind::Literal, "braces and colon".to_owned(), b"{:}".len()),
+            ],
+        };
+        let of = |wanted| line.iter().filter(move |piece| piece.0 == wanted).map(|piece| piece.2);
+        values += of(PieceKind::Value).sum::<usize>();
+        names_bytes += of(PieceKind::Name).sum::<usize>();
     }
+    let line = line.into_iter().map(|(kind, text, bytes)| match kind {
+        PieceKind::Literal => Row { label: text, bytes },
+        PieceKind::Name => Row { label: NAME.to_owned(), bytes },
+        PieceKind::Value => Row { label: VALUE.to_owned(), bytes },
+    });
+    let line = line.collect();
+    let (answer, _) = desk.get(&format!("{}{}", lookup.path, names.join(",")), "");
     let mut rows = head(&answer);
-    rows.extend(shares(all, "template, with line ends"));
+    let template = answer.len() - sum(&rows) - values - names_bytes;
+    let body = [(VALUE, values), (NAME, names_bytes), ("template, with line ends", template)];
+    rows.extend(body.map(|(label, bytes)| Row { label: label.to_owned(), bytes }));
     let path = &lookup.path;
     let answer = format!("{path}: an answer with {} names", names.len());
     let line = Account { title: format!("{path}: one name, alone"), rows: line };
     Ok(vec![line, Account { title: answer, rows }])
-}
-
-impl Desk {
-    /// Looks names up: the answer, and what was counted of its body.
-    fn look_up(&mut self, lookup: &Lookup, names: &[String]) -> (Vec<u8>, LineShares) {
-        let before = self.counted();
-        let (answer, _) = self.get(&format!("{}{}", lookup.path, names.join(",")), "");
-        let after = self.counted();
-        let shares = LineShares {
-            values: after.values - before.values,
-            names: after.names - before.names,
-            template: after.template - before.template,
-        };
-        (answer, shares)
-    }
-
-    /// By the only route behind the page of many values.
-    fn counted(&self) -> LineShares {
-        self.cx.resources.routes[1].counted()
-    }
-}
-
-fn shares(shares: LineShares, template: &str) -> Vec<Row> {
-    let rows = [(VALUE, shares.values), (NAME, shares.names), (template, shares.template)];
-    rows.map(|(label, bytes)| Row { label: label.to_owned(), bytes }).into()
 }
 
 fn sum(rows: &[Row]) -> usize {
@@ -287,7 +268,7 @@ fn head(answer: &[u8]) -> Vec<Row> {
             Row { label: text, bytes: line.len() }
         }
     };
-    head_lines(&answer[..end]).map(|(_, line)| row(line)).collect()
+    answer[..end].split_inclusive(|&byte| byte == b'\n').map(row).collect()
 }
 
 /// What a message consists of in one of the forms that streams are sent.

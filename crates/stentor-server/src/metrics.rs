@@ -10,7 +10,7 @@
 
 use crate::labels::RequestKind;
 use crate::report::ServerReport;
-use crate::stats::{BadTokens, Heads, RouteTotals, Routes, TlsFailures};
+use crate::stats::{BadTokens, RouteTotals, Routes, TlsFailures};
 use stentor_io::{Counter, Histogram, Times, open_files_limit, process_cpu};
 use stentor_order::{Kind, Page, label, labels};
 
@@ -33,8 +33,6 @@ macro_rules! metrics {
             pub(crate) fan_outs: Histogram,
             /// From when a request was whole until its answer had left, by the kinds of requests.
             pub(crate) requests_by_kind: [Histogram; RequestKind::ALL.len()],
-            /// Bytes of response heads.
-            pub(crate) heads: Heads<Counter>,
             /// Requests refused since their token is not good.
             pub(crate) refused_tokens: BadTokens<Counter>,
             /// Handshakes and sessions of TLS that came to nothing.
@@ -47,7 +45,6 @@ macro_rules! metrics {
             /// All counters with their names, but those of histograms and of routes.
             pub fn counters(&self) -> Vec<(String, &Counter)> {
                 let mut all = vec![$($($((stringify!($field).to_owned(), &self.$field),)?)+)+];
-                all.extend(self.heads.named().map(|(part, n)| (format!("heads.{part}"), n)));
                 let tokens = self.refused_tokens.named();
                 all.extend(tokens.map(|(why, n)| (format!("refused_tokens.{why}"), n)));
                 let failed = self.tls_failed.named();
@@ -67,8 +64,6 @@ macro_rules! metrics {
         #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
         pub struct Totals {
             $($($(pub(crate) $field: u64,)?)+)+
-            /// Bytes of response heads.
-            pub(crate) bytes_heads: u64,
             /// Requests refused since their token is not good, by why.
             pub(crate) refused_tokens: BadTokens<u64>,
             /// Handshakes and sessions of TLS that came to nothing, by why.
@@ -77,8 +72,6 @@ macro_rules! metrics {
             pub(crate) fan_outs: Times,
             #[serde(skip)]
             pub(crate) requests_by_kind: [Times; RequestKind::ALL.len()],
-            #[serde(skip)]
-            pub(crate) heads: Heads<u64>,
         }
 
         impl Totals {
@@ -92,11 +85,9 @@ macro_rules! metrics {
                     totals.fan_outs.add(&worker.fan_outs);
                     let kinds = totals.requests_by_kind.iter_mut().zip(&worker.requests_by_kind);
                     kinds.for_each(|(times, histogram)| times.add(histogram));
-                    totals.heads.add(&worker.heads);
                     totals.refused_tokens.add(&worker.refused_tokens);
                     totals.tls_failed.add(&worker.tls_failed);
                 }
-                totals.bytes_heads = totals.heads.sum();
                 // Who waits at one worker waits no longer for the others.
                 totals.accept_queue_age_ms = oldest_ms;
                 totals
@@ -231,7 +222,7 @@ metrics! { |report, c|
     Counter received_bytes_total [bytes_in];
     /// Bytes of responses by kind.
     Counter sent_bytes_total [
-        {kind = "heads"} => c.bytes_heads,
+        {kind = "heads"} bytes_heads,
         {kind = "bodies"} bytes_bodies,
         {kind = "streams"} bytes_streams,
         {kind = "sendfile"} bytes_sendfile,
@@ -244,14 +235,10 @@ metrics! { |report, c|
             kinds.map(|(kind, times)| (label([("kind", kind.name())]), times)).collect::<Vec<_>>()
         }
     ];
-    /// Bytes of response heads by what they are.
-    Counter head_bytes_total [=> labels("field", c.heads.named())];
     /// Requests for several values by route.
     Counter lookup_requests_total [=> by_route(report, |route| route.requests)];
     /// Names looked up by route.
     Counter lookup_names_total [=> by_route(report, |route| route.names)];
-    /// Bytes of the answers to look-ups by what they are.
-    Counter lookup_bytes_total [=> report.lookups.iter().flat_map(parts).collect::<Vec<_>>()];
     /// Messages published.
     Counter messages_published_total [=> report.messages_published];
     /// Publishes refused, bad lines of bulk streams included.
@@ -316,11 +303,11 @@ metrics! { |report, c|
     Gauge readers_behind [readers_behind];
     /// Messages sent to readers, each counted once for each reader.
     Counter deliveries_total [deliveries];
-    /// Bytes of messages sent to readers by what they are.
+    /// Bytes of messages sent to readers: data, which includes all bytes of deflated messages, and
+    /// the framing of the others.
     Counter stream_bytes_total [
         {part = "data"} bytes_streams_data,
-        {part = "framing"} => report.bytes_streams_framing(),
-        {part = "deflated"} bytes_streams_deflated
+        {part = "framing"} => c.bytes_streams.saturating_sub(c.bytes_streams_data)
     ];
     /// Messages left out since a newer one of the topic was sent instead.
     Counter conflated_total [conflated];
@@ -405,16 +392,6 @@ metrics! { |report, c|
 /// A figure of each look-up route that is configured.
 fn by_route(report: &ServerReport, figure: fn(&RouteTotals) -> u64) -> Vec<(String, u64)> {
     report.lookups.iter().map(|route| (label([("route", &route.path)]), figure(route))).collect()
-}
-
-/// What the answers of a look-up route consist of.
-fn parts(route: &RouteTotals) -> [(String, u64); 3] {
-    let parts = [
-        ("values", route.bytes_values),
-        ("names", route.bytes_names),
-        ("template", route.bytes_template),
-    ];
-    parts.map(|(part, bytes)| (label([("route", &route.path), ("part", part)]), bytes))
 }
 
 /// When certificates expire, by their files and first names.

@@ -2,7 +2,7 @@
 
 use crate::operations::{History, OperationReport, Reloaded, Upgraded};
 use crate::pressure::Pressure;
-use crate::stats::{Heads, RouteTotals, Totals};
+use crate::stats::{RouteTotals, Totals};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -51,8 +51,6 @@ pub(crate) struct ServerReport {
     /// The process's own memory, values included, shared out over the open connections.
     pub(crate) memory_per_connection_bytes: Option<u64>,
     pub(crate) counters: Totals,
-    /// Bytes of response heads by what they are.
-    pub(crate) heads: Heads<u64>,
     /// Look-ups by route.
     pub(crate) lookups: Vec<RouteTotals>,
     /// The outcomes of upgrades.
@@ -90,12 +88,6 @@ impl Serialize for Figures {
 }
 
 impl ServerReport {
-    /// Bytes sent to streams that are neither data nor deflated.
-    pub(crate) fn bytes_streams_framing(&self) -> u64 {
-        let c = &self.counters;
-        c.bytes_streams.saturating_sub(c.bytes_streams_data + c.bytes_streams_deflated)
-    }
-
     /// Connections that are neither read from nor written to now: idle ones, streams, long-polls.
     fn waiting(&self) -> u64 {
         let busy = self.counters.connections_reading + self.counters.connections_writing;
@@ -121,7 +113,7 @@ impl ServerReport {
         let _ = writeln!(
             text,
             "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
-             Bytes: {} in, {} heads, {} bodies, {} streams\n\
+             Bytes: {} in, {} heads, {} bodies, {} streams, {} of them data\n\
              Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
              Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
              Memory: {} resident, {} own\n\
@@ -133,6 +125,7 @@ impl ServerReport {
             c.bytes_heads,
             c.bytes_bodies,
             c.bytes_streams,
+            c.bytes_streams_data,
             c.readers_sse,
             c.readers_websocket,
             c.readers_long_poll,
@@ -151,7 +144,7 @@ impl ServerReport {
             self.stored.forms,
             self.stored.max,
         );
-        self.write_shares(&mut text);
+        self.write_lookups(&mut text);
         self.write_upgrades(&mut text);
         self.write_others(&mut text);
         text
@@ -194,32 +187,11 @@ impl ServerReport {
         text.push('\n');
     }
 
-    /// Writes the shares of the bytes sent, in lines of their own.
-    fn write_shares(&self, text: &mut String) {
-        let c = &self.counters;
-        let all = self.heads.sum().max(1) as f64;
-        let share = |(name, &bytes): (&str, &u64)| {
-            let percent = bytes as f64 * 100.0 / all;
-            (bytes > 0).then(|| format!("{name} {percent:.1} %"))
-        };
-        let shares: Vec<String> = self.heads.named().filter_map(share).collect();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "Heads: {}\nStreams: {} data, {} framing, {} deflated",
-            shares.join(", "),
-            c.bytes_streams_data,
-            self.bytes_streams_framing(),
-            c.bytes_streams_deflated,
-        );
-        for route in &self.lookups {
-            let RouteTotals { path, requests, names, .. } = route;
-            let _ = writeln!(
-                text,
-                "Look-ups at {path}: {requests} requests, {names} names, {} bytes of values, {} of \
-                 names, {} of template",
-                route.bytes_values, route.bytes_names, route.bytes_template,
-            );
+    /// Writes a line for each look-up route.
+    fn write_lookups(&self, text: &mut String) {
+        for RouteTotals { path, requests, names } in &self.lookups {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "Look-ups at {path}: {requests} requests, {names} names");
         }
     }
 }

@@ -12,7 +12,6 @@ use stentor_config::{Cors, Settings};
 use stentor_files::{CachedFile, Head as FileHead};
 use stentor_hub::Message;
 use stentor_io::{File, LAYERED, Role, listener_of};
-use stentor_wire::http1::{HeadPart, HeadShares};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;
 use stentor_wire::status::Status;
@@ -27,8 +26,6 @@ pub(crate) struct Preamble {
     fields: Vec<u8>,
     /// What is said beside them by TLS.
     secured: Vec<u8>,
-    /// What these fields are.
-    shares: HeadShares,
     /// If tokens may come in cookies, pages of a listed origin may send them along.
     credentials: &'static [u8],
 }
@@ -41,7 +38,6 @@ impl Preamble {
             ok: Vec::new(),
             fields: Vec::new(),
             secured: Vec::new(),
-            shares: HeadShares::default(),
             credentials: b"",
         })
     }
@@ -74,7 +70,6 @@ impl Preamble {
                 settings.tls.hsts_s
             );
         }
-        self.shares = HeadShares::of(&self.fields);
         self.credentials = match settings.access.cookie {
             Some(_) => b"Access-Control-Allow-Credentials: true\r\n",
             None => b"",
@@ -181,7 +176,7 @@ impl Reply<'_> {
         let Some(form) = message.form(encoding) else { return };
         self.begin(Status::OK);
         self.out.bytes().extend_from_slice(form.head);
-        self.stats.heads.count_own(form.fields);
+        self.stats.bytes_heads.add(form.head.len() as u64);
         if !self.shape.head_only {
             *self.cost += form.body.len();
             self.out.body(message, encoding, form.body);
@@ -193,16 +188,15 @@ impl Reply<'_> {
     pub(crate) fn unchanged(&mut self, message: &Message, encoding: Encoding) {
         let Some(form) = message.form(encoding) else { return };
         self.begin(Status::NOT_MODIFIED);
-        let (lines, fields) = form.unchanged();
-        lines.iter().for_each(|lines| self.out.bytes().extend_from_slice(lines));
-        self.stats.heads.count_own(fields);
+        self.out.bytes().extend_from_slice(form.unchanged);
+        self.stats.bytes_heads.add(form.unchanged.len() as u64);
     }
 
     /// The head of a whole file.
     pub(crate) fn file(&mut self, head: &FileHead) {
         self.begin(Status::OK);
         self.out.bytes().extend_from_slice(head.whole());
-        self.stats.heads.count_shares(head.shares());
+        self.stats.bytes_heads.add(head.whole().len() as u64);
     }
 
     /// The head of some of a file: fields that are ready, the last with the empty line.
@@ -210,7 +204,7 @@ impl Reply<'_> {
         self.begin(Status::PARTIAL_CONTENT);
         for fields in fields {
             self.out.bytes().extend_from_slice(fields);
-            self.stats.heads.count_lines(fields);
+            self.stats.bytes_heads.add(fields.len() as u64);
         }
     }
 
@@ -277,7 +271,7 @@ impl Reply<'_> {
         out.extend_from_slice(b"\r\nContent-Length: ");
         out.extend_from_slice(itoa::Buffer::new().format(content_length).as_bytes());
         out.extend_from_slice(b"\r\n\r\n");
-        self.stats.heads.count_lines(&out[from..]);
+        self.stats.bytes_heads.add((out.len() - from) as u64);
     }
 
     /// A document that is different every time it is asked for.
@@ -292,7 +286,7 @@ impl Reply<'_> {
         let from = out.len();
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.heads.count_lines(&out[from..]);
+        self.stats.bytes_heads.add((out.len() - from) as u64);
     }
 
     /// The head of an answer that goes on until the connection ends.
@@ -311,7 +305,7 @@ impl Reply<'_> {
         out.extend_from_slice(&self.preamble.fields);
         out.extend_from_slice(fields);
         out.extend_from_slice(b"\r\n");
-        self.stats.heads.count_lines(&out[from..]);
+        self.stats.bytes_heads.add((out.len() - from) as u64);
     }
 
     /// A refusal: the status and one line that says what was wrong.
@@ -337,11 +331,8 @@ impl Reply<'_> {
 
     fn begin(&mut self, status: Status) {
         self.answers.begin(status);
-        let (out, heads) = (self.out.bytes(), &self.stats.heads);
-        heads.count(HeadPart::Status, status.line().len());
-        for part in PREAMBLE_PARTS {
-            heads.count(part, usize::from(self.preamble.shares.0[part as usize]));
-        }
+        let out = self.out.bytes();
+        let from = out.len();
         if status == Status::OK {
             out.extend_from_slice(&self.preamble.ok);
         } else {
@@ -350,7 +341,6 @@ impl Reply<'_> {
         }
         may_panic();
         let Persistence { keep_alive, http10 } = self.shape.persistence;
-        let more = out.len();
         if !keep_alive {
             out.extend_from_slice(b"Connection: close\r\n");
         } else if http10 {
@@ -371,7 +361,7 @@ impl Reply<'_> {
         if self.shape.role & LAYERED != 0 {
             out.extend_from_slice(&self.preamble.secured);
         }
-        heads.count_lines(&out[more..]);
+        self.stats.bytes_heads.add((out.len() - from) as u64);
         self.count(status);
     }
 
@@ -388,18 +378,13 @@ impl Reply<'_> {
     }
 }
 
-/// The kinds of fields in a [`Preamble`].
-const PREAMBLE_PARTS: [HeadPart; 5] =
-    [HeadPart::Server, HeadPart::Date, HeadPart::Other, HeadPart::Cors, HeadPart::Vary];
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::listeners::CONTROL;
     use crate::route;
     use crate::simulation::{World, kind, patient};
-    use crate::stats::{Heads, Totals};
-    use stentor_io::Counter;
+    use crate::stats::Totals;
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
 
@@ -432,12 +417,12 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_every_head_counts_as_what_it_is() {
+    fn every_byte_of_every_head_counts() {
         let world = World::new(1, kind(), patient());
         let cors = Cors { origins: vec!["http://a".to_owned()] };
         let mut cx = world.context(Settings { cors, ..patient() });
         cx.configure(Arc::new(Settings { server_header: false, ..(*cx.settings).clone() }));
-        let expected = Heads::<Counter>::default();
+        let mut expected = 0;
         let tag = "If-None-Match: \"0badcafe-1\"\r\n";
         let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -476,12 +461,9 @@ mod tests {
                 let answer = cx.out.bytes().clone();
                 cx.out.clear();
                 let end = memchr::memmem::find(&answer, b"\r\n\r\n").unwrap() + 4;
-                expected.count_shares(&HeadShares::of(&answer[..end]));
+                expected += end as u64;
                 let totals = Totals::sum([&*cx.stats]);
-                let mut heads = Heads::default();
-                heads.add(&expected);
-                assert_eq!(totals.heads, heads, "{start}");
-                assert_eq!(totals.bytes_heads, heads.sum());
+                assert_eq!(totals.bytes_heads, expected, "{start}");
                 // Every head counts in one class.
                 let classes = [totals.answers_101, totals.answers_2xx, totals.answers_304];
                 answered += 1;

@@ -11,13 +11,11 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use stentor_access::Refused;
 use stentor_config::Lookup;
-use stentor_hub::{OwnFields, Refusal};
+use stentor_hub::Refusal;
 use stentor_io::{Counter, Histogram, Role};
 use stentor_order::CommitError;
 use stentor_tls_layer::{TlsCounts, TlsFailure};
-use stentor_wire::http1::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
 use stentor_wire::label::Label;
-use stentor_wire::lookup::LineShares;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// A value for each label.
@@ -51,46 +49,11 @@ impl<L: Label, const N: usize> Labelled<L, u64, N> {
             *total = total.wrapping_add(counter.value());
         }
     }
-
-    /// All of them together.
-    pub(crate) fn sum(&self) -> u64 {
-        self.0.iter().fold(0, |sum, count| sum.wrapping_add(*count))
-    }
 }
 
 impl<L: Label, const N: usize> serde::Serialize for Labelled<L, u64, N> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.named())
-    }
-}
-
-/// Bytes of response heads by what they are.
-pub(crate) type Heads<T> = Labelled<HeadPart, T, HEAD_PARTS>;
-
-impl Heads<Counter> {
-    /// Counts bytes of one part.
-    pub(crate) fn count(&self, part: HeadPart, bytes: usize) {
-        self.of(part).add(bytes as u64);
-    }
-
-    /// Counts the fields of a message, whose lengths are known, and the empty line behind them.
-    pub(crate) fn count_own(&self, fields: OwnFields) {
-        self.count(HeadPart::End, b"\r\n".len());
-        for (part, bytes) in OwnFields::PARTS.into_iter().zip(fields.0) {
-            self.count(part, usize::from(bytes));
-        }
-    }
-
-    /// Counts what was taken apart when it was made.
-    pub(crate) fn count_shares(&self, shares: &HeadShares) {
-        for (counter, bytes) in self.0.iter().zip(shares.0) {
-            counter.add(u64::from(bytes));
-        }
-    }
-
-    /// Counts lines that were made for one answer.
-    pub(crate) fn count_lines(&self, lines: &[u8]) {
-        head_lines(lines).for_each(|(part, line)| self.count(part, line.len()));
     }
 }
 
@@ -108,15 +71,12 @@ pub(crate) struct Route {
     path: String,
     requests: Counter,
     names: Counter,
-    values: Counter,
-    name_bytes: Counter,
-    template: Counter,
 }
 
 impl Route {
     pub(crate) fn new(path: &str) -> Route {
-        let [requests, names, values, name_bytes, template] = Default::default();
-        Route { path: path.to_owned(), requests, names, values, name_bytes, template }
+        let [requests, names] = Default::default();
+        Route { path: path.to_owned(), requests, names }
     }
 
     /// Takes note of a request for so many names.
@@ -125,22 +85,8 @@ impl Route {
         self.names.add(names as u64);
     }
 
-    /// Takes note of an answer that was sent.
-    pub(crate) fn count_body(&self, shares: LineShares) {
-        self.values.add(shares.values as u64);
-        self.name_bytes.add(shares.names as u64);
-        self.template.add(shares.template as u64);
-    }
-
-    /// What the bodies were that were sent so far.
-    pub(crate) fn counted(&self) -> LineShares {
-        let [values, names, template] = [&self.values, &self.name_bytes, &self.template]
-            .map(|counter| usize::try_from(counter.value()).unwrap_or(usize::MAX));
-        LineShares { values, names, template }
-    }
-
-    fn counters(&self) -> [&Counter; 5] {
-        [&self.requests, &self.names, &self.values, &self.name_bytes, &self.template]
+    fn counters(&self) -> [&Counter; 2] {
+        [&self.requests, &self.names]
     }
 }
 
@@ -153,12 +99,6 @@ pub(crate) struct RouteTotals {
     pub(crate) requests: u64,
     /// Names that were asked for.
     pub(crate) names: u64,
-    /// Of the bodies, bytes that are values.
-    pub(crate) bytes_values: u64,
-    /// Bytes that are names.
-    pub(crate) bytes_names: u64,
-    /// All others.
-    pub(crate) bytes_template: u64,
 }
 
 /// The routes of a worker, as others see them. The worker has the same ones at hand, and takes this
@@ -194,13 +134,7 @@ impl Routes {
                 totals.len() - 1
             });
             let total = &mut totals[at];
-            let sums = [
-                &mut total.requests,
-                &mut total.names,
-                &mut total.bytes_values,
-                &mut total.bytes_names,
-                &mut total.bytes_template,
-            ];
+            let sums = [&mut total.requests, &mut total.names];
             for (sum, counter) in sums.into_iter().zip(route.counters()) {
                 *sum = sum.wrapping_add(counter.value());
             }
@@ -290,7 +224,9 @@ impl Stats {
         (routes.len() as u32).pack(out);
         for route in routes {
             route.path.pack(out);
-            route.counters().map(Counter::value).pack(out);
+            let [requests, names] = route.counters().map(Counter::value);
+            // This version of the format has three more counters of a route.
+            [requests, names, 0, 0, 0].pack(out);
         }
         self.histograms().for_each(|histogram| pack_histogram(histogram, out));
     }
@@ -301,8 +237,11 @@ impl Stats {
         let counters = self.counters();
         for _ in 0..u32::unpack(input)? {
             let (name, value) = (String::unpack(input)?, u64::unpack(input)?);
-            if let Some((_, counter)) = counters.iter().find(|(known, _)| *known == name) {
-                counter.set(value);
+            match counters.iter().find(|(known, _)| *known == name) {
+                Some((_, counter)) => counter.set(value),
+                // An earlier release counted heads by their fields.
+                None if name.starts_with("heads.") => self.bytes_heads.add(value),
+                None => {}
             }
         }
         let routes = self.routes.all();

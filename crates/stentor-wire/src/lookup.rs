@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::AddAssign;
 
 use memchr::memchr2;
 
@@ -77,17 +76,9 @@ impl Template {
         })
     }
 
-    /// How many bytes [`Template::write`] appends, by what they are.
-    pub fn written_len(&self, name: &str, value: &[u8]) -> LineShares {
-        let mut shares = LineShares::default();
-        for (kind, bytes) in self.filled(name, value) {
-            *match kind {
-                PieceKind::Literal => &mut shares.template,
-                PieceKind::Name => &mut shares.names,
-                PieceKind::Value => &mut shares.values,
-            } += bytes.len();
-        }
-        shares
+    /// The number of bytes that [`Template::write`] appends.
+    pub fn written_len(&self, name: &str, value: &[u8]) -> usize {
+        self.filled(name, value).map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Whether there is a `{name}`.
@@ -124,32 +115,6 @@ pub enum PieceKind {
     Name,
     /// The value.
     Value,
-}
-
-/// How many bytes of a look-up's answer are what.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct LineShares {
-    /// Values, in JSON with what it takes to write them in it.
-    pub values: usize,
-    /// Names, in JSON with their quotes.
-    pub names: usize,
-    /// All that is neither: the template, and what stands between.
-    pub template: usize,
-}
-
-impl LineShares {
-    /// All of them.
-    pub fn sum(self) -> usize {
-        self.values + self.names + self.template
-    }
-}
-
-impl AddAssign for LineShares {
-    fn add_assign(&mut self, more: LineShares) {
-        self.values += more.values;
-        self.names += more.names;
-        self.template += more.template;
-    }
 }
 
 /// The names of a comma-separated list, percent-decoded one by one, so that "%2C" is a comma

@@ -84,7 +84,6 @@ pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {
         memory_load_per_mille: x.shared.memory.loads().collect(),
         memory_per_connection_bytes: memory.anonymous.checked_div(connections_open),
         counters,
-        heads: counters.heads,
         lookups: Routes::sum(workers()),
         upgrades: x.shared.process.upgrades.report(),
         reloads: x.shared.process.reloads.report(),

@@ -18,7 +18,7 @@ use std::io::Write;
 use stentor_config::Lookup;
 use stentor_hub::Message;
 use stentor_wire::http1::Request;
-use stentor_wire::lookup::{LineShares, Template, json_string, json_string_len, names};
+use stentor_wire::lookup::{Template, json_string, json_string_len, names};
 use stentor_wire::negotiate::tag_matches;
 use stentor_wire::status::Status;
 use stentor_wire::target;
@@ -182,15 +182,12 @@ fn answer<'q>(
             fields.extend_from_slice(b"ETag: \"");
             write_tag(fields, x.shared, found.fingerprint);
             fields.extend_from_slice(b"\"\r\n");
-            match found.body {
+            match found.bytes {
                 None => x.reply.empty(Status::NOT_MODIFIED, fields),
-                Some(shares) => {
+                Some(bytes) => {
                     fields.extend_from_slice(NO_SNIFFING);
-                    x.reply.content_head(Status::OK, plan.content_type, fields, shares.sum());
+                    x.reply.content_head(Status::OK, plan.content_type, fields, bytes);
                     x.reply.body(&x.resources.scratch.body);
-                    if !x.reply.shape.head_only {
-                        x.resources.routes[plan.route].count_body(shares);
-                    }
                 }
             }
         }
@@ -204,8 +201,8 @@ fn answer<'q>(
 /// What a look-up came to.
 struct Found {
     fingerprint: u64,
-    /// What the bytes of the answer are; `None` if the client has it already.
-    body: Option<LineShares>,
+    /// The length of the answer in bytes; `None` if the client has it already.
+    bytes: Option<usize>,
 }
 
 /// Looks up all that is wanted, and makes the answer in the scratch body if it is to be sent.
@@ -227,7 +224,7 @@ fn look_up(
         let unchanged = tag_matches(tags, tag);
         tag.clear();
         if unchanged {
-            return Ok(Found { fingerprint: fingerprint.0, body: None });
+            return Ok(Found { fingerprint: fingerprint.0, bytes: None });
         }
     }
     // Values may have changed meanwhile: the tag is of those that are sent.
@@ -235,8 +232,7 @@ fn look_up(
     let body = &mut x.resources.scratch.body;
     let renders = !x.reply.shape.head_only;
     let mut names = wanted.names.iter().map(|(name, _)| &**name).enumerate();
-    let around = format.before().len() + format.after().len();
-    let mut shares = LineShares { template: around, ..LineShares::default() };
+    let mut bytes = format.before().len() + format.after().len();
     // Of values that did not fit, and were looked through.
     let mut overlong = 0;
     if renders {
@@ -250,10 +246,10 @@ fn look_up(
         fingerprint.add(message);
         looked += 1;
         let (false, Some((index, name))) = (too_much.get(), names.next()) else { return };
-        let room = MANY_BYTES_MAX.saturating_sub(shares.sum());
+        let room = MANY_BYTES_MAX.saturating_sub(bytes);
         match format.len(index, name, message, room) {
             Some(len) => {
-                shares += len;
+                bytes += len;
                 if renders {
                     format.write(body, index, name, message);
                 }
@@ -270,13 +266,13 @@ fn look_up(
         body.extend_from_slice(format.after());
     }
     // What was measured counts, and what was made does, whether it is sent or not.
-    *x.reply.cost += shares.sum() + overlong + body.len();
+    *x.reply.cost += bytes + overlong + body.len();
     count(x, looked);
     if too_much.get() {
         let max = MANY_BYTES_MAX / 1024;
         return Err(format!("The values are more than {max} KiB together: ask for fewer."));
     }
-    Ok(Found { fingerprint: fingerprint.0, body: Some(shares) })
+    Ok(Found { fingerprint: fingerprint.0, bytes: Some(bytes) })
 }
 
 /// Takes note of so many names that were looked at.
@@ -326,8 +322,7 @@ impl Format<'_> {
         if matches!(self, Format::Json) { b"}" } else { b"" }
     }
 
-    /// How many bytes [`Format::write`] appends, by what they are; `None` if they are more than
-    /// `room`. What a value takes at least is known at once; its bytes are looked at only if that
+    /// How many bytes [`Format::write`] appends; `None` if they are more than `room`. What a value takes at least is known at once; its bytes are looked at only if that
     /// fits.
     fn len(
         self,
@@ -335,20 +330,18 @@ impl Format<'_> {
         name: &str,
         message: Option<&Message>,
         room: usize,
-    ) -> Option<LineShares> {
+    ) -> Option<usize> {
         let between = usize::from(index > 0);
         let data = message.map_or(&[][..], Message::data);
-        let mut shares = match self {
+        let bytes = match self {
             Format::Json if data.len() > room => return None,
-            Format::Json => LineShares {
-                values: message.map_or(b"null".len(), Message::json_len),
-                names: json_string_len(name),
-                template: 1,
-            },
+            Format::Json => {
+                let value = message.map_or(b"null".len(), Message::json_len);
+                json_string_len(name) + b":".len() + value
+            }
             Format::Lines(line) => line.written_len(name, data),
         };
-        shares.template += between;
-        (shares.sum() <= room).then_some(shares)
+        Some(between + bytes).filter(|bytes| *bytes <= room)
     }
 
     fn write(self, body: &mut Vec<u8>, index: usize, name: &str, message: Option<&Message>) {
@@ -502,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bytes_of_a_body_are_is_counted_by_route() {
+    fn look_ups_are_counted_by_route() {
         let (_world, mut cx) = setting();
         for (target, route) in
             [("/list=small,none", 1), ("/-/values?topic=/small&topic=/none&topic=/large", 0)]
@@ -510,21 +503,14 @@ mod tests {
             let before = Routes::sum([&*cx.stats])[route].clone();
             let (whole, ..) = ask(&mut cx, &get(target));
             let after = Routes::sum([&*cx.stats])[route].clone();
-            let body = whole.split_once("\r\n\r\n").unwrap().1;
-            let shares = [after.bytes_values, after.bytes_names, after.bytes_template];
-            assert_eq!(shares.iter().sum::<u64>(), body.len() as u64);
             let names = target.matches(['/', ',']).count() as u64 - if route == 0 { 2 } else { 0 };
             assert_eq!((after.requests, after.names), (before.requests + 1, names));
-            // Neither a HEAD nor what the client has sends any of them.
+            // A HEAD counts, and so does a 304.
             ask(&mut cx, &format!("HEAD {target} HTTP/1.1\r\nHost: h"));
             ask(&mut cx, &format!("{}\r\nIf-None-Match: {}", get(target), tag(&whole)));
             let last = Routes::sum([&*cx.stats])[route].clone();
             assert_eq!((last.requests, last.names), (after.requests + 2, 3 * names));
-            assert_eq!([last.bytes_values, last.bytes_names, last.bytes_template], shares);
         }
-        // Two lines of 15 bytes of template, a line end between them, and the names.
-        let route = &Routes::sum([&*cx.stats])[1];
-        assert_eq!((route.bytes_names, route.bytes_template), (9, 31));
         // What stays goes on counting, and what is new begins.
         let mut lookups = cx.settings.lookups.clone();
         lookups.insert(0, Lookup { path: "/new=".to_owned(), ..lookups[0].clone() });

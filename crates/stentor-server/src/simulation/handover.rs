@@ -75,7 +75,7 @@ impl World {
         let ended = after.connections_writing - before.connections_writing;
         assert!(ended <= followers as u64, "{ended} have to be sent something");
         assert_eq!(before.requests, after.requests);
-        assert_eq!(before.heads, after.heads);
+        assert_eq!(before.bytes_heads, after.bytes_heads);
         assert_eq!(routes, self.routes());
         assert_eq!(before.fan_outs.buckets, after.fan_outs.buckets);
         let by_kind = |totals: &Totals| totals.requests_by_kind.map(|times| times.buckets);

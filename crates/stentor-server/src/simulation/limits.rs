@@ -210,7 +210,7 @@ fn few_moved_deadlines_are_checked_a_turn() {
 #[test]
 fn each_send_costs_a_turn_something() {
     let mut cx = world(patient()).context(patient());
-    let sent = Sent { messages: 0, cursor: None, shares: Default::default(), rest: None };
+    let sent = Sent::default();
     cx.count_stream(0, &sent);
     assert!(cx.load.cost >= 100);
 }

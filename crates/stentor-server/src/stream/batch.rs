@@ -54,30 +54,21 @@ struct Mark {
     end: usize,
     event: Event,
     form: StreamForm,
-    /// What all bytes of messages are up to here.
-    shares: StreamShares,
-}
-
-/// What the bytes of messages are.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct StreamShares {
-    /// All of them.
-    pub(crate) bytes: u64,
-    /// Data, where it can be told from the rest.
-    pub(crate) data: u64,
-    /// Deflated forms, data and all.
-    pub(crate) deflated: u64,
+    /// Bytes of data in all messages up to here. Of a deflated message all bytes count.
+    data: u64,
 }
 
 /// How far a reader got with a batch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// Messages that left, the last of them perhaps in part.
     pub(crate) messages: usize,
     /// The number of the last of them.
     pub(crate) cursor: Option<u64>,
-    /// What the bytes of these messages are, the rest of the last one included.
-    pub(crate) shares: StreamShares,
+    /// Bytes of these messages, the rest of the last one included.
+    pub(crate) bytes: u64,
+    /// Of these bytes, those that are data.
+    pub(crate) data: u64,
     /// What is left of the last, or of the prefix.
     pub(crate) rest: Option<Rest>,
 }
@@ -157,20 +148,14 @@ impl Batch {
     }
 
     fn mark(&mut self, event: &Event, form: StreamForm) {
-        let (begin, mut shares) = match self.marks.last() {
-            Some(mark) => (mark.end, mark.shares),
-            None => (self.prefix, StreamShares::default()),
+        let (begin, data_before) = match self.marks.last() {
+            Some(mark) => (mark.end, mark.data),
+            None => (self.prefix, 0),
         };
         let end = self.bytes.len();
-        let bytes = (end - begin) as u64;
-        shares.bytes += bytes;
-        if form.is_deflated() {
-            shares.deflated += bytes;
-        } else {
-            // No form is shorter than what it carries.
-            shares.data += event.message.data().len() as u64;
-        }
-        self.marks.push(Mark { end, event: event.clone(), form, shares });
+        let data = if form.is_deflated() { end - begin } else { event.message.data().len() };
+        let data = data_before + data as u64;
+        self.marks.push(Mark { end, event: event.clone(), form, data });
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -200,29 +185,24 @@ impl Batch {
     pub(crate) fn sent(&self, sent: usize) -> Sent {
         let whole = self.marks.partition_point(|mark| mark.end <= sent);
         let begin = if whole == 0 { self.prefix } else { self.marks[whole - 1].end };
-        let seq_before = |n: usize| n.checked_sub(1).map(|n| self.marks[n].event.seq());
-        let shares =
-            |n: usize| n.checked_sub(1).map_or_else(Default::default, |n| self.marks[n].shares);
         if sent < begin {
             let piece = Piece::Own(self.bytes[sent..begin].into());
-            let rest = Some(Rest { piece, offset: 0 });
-            return Sent { messages: 0, cursor: None, shares: shares(0), rest };
+            return Sent { rest: Some(Rest { piece, offset: 0 }), ..Sent::default() };
         }
-        match self.marks.get(whole) {
+        let (messages, rest) = match self.marks.get(whole) {
             Some(mark) if sent > begin => {
                 let body = Body::Streamed { event: mark.event.clone(), form: mark.form };
                 let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
-                let (messages, rest) = (whole + 1, Some(rest));
-                // mutation: cut-message
-                Sent { messages, cursor: seq_before(messages), shares: shares(messages), rest }
+                (whole + 1, Some(rest))
             }
-            _ => Sent {
-                messages: whole,
-                cursor: seq_before(whole),
-                shares: shares(whole),
-                rest: None,
-            },
-        }
+            _ => (whole, None),
+        };
+        let Some(last) = messages.checked_sub(1).map(|last| &self.marks[last]) else {
+            return Sent { rest, ..Sent::default() };
+        };
+        // mutation: cut-message
+        let bytes = (last.end - self.prefix) as u64;
+        Sent { messages, cursor: Some(last.event.seq()), bytes, data: last.data, rest }
     }
 
     /// Forgets everything; a large buffer is given back.

@@ -13,7 +13,6 @@ mod head;
 mod outline;
 pub(crate) mod request;
 pub mod response;
-mod shares;
 
 pub use body::{Body, Step};
 pub use head::{
@@ -21,4 +20,3 @@ pub use head::{
 };
 pub use outline::{Outline, outline, without_secrets};
 pub use request::{Method, Request, RequestBuf};
-pub use shares::{HEAD_PARTS, HeadPart, HeadShares, head_lines};
