@@ -1,12 +1,10 @@
 //! The forms of a message that streams are sent: the exact bytes, made once for all readers.
 //!
-//! A topic may have half a million readers, and each of them is sent the same bytes. They are made
-//! when the first reader needs them and stay beside the message as long as it is kept. Most
-//! messages are needed in one form or none, so the forms are a list with one entry for each that
-//! was really made: a few steps to walk, and nothing to pay for those that nobody asked for.
+//! A topic may have half a million readers, and each of them is sent the same bytes. They are
+//! rendered when the first reader needs them and cached beside the message (`rendered.rs`).
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use stentor_wire::deflate::Deflater;
 use stentor_wire::lookup::json_string;
@@ -15,6 +13,7 @@ use stentor_wire::websocket::{self, Opcode};
 
 use crate::event::Event;
 use crate::field;
+use crate::rendered::{RenderedBytes, RenderedKind};
 
 /// A message of at most this many bytes is deflated, where it is first needed: within a
 /// millisecond, once. A larger one would hold up a worker's other connections, and elsewhere it
@@ -50,50 +49,35 @@ impl StreamForm {
 }
 
 impl Event {
-    /// The bytes to send in that form, made at the first call, never changed, and kept as long as
-    /// the message is. Always there if the form is not a deflated one; one that is must have been
-    /// made by [`deflated`](Event::deflated).
+    /// The bytes to send in that form, which is not a deflated one: rendered at the first call, and
+    /// cached beside the message.
     #[must_use]
-    pub fn streamed(&self, form: StreamForm) -> Option<&[u8]> {
-        if form.is_deflated() {
-            return self.message.known_stream(form);
-        }
-        self.form(form, || Some(self.render(form)))
+    pub fn streamed(&self, form: StreamForm) -> Arc<RenderedBytes> {
+        let kind = RenderedKind::Stream(form);
+        let bytes = self.message.find_or_render(kind, || Some(self.render(form)));
+        bytes.expect("every message has its plain forms")
     }
 
     /// The same of a deflated form. It exists if it is smaller than the plain one and the message
     /// has at most 32 KiB. If it does not exist, send the plain one.
     #[must_use]
-    pub fn deflated(&self, deflater: &mut Deflater, form: StreamForm) -> Option<&[u8]> {
+    pub fn deflated(
+        &self,
+        deflater: &mut Deflater,
+        form: StreamForm,
+    ) -> Option<Arc<RenderedBytes>> {
         let message = &self.message;
         if !message.compressible() || message.data().len() > DEFLATE_BYTES_MAX {
             return None;
         }
-        if message.terms().forms.is_full() {
-            return message.known_stream(form);
-        }
-        self.form(form, || self.deflate(deflater, form))
+        message.find_or_render(RenderedKind::Stream(form), || self.deflate(deflater, form))
     }
 
-    /// The bytes of a form, made and counted if they are not there yet.
-    fn form(&self, form: StreamForm, mut make: impl FnMut() -> Option<Box<[u8]>>) -> Option<&[u8]> {
-        let mut made_bytes = None;
-        let bytes = self.message.rare().streamed.find_or_make(form, || {
-            let made = make();
-            made_bytes = Some(made.as_ref().map_or(0, |bytes| bytes.len()) + size_of::<MadeForm>());
-            made
-        });
-        if let Some(bytes) = made_bytes {
-            self.message.charge_form(bytes);
-        }
-        bytes
-    }
-
-    /// Appends the bytes of a form that is not a deflated one, without keeping them: for readers
+    /// Appends the bytes of a form that is not a deflated one, without caching them: for readers
     /// that come one by one, as they do to history.
     pub fn append(&self, form: StreamForm, out: &mut Vec<u8>) {
-        match self.message.known_stream(form) {
-            Some(bytes) => out.extend_from_slice(bytes),
+        match self.message.known(RenderedKind::Stream(form)) {
+            Some(bytes) => out.extend_from_slice(&bytes),
             None => out.extend_from_slice(&self.render(form)),
         }
     }
@@ -194,52 +178,6 @@ impl Event {
 
 fn text(json: &[u8]) -> &str {
     str::from_utf8(json).expect("JSON is made of text only")
-}
-
-/// The forms made so far.
-#[derive(Debug, Default)]
-pub(crate) struct Streamed {
-    first: Link,
-}
-
-type Link = OnceLock<Box<MadeForm>>;
-
-#[derive(Debug)]
-struct MadeForm {
-    form: StreamForm,
-    /// `None` if the form is not worth it.
-    bytes: Option<Box<[u8]>>,
-    next: Link,
-}
-
-impl Streamed {
-    pub(crate) fn find(&self, form: StreamForm) -> Option<&[u8]> {
-        let mut link = &self.first;
-        while let Some(made) = link.get() {
-            if made.form == form {
-                return made.bytes.as_deref();
-            }
-            link = &made.next;
-        }
-        None
-    }
-
-    /// If another thread appends at the same moment, its form is waited for and walked past.
-    fn find_or_make(
-        &self,
-        form: StreamForm,
-        mut make: impl FnMut() -> Option<Box<[u8]>>,
-    ) -> Option<&[u8]> {
-        let mut link = &self.first;
-        loop {
-            let made =
-                link.get_or_init(|| Box::new(MadeForm { form, bytes: make(), next: Link::new() }));
-            if made.form == form {
-                return made.bytes.as_deref();
-            }
-            link = &made.next;
-        }
-    }
 }
 
 /// The largest window there is (RFC 7692, 7.1.2.1). One deflated form serves all readers; those

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 use crate::entry::Place;
 use crate::event::Event;
 use crate::filter::Filter;
-use crate::form_bytes::FormBytes;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
 use crate::lock::{lock, read, write};
 use crate::message::Message;
+use crate::rendered::RenderCache;
 use crate::rules::{Keep, Rule, Rules, Terms};
 use crate::subscribers::{Subscriber, SubscriberId, Subscribers};
 use crate::tombstones::{Tombstones, Unstored};
@@ -95,16 +95,18 @@ impl Hub {
     /// The same, of a life whose numbers begin elsewhere.
     #[must_use]
     pub fn of_life(life: Life, rules: Vec<Rule>, limits: Limits) -> Hub {
-        Hub::counting(life, rules, limits, FormBytes::default())
+        let cache = RenderCache::default();
+        cache.set_max(limits.stored_bytes_max / storage::FORMS_PART);
+        Hub::caching(life, rules, limits, cache)
     }
 
-    /// The same, with forms counted there.
-    fn counting(life: Life, rules: Vec<Rule>, limits: Limits, forms: FormBytes) -> Hub {
+    /// The same, with this cache of rendered messages.
+    fn caching(life: Life, rules: Vec<Rule>, limits: Limits, cache: RenderCache) -> Hub {
         Hub {
             lives: ArcSwap::from_pointee(vec![life]),
             follows: AtomicBool::new(false),
             limits,
-            storage: Storage::new(limits.stored_bytes_max, forms.clone()),
+            storage: Storage::new(limits.stored_bytes_max, cache.clone()),
             table: papaya::HashSet::default(),
             names: RwLock::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
@@ -117,7 +119,7 @@ impl Hub {
                 seq: life.base,
                 published: 0,
                 doubted_unix_s: 0,
-                rules: Rules::new(life, 0, rules, &forms),
+                rules: Rules::new(life, 0, rules, &cache),
                 subscribers: Subscribers::default(),
                 kept: Sums::default(),
                 adopted: 0,

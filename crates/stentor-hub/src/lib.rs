@@ -1,7 +1,7 @@
 //! Topics, messages, history and the one order they are published in.
 //!
 //! A [`Hub`] maps names to topics. Publishing turns a [`Draft`] into a [`Message`]: immutable,
-//! numbered, shared behind an `Arc`, and rendered once per form however many readers it has.
+//! numbered, shared behind an `Arc`, and rendered once per form for all its readers.
 //! Reading a value takes no lock, and reading history takes short ones. Every publish passes one
 //! sequencing point, so that all readers of any set of topics see messages in the same order.
 //!
@@ -17,6 +17,7 @@
 //! | `pattern`, `rules` | which topics a [`Rule`] speaks of, and what it says |
 //! | `filter`, `subscribers` | [`Filter`], [`Filters`], [`Subscriber`]: who is told of what |
 //! | `event`, `form` | [`Event`], [`Span`], [`StreamForm`]: what streams carry, byte for byte |
+//! | `rendered` | [`RenderedBytes`] and the cache of them |
 //! | `topic`, `tombstones` | one topic: its value and its history; deletions remembered |
 //! | `entry` | [`Op`], [`Entry`], [`Place`]: changes on their way into the order |
 //! | `codec` | entries as bytes |
@@ -33,7 +34,6 @@ mod event;
 mod field;
 mod filter;
 mod form;
-mod form_bytes;
 mod hub;
 mod id;
 mod interleave;
@@ -41,6 +41,7 @@ mod lock;
 mod message;
 mod pack;
 mod pattern;
+mod rendered;
 mod rules;
 mod subscribers;
 mod tombstones;
@@ -65,5 +66,6 @@ pub use id::{Epoch, Id, IdText, InvalidId, Life};
 pub use interleave::{with_hook, with_hook_inside};
 pub use message::{Draft, Form, Message};
 pub use pattern::{Pattern, PatternRef};
+pub use rendered::RenderedBytes;
 pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

@@ -2,16 +2,17 @@
 //!
 //! A [`Draft`] is what a publisher hands in, checked and measured before the sequencing point. A
 //! [`Message`] is a draft that has its place. It never changes, and each form (the head of the
-//! value response, each content coding) is made at most once, when first wanted, and then serves
-//! every reader. There may be millions of messages, most of them small and never read in more
-//! than one form: what is rare sits behind a pointer, and the size is asserted below.
+//! value response, each content coding) is rendered when first wanted, and then serves every reader
+//! while the cache of rendered messages holds it (`rendered.rs`). There may be millions of messages,
+//! most of them small and never read: the size is asserted below.
 
 use std::fmt;
 use std::io::Write;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use arc_swap::ArcSwapOption;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use httpdate::HttpDate;
@@ -22,9 +23,8 @@ use stentor_wire::negotiate::{Encoding, Encodings};
 
 use crate::encode::{self, Encoder, GzipError};
 use crate::field::{self, CacheControl, ContentType, EventName};
-use crate::form::{StreamForm, Streamed};
-use crate::form_bytes::Charge;
 use crate::id::{Epoch, Id, Life};
+use crate::rendered::{RenderCache, Rendered, RenderedBytes, RenderedKind};
 use crate::rules::{Keep, Rule, Terms};
 
 /// Data shorter than this is never compressed: with a head of its own size in front of it there
@@ -39,7 +39,6 @@ pub struct Draft {
     content_type: u8,
     compressible: bool,
     extras: Option<Box<Extras>>,
-    rare: OnceLock<Box<Rare>>,
 }
 
 /// What few messages have.
@@ -48,6 +47,8 @@ struct Extras {
     content_type: Option<Box<str>>,
     event: Option<EventName>,
     cache_control: Option<CacheControl>,
+    /// The body that the publisher compressed.
+    gzip: Option<Box<[u8]>>,
     /// Of a deletion: the number of the topic's last value.
     last_seq: u64,
 }
@@ -65,13 +66,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(
-        data: &'a [u8],
-        content_type: u8,
-        extras: Option<&'a Extras>,
-        rare: Option<&'a Rare>,
-    ) -> Parts<'a> {
-        let coded = rare.and_then(|rare| rare.coded.get());
+    fn of(data: &'a [u8], content_type: u8, extras: Option<&'a Extras>) -> Parts<'a> {
         Parts {
             data,
             content_type,
@@ -80,9 +75,7 @@ impl<'a> Parts<'a> {
             cache_control: extras
                 .and_then(|extras| extras.cache_control.as_ref())
                 .map(CacheControl::as_str),
-            gzip: coded
-                .and_then(|coded| coded[slot(Encoding::Gzip)].body.get())
-                .map(|body| &**body),
+            gzip: extras.and_then(|extras| extras.gzip.as_deref()),
         }
     }
 }
@@ -115,9 +108,8 @@ impl Draft {
     }
 
     /// The same with what its data is compressed.
-    pub(crate) fn with_gzip(self, body: Box<[u8]>) -> Draft {
-        // Nobody else holds a draft, and it has one body: this cannot be refused.
-        let _ = self.rare.get_or_init(Box::default).coded()[slot(Encoding::Gzip)].body.set(body);
+    pub(crate) fn with_gzip(mut self, body: Box<[u8]>) -> Draft {
+        self.extras.get_or_insert_default().gzip = Some(body);
         self
     }
 
@@ -155,16 +147,11 @@ impl Draft {
 
     /// See [`Message::stored_bytes`].
     pub(crate) fn stored_bytes(&self) -> usize {
-        stored_bytes(&self.parts())
+        stored_bytes(&self.data, self.extras.as_deref())
     }
 
     pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts::of(
-            &self.data,
-            self.content_type,
-            self.extras.as_deref(),
-            self.rare.get().map(|rare| &**rare),
-        )
+        Parts::of(&self.data, self.content_type, self.extras.as_deref())
     }
 }
 
@@ -193,13 +180,11 @@ pub struct Message {
     terms: Arc<Terms>,
     data: Box<[u8]>,
     extras: Option<Box<Extras>>,
-    /// The head of the identity form.
-    head: OnceLock<RenderedHead>,
-    rare: OnceLock<Box<Rare>>,
+    rendered: ArcSwapOption<Rendered>,
     /// Unix seconds; good until 2106.
     published_at: u32,
     content_type: u8,
-    /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`], [`GZIP_PUBLISHED`].
+    /// [`COMPRESSIBLE`], [`SHARES_SECOND`], [`DELETION`].
     flags: u8,
     /// One bit per encoding: low half, a client asked for it; high half, compressing was tried.
     /// The bits of identity, which nobody needs to ask for, are [`SUPERSEDED`] and [`DROPPED`].
@@ -208,9 +193,9 @@ pub struct Message {
     embed: AtomicU8,
 }
 
-// With the two counts of its `Arc` a message takes 104 bytes beside its data.
+// With the two counts of its `Arc` a message takes 72 bytes beside its data.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Message>() == 88);
+const _: () = assert!(size_of::<Message>() == 56);
 
 /// One form of the value response. Status line, `Date` and `Server` go before `head`.
 #[derive(Clone, Copy, Debug)]
@@ -222,6 +207,8 @@ pub struct Form<'a> {
     pub unchanged: &'a [u8],
     /// The content, `Content-Length` bytes.
     pub body: &'a [u8],
+    /// The content once more, for a connection to hold, if it is not part of the message.
+    pub rendered: Option<&'a Arc<RenderedBytes>>,
 }
 
 /// How a message's data goes into a JSON document.
@@ -238,17 +225,15 @@ pub(crate) enum Embed {
 impl Message {
     /// Gives a draft its place. Called at the sequencing point, so it does nothing slow.
     pub(crate) fn new(draft: Draft, seq: u64, terms: Arc<Terms>, at: PublishedAt) -> Message {
-        let Draft { data, content_type, compressible, extras, rare } = draft;
+        let Draft { data, content_type, compressible, extras } = draft;
         let flags = if compressible { COMPRESSIBLE } else { 0 }
-            | if at.shares_second { SHARES_SECOND } else { 0 }
-            | if rare.get().is_some() { GZIP_PUBLISHED } else { 0 };
+            | if at.shares_second { SHARES_SECOND } else { 0 };
         Message {
             seq,
             terms,
             data,
             extras,
-            head: OnceLock::new(),
-            rare,
+            rendered: ArcSwapOption::empty(),
             published_at: at.unix_s,
             content_type,
             flags,
@@ -263,8 +248,8 @@ impl Message {
     #[must_use]
     pub fn fixed(draft: Draft, named: Epoch, now_unix_s: u64) -> Message {
         let life = Life { epoch: named, base: 0 };
-        let forms = crate::form_bytes::FormBytes::default();
-        let terms = Terms { life, generation: 0, rule: Rule::default(), forms };
+        let cache = RenderCache::default();
+        let terms = Terms { life, generation: 0, rule: Rule::default(), cache };
         Message::new(draft, 0, Arc::new(terms), PublishedAt::after(None, now_unix_s))
     }
 
@@ -324,9 +309,7 @@ impl Message {
 
     /// What its publisher chose.
     pub(crate) fn parts(&self) -> Parts<'_> {
-        // A body that was compressed here is none of the publisher's.
-        let rare = self.rare.get().filter(|_| self.flags & GZIP_PUBLISHED != 0);
-        Parts::of(&self.data, self.content_type, self.extras.as_deref(), rare.map(|rare| &**rare))
+        Parts::of(&self.data, self.content_type, self.extras.as_deref())
     }
 
     /// When it was published, in unix seconds.
@@ -371,28 +354,42 @@ impl Message {
         &self.data
     }
 
-    /// The value response in that encoding, if there is one: identity always, the others once
-    /// they were made by [`Message::compress`] or came from the publisher.
-    #[must_use]
-    pub fn form(&self, encoding: Encoding) -> Option<Form<'_>> {
+    /// Shows `f` the value response in that encoding, if there is one: identity always, the others
+    /// once [`Message::compress`] has made them, while they are cached, or if the publisher did.
+    pub fn with_form<R>(
+        self: &Arc<Self>,
+        encoding: Encoding,
+        f: impl FnOnce(Form<'_>) -> R,
+    ) -> Option<R> {
         if encoding == Encoding::Identity {
-            let head = self.head.get_or_init(|| self.render_head(encoding, self.data.len()));
-            return Some(head.form(&self.data));
+            let head = || self.render_head(encoding, self.data.len());
+            return Some(self.with_head(head, |head| f(Form::new(head, &self.data, None))));
         }
-        let coding = &self.coded()?[slot(encoding)];
-        let body = coding.body.get()?;
-        let head = coding.head.get_or_init(|| self.render_head(encoding, body.len()));
-        Some(head.form(body))
+        let rendered = self.known(RenderedKind::Body(encoding));
+        let body = self.own_body(encoding).or(rendered.as_deref().map(|body| &**body))?;
+        let head = self.find_or_render(RenderedKind::Head(encoding), || {
+            Some(self.render_head(encoding, body.len()))
+        })?;
+        Some(f(Form::new(&head, body, rendered.as_ref())))
     }
 
-    /// The encodings that [`Message::form`] has by now.
+    /// The value in that encoding, if it is part of the message and not rendered.
+    #[must_use]
+    pub fn own_body(&self, encoding: Encoding) -> Option<&[u8]> {
+        match encoding {
+            Encoding::Identity => Some(&self.data),
+            Encoding::Gzip => self.parts().gzip,
+            _ => None,
+        }
+    }
+
+    /// The encodings that [`Message::with_form`] has by now.
     #[must_use]
     pub fn available(&self) -> Encodings {
-        let coded = self.coded();
-        let is_there = |encoding: &Encoding| match (encoding, coded) {
-            (Encoding::Identity, _) => true,
-            (encoding, Some(coded)) => coded[slot(*encoding)].body.get().is_some(),
-            (_, None) => false,
+        let rendered = self.rendered.load();
+        let is_there = |encoding: &Encoding| {
+            let of_kind = |it: &Arc<Rendered>| it.find(RenderedKind::Body(*encoding)).is_some();
+            self.own_body(*encoding).is_some() || rendered.as_ref().is_some_and(of_kind)
         };
         Encoding::ALL.into_iter().filter(is_there).collect()
     }
@@ -443,23 +440,17 @@ impl Message {
     /// Makes the form in that encoding, if the message is compressible and still its topic's
     /// value: slow, so not for a worker thread. The form is kept only if it is smaller than the
     /// data; that it was tried is remembered, and it is not tried again.
-    pub fn compress(&self, encoder: &mut Encoder, encoding: Encoding) {
+    pub fn compress(self: &Arc<Self>, encoder: &mut Encoder, encoding: Encoding) {
         let tried = bit(encoding) << TRIED_SHIFT;
         let done = self.asked.load(Ordering::Relaxed) & (tried | SUPERSEDED) != 0;
         if done || !self.compressible() || self.available().contains(encoding) {
             return;
         }
-        if self.terms.forms.is_full() {
-            return self.forget(encoding);
-        }
         if let Some(body) = encoder.encode(encoding, &self.data)
             && body.len() < self.data.len()
         {
-            let (bytes, coding) = (body.len(), &self.rare().coded()[slot(encoding)]);
-            // If another thread was faster, its form serves as well.
-            if coding.body.set(body.into()).is_ok() {
-                self.charge_form(bytes + HEAD_BYTES_USUAL);
-            }
+            // Compressed by now: no reader waits for that.
+            self.find_or_render(RenderedKind::Body(encoding), || Some(body.into()));
         }
         self.asked.fetch_or(tried, Ordering::Relaxed);
     }
@@ -478,26 +469,7 @@ impl Message {
     /// Its topic no longer keeps it: it is detached until the last connection drops it.
     pub(crate) fn set_dropped(&self) {
         if self.asked.fetch_or(DROPPED, Ordering::Relaxed) & DROPPED == 0 {
-            self.terms.forms.detach(self.stored_bytes());
-        }
-        // Pairs with the fence in `charge_form`: one of the two threads sees what the other did.
-        fence(Ordering::SeqCst);
-        if let Some(rare) = self.rare.get() {
-            self.terms.forms.settle(&rare.charge);
-        }
-    }
-
-    /// Counts a form of `bytes` that was made. No topic keeps a deletion: the few that are remembered
-    /// do not count.
-    pub(crate) fn charge_form(&self, bytes: usize) {
-        if self.is_deletion() {
-            return;
-        }
-        let rare = self.rare();
-        self.terms.forms.charge(&rare.charge, bytes);
-        fence(Ordering::SeqCst);
-        if self.is_dropped() {
-            self.terms.forms.settle(&rare.charge);
+            self.cache().detach(self.stored_bytes());
         }
     }
 
@@ -513,10 +485,9 @@ impl Message {
         self.data.len() + FRAMING_BYTES
     }
 
-    /// The memory that it takes while its topic keeps it, in bytes, without its forms, which
-    /// `form_bytes.rs` counts.
+    /// The memory that it takes, in bytes, without what was rendered of it.
     pub(crate) fn stored_bytes(&self) -> usize {
-        stored_bytes(&self.parts())
+        stored_bytes(&self.data, self.extras.as_deref())
     }
 
     /// How the data goes into a JSON document. Found out once, in time linear in the data and
@@ -573,7 +544,7 @@ impl Message {
         }
     }
 
-    fn render_head(&self, encoding: Encoding, content_length: usize) -> RenderedHead {
+    fn render_head(&self, encoding: Encoding, content_length: usize) -> Box<[u8]> {
         let leave_out = self.terms.rule.leave_out;
         let published_at = UNIX_EPOCH + Duration::from_secs(self.published_at());
         // With `Accept: text/event-stream` the same address answers with a stream.
@@ -605,7 +576,7 @@ impl Message {
         }
         head.extend_from_slice(b"\r\n");
         head[..UNCHANGED_AT_BYTES].copy_from_slice(&unchanged_at.to_le_bytes());
-        RenderedHead(head.into_boxed_slice())
+        head.into_boxed_slice()
     }
 
     /// Whether a head says what the answer depends on. A rule may leave that out, and is heeded
@@ -620,30 +591,33 @@ impl Message {
     /// before the others exist (RFC 9110, 12.5.5).
     #[must_use]
     pub(crate) fn varies(&self) -> bool {
-        self.compressible() || self.coded().is_some()
+        self.compressible() || self.parts().gzip.is_some()
     }
 
-    fn coded(&self) -> Option<&Coded> {
-        self.rare.get()?.coded.get().map(|coded| &**coded)
+    /// Rendered bytes, if they are cached.
+    pub(crate) fn known(&self, kind: RenderedKind) -> Option<Arc<RenderedBytes>> {
+        self.rendered.load().as_ref()?.find(kind).cloned()
     }
 
-    /// A form for streams, if it was made before.
-    pub(crate) fn known_stream(&self, form: StreamForm) -> Option<&[u8]> {
-        self.rare.get()?.streamed.find(form)
+    pub(crate) fn rendered_cell(&self) -> &ArcSwapOption<Rendered> {
+        &self.rendered
     }
 
-    /// What few messages have; made here if it is not there yet.
-    pub(crate) fn rare(&self) -> &Rare {
-        self.rare.get_or_init(Box::default)
+    pub(crate) fn cache(&self) -> &RenderCache {
+        &self.terms.cache
+    }
+
+    /// Drops what was rendered. A body is compressed again when the next client asks for it.
+    pub(crate) fn evict_rendered(&self) {
+        self.rendered.store(None);
+        self.asked.fetch_and(SUPERSEDED | DROPPED, Ordering::Relaxed);
     }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
-        let detached = self.is_dropped().then(|| self.stored_bytes());
-        let charge = self.rare.get_mut().map(|rare| &mut rare.charge);
-        if detached.is_some() || charge.is_some() {
-            self.terms.forms.free(detached, charge);
+        if self.is_dropped() {
+            self.cache().free(self.stored_bytes());
         }
     }
 }
@@ -654,64 +628,42 @@ impl fmt::Debug for Message {
     }
 }
 
-/// What few messages have, made when first wanted.
-#[derive(Debug, Default)]
-pub(crate) struct Rare {
-    charge: Charge,
-    coded: OnceLock<Box<Coded>>,
-    /// The forms streams are sent.
-    pub(crate) streamed: Streamed,
+/// The memory of a message.
+fn stored_bytes(data: &[u8], extras: Option<&Extras>) -> usize {
+    STORED_BYTES_PER_MESSAGE + data.len() + extras.map_or(0, Extras::stored_bytes)
 }
 
-impl Rare {
-    fn coded(&self) -> &Coded {
-        self.coded.get_or_init(Box::default)
+impl Extras {
+    fn stored_bytes(&self) -> usize {
+        let texts = [
+            self.content_type.as_ref().map(|text| text.len()),
+            self.event.as_ref().map(|event| event.as_str().len()),
+            self.cache_control.as_ref().map(|directives| directives.as_str().len()),
+            self.gzip.as_ref().map(|body| body.len()),
+        ];
+        let texts: usize = texts.into_iter().flatten().map(|len| len + ALLOCATION_BYTES).sum();
+        size_of::<Extras>() + ALLOCATION_BYTES + texts
     }
 }
 
-/// The memory of a message with these parts.
-fn stored_bytes(parts: &Parts<'_>) -> usize {
-    let texts = [parts.other_type, parts.event, parts.cache_control];
-    let texts = texts.iter().flatten().map(|text| text.len()).sum::<usize>();
-    let gzip = parts.gzip.map_or(0, |body| body.len() + HEAD_BYTES_USUAL);
-    parts.data.len() + texts + gzip + STORED_BYTES_PER_MESSAGE
-}
+/// The memory of a message beside its data: the struct with the counts of its `Arc`, and what an
+/// allocator adds to it and to the data.
+const STORED_BYTES_PER_MESSAGE: usize = size_of::<Message>() + 16 + 2 * ALLOCATION_BYTES;
 
-/// The memory of a message beside its data: the struct with the counts of its `Arc`, and the head
-/// of the value response. Most messages never have a head. Its bytes then cover what an allocator
-/// adds.
-const STORED_BYTES_PER_MESSAGE: usize = 104 + UNCHANGED_AT_BYTES + HEAD_BYTES_USUAL;
+/// What an allocator adds to an allocation, on average, in bytes.
+const ALLOCATION_BYTES: usize = 16;
 
-/// The value response in encodings other than identity.
-type Coded = [CodedBody; COMPRESSED.len()];
-
-/// One content coding: its body, and the head once somebody wanted it.
-#[derive(Debug, Default)]
-struct CodedBody {
-    head: OnceLock<RenderedHead>,
-    body: OnceLock<Box<[u8]>>,
-}
-
-/// A rendered head in one piece of memory: where the part begins that a 304 repeats, in two bytes,
-/// and the head itself.
-#[derive(Debug)]
-struct RenderedHead(Box<[u8]>);
-
-impl RenderedHead {
-    fn form<'a>(&'a self, body: &'a [u8]) -> Form<'a> {
-        let (unchanged_at, head) = self.0.split_at(UNCHANGED_AT_BYTES);
+impl<'a> Form<'a> {
+    /// A form with a head as [`Message::render_head`] has rendered it: where the part begins that a
+    /// 304 repeats, in two bytes, and the head itself.
+    fn new(head: &'a [u8], body: &'a [u8], rendered: Option<&'a Arc<RenderedBytes>>) -> Form<'a> {
+        let (unchanged_at, head) = head.split_at(UNCHANGED_AT_BYTES);
         let unchanged_at = u16::from_le_bytes([unchanged_at[0], unchanged_at[1]]);
-        Form { head, unchanged: &head[usize::from(unchanged_at)..], body }
+        Form { head, unchanged: &head[usize::from(unchanged_at)..], body, rendered }
     }
 }
 
 const UNCHANGED_AT_BYTES: usize = size_of::<u16>();
-
-/// Where a compressed encoding has its place in [`Coded`].
-fn slot(encoding: Encoding) -> usize {
-    debug_assert!(encoding != Encoding::Identity);
-    encoding as usize - 1
-}
 
 /// The bit of an encoding in `Message::asked`.
 fn bit(encoding: Encoding) -> u8 {
@@ -720,7 +672,7 @@ fn bit(encoding: Encoding) -> u8 {
 
 const COMPRESSED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
 
-// Where `slot` and `bit` put them, and that both halves of `Message::asked` fit.
+// Where `bit` puts them, and that both halves of `Message::asked` fit.
 const _: () = {
     assert!(Encoding::Identity as u8 == 0 && Encoding::Gzip as u8 == 1);
     assert!(Encoding::Br as u8 == 2 && Encoding::Zstd as u8 == 3);
@@ -738,14 +690,21 @@ const FRAMING_BYTES: usize = 64;
 const COMPRESSIBLE: u8 = 1;
 const SHARES_SECOND: u8 = 2;
 const DELETION: u8 = 4;
-/// The gzip form came from the publisher.
-const GZIP_PUBLISHED: u8 = 8;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;
 
 /// What stands before bytes in JSON.
 const BASE64_BEFORE: &[u8] = br#"{"base64":""#;
+
+/// Head and body of a form, for tests.
+#[cfg(test)]
+impl Message {
+    pub(crate) fn form(self: &Arc<Self>, encoding: Encoding) -> Option<(String, Vec<u8>)> {
+        let text = |head: &[u8]| String::from_utf8(head.to_vec()).expect("a head is text");
+        self.with_form(encoding, |form| (text(form.head), form.body.to_vec()))
+    }
+}
 
 #[cfg(test)]
 mod tests;

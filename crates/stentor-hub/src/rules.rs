@@ -8,9 +8,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::field::CacheControl;
-use crate::form_bytes::FormBytes;
 use crate::id::Life;
 use crate::pattern::Pattern;
+use crate::rendered::RenderCache;
 
 /// What holds for the topics of one pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,8 +85,8 @@ pub(crate) struct Terms {
     /// those in force.
     pub(crate) generation: u64,
     pub(crate) rule: Rule,
-    /// The hub's counter of what forms take.
-    pub(crate) forms: FormBytes,
+    /// The hub's cache of what is rendered of messages.
+    pub(crate) cache: RenderCache,
 }
 
 impl Hash for Terms {
@@ -111,8 +111,8 @@ impl Terms {
 pub(crate) struct Rules(Vec<Arc<Terms>>);
 
 impl Rules {
-    pub(crate) fn new(life: Life, generation: u64, rules: Vec<Rule>, forms: &FormBytes) -> Rules {
-        let terms = |rule| Arc::new(Terms { life, generation, rule, forms: forms.clone() });
+    pub(crate) fn new(life: Life, generation: u64, rules: Vec<Rule>, cache: &RenderCache) -> Rules {
+        let terms = |rule| Arc::new(Terms { life, generation, rule, cache: cache.clone() });
         Rules(rules.into_iter().chain([Rule::default()]).map(terms).collect())
     }
 
@@ -157,13 +157,13 @@ mod tests {
             life,
             0,
             vec![rule("/a/*", 1), rule("/a/**", 2), rule("/a/b", 3)],
-            &FormBytes::default(),
+            &RenderCache::default(),
         );
         for (topic, history) in [("/a/b", 1), ("/a/b/c", 2), ("/a", 32), ("/x", 32)] {
             assert_eq!(rules.terms(topic).rule.history, history, "{topic}");
         }
         assert_eq!(
-            Rules::new(life, 0, vec![], &FormBytes::default()).terms("/x").rule,
+            Rules::new(life, 0, vec![], &RenderCache::default()).terms("/x").rule,
             Rule::default()
         );
         assert_eq!(Rule::default().history_bytes, 1024 * 1024);
@@ -173,12 +173,12 @@ mod tests {
     fn rules_are_restored_if_every_topic_has_one_of_the_same_generation() {
         let life = Life { epoch: Epoch::parse("00000001").unwrap(), base: 0 };
         let rules = |generation| {
-            Rules::new(life, generation, vec![Rule::default()], &FormBytes::default()).0
+            Rules::new(life, generation, vec![Rule::default()], &RenderCache::default()).0
         };
         assert!(Rules::restored(rules(3)).is_some_and(|rules| rules.generation() == 3));
         let mut narrow = Rule::default();
         narrow.history += 1;
-        let narrow = Rules::new(life, 3, vec![narrow], &FormBytes::default()).0;
+        let narrow = Rules::new(life, 3, vec![narrow], &RenderCache::default()).0;
         assert!(
             Rules::restored(narrow[..1].to_vec()).is_none() && Rules::restored(vec![]).is_none()
         );

@@ -195,8 +195,7 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
         (StreamForm::EnvelopeFrame, "the same from /-/events (stentor.v1)"),
     ];
     for (form, what) in forms {
-        let bytes = event.streamed(form).expect("the plain forms always exist");
-        let rows = message(&event, form, bytes);
+        let rows = message(&event, form, &event.streamed(form));
         accounts.push(Account { title: named(what), rows });
     }
 
@@ -276,7 +275,7 @@ fn message(event: &Event, form: StreamForm, bytes: &[u8]) -> Vec<Row> {
     let data = event.message.data();
     let payload = match form {
         StreamForm::Frame => data.len(),
-        StreamForm::EnvelopeFrame => event.streamed(StreamForm::Envelope).map_or(0, <[u8]>::len),
+        StreamForm::EnvelopeFrame => event.streamed(StreamForm::Envelope).len(),
         _ => return pieces(bytes, data, &EVENT_CUTS),
     };
     let (header, payload) = bytes.split_at(bytes.len() - payload);

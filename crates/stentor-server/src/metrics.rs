@@ -255,14 +255,18 @@ metrics! { |report, c|
         {reason = "full"} publishes_refused_full,
         {reason = "short"} publishes_refused_short
     ];
-    /// Memory of topics with their values, of history, and of forms made for readers.
+    /// Memory of topics with their values, of history, and of what is rendered for readers.
     Gauge stored_bytes [
         {of = "values"} => report.stored.values,
         {of = "history"} => report.stored.history,
         {of = "forms"} => report.stored.forms
     ];
-    /// The limit of their sum, limits.stored_bytes_max.
+    /// The limit of values and history, limits.stored_bytes_max.
     Gauge stored_bytes_max [=> report.stored.max];
+    /// The limit of what is rendered for readers, a quarter of limits.stored_bytes_max.
+    Gauge stored_forms_bytes_max [=> report.stored.forms_max];
+    /// Memory that topics have dropped and that connections still hold.
+    Gauge stored_detached_bytes [=> report.stored.detached];
     /// Messages evicted from history because memory was needed.
     Counter history_evictions_total [=> report.stored.evicted_total];
     /// Followers that read a feed.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_files::CachedFile;
-use stentor_hub::{Event, Message, StreamForm};
+use stentor_hub::{Form, Message, RenderedBytes};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_replication::ChunkSink;
 use stentor_wire::negotiate::Encoding;
@@ -24,10 +24,10 @@ use stentor_wire::pack::{MISFIT, Packed, Packer, Thing, UNKNOWN, Unpacked, Unpac
 /// Bytes that are sent from where they are.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// The value in one of its encodings.
+    /// The value in an encoding that is part of the message.
     Value { message: Arc<Message>, encoding: Encoding },
-    /// What a stream makes of it.
-    Streamed { event: Event, form: StreamForm },
+    /// What was rendered of a message: its value in another encoding, or what a stream is sent.
+    Rendered(Arc<RenderedBytes>),
     /// A file of the cache, from one byte to before another.
     Cached { entry: Arc<CachedFile>, encoding: Encoding, from: u32, to: u32 },
     /// What several connections are sent: of a feed, or what those of the process before shared.
@@ -41,11 +41,9 @@ impl Body {
     fn bytes(&self) -> &[u8] {
         match self {
             Body::Value { message, encoding } => {
-                message.form(*encoding).expect("a form that was promised is kept").body
+                message.own_body(*encoding).expect("a message never changes")
             }
-            Body::Streamed { event, form } => {
-                event.streamed(*form).expect("a form that was begun is kept")
-            }
+            Body::Rendered(bytes) => bytes,
             Body::Cached { entry, encoding, from, to } => {
                 let form = entry.form(*encoding).expect("a form that was promised is kept");
                 &form.body[*from as usize..*to as usize]
@@ -63,7 +61,10 @@ impl Body {
         };
         match self {
             Body::Value { message, .. } => share(message),
-            Body::Streamed { event, .. } => share(&event.message),
+            Body::Rendered(bytes) if bytes.is_detached() => {
+                bytes.stored_bytes() / Arc::strong_count(bytes)
+            }
+            Body::Rendered(_) => 0,
             Body::Cached { entry, .. } => entry.detached_bytes() / Arc::strong_count(entry),
             // The backlog owns a share of bytes, and a file on the disk takes no memory.
             Body::Bytes(_) | Body::Stored { .. } => 0,
@@ -113,11 +114,12 @@ impl Output {
     }
 
     /// Adds the body of a message in one of its forms.
-    pub(crate) fn body(&mut self, message: &Arc<Message>, encoding: Encoding, body: &[u8]) {
-        if body.len() < SHARE_BYTES_MIN {
-            self.bytes.extend_from_slice(body);
-        } else {
-            self.share(Body::Value { message: Arc::clone(message), encoding }, body.len());
+    pub(crate) fn body(&mut self, message: &Arc<Message>, encoding: Encoding, form: Form<'_>) {
+        let length = form.body.len();
+        match form.rendered {
+            _ if length < SHARE_BYTES_MIN => self.bytes.extend_from_slice(form.body),
+            Some(bytes) => self.share(Body::Rendered(Arc::clone(bytes)), length),
+            None => self.share(Body::Value { message: Arc::clone(message), encoding }, length),
         }
     }
 

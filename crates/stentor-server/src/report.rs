@@ -117,7 +117,7 @@ impl ServerReport {
              Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
              Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
              Memory: {} resident, {} own\n\
-             Stored: {} values, {} history, {} forms, at most {}",
+             Stored: {} values, {} history, {} forms, at most {} and {}; {} detached",
             self.topics,
             self.messages_published,
             self.messages_kept,
@@ -143,6 +143,8 @@ impl ServerReport {
             self.stored.history,
             self.stored.forms,
             self.stored.max,
+            self.stored.forms_max,
+            self.stored.detached,
         );
         self.write_lookups(&mut text);
         self.write_upgrades(&mut text);

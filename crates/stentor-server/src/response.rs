@@ -173,23 +173,25 @@ pub(crate) struct Reply<'a> {
 impl Reply<'_> {
     /// The value of a topic in one of its forms: its own fields were rendered when it was made.
     pub(crate) fn message(&mut self, message: &Arc<Message>, encoding: Encoding) {
-        let Some(form) = message.form(encoding) else { return };
-        self.begin(Status::OK);
-        self.out.bytes().extend_from_slice(form.head);
-        self.stats.bytes_heads.add(form.head.len() as u64);
-        if !self.shape.head_only {
-            *self.cost += form.body.len();
-            self.out.body(message, encoding, form.body);
-            self.count_body(form.body.len() as u64);
-        }
+        message.with_form(encoding, |form| {
+            self.begin(Status::OK);
+            self.out.bytes().extend_from_slice(form.head);
+            self.stats.bytes_heads.add(form.head.len() as u64);
+            if !self.shape.head_only {
+                *self.cost += form.body.len();
+                self.out.body(message, encoding, form);
+                self.count_body(form.body.len() as u64);
+            }
+        });
     }
 
     /// 304 with the fields of a value that a 200 would have had, RFC 9110 section 15.4.5.
-    pub(crate) fn unchanged(&mut self, message: &Message, encoding: Encoding) {
-        let Some(form) = message.form(encoding) else { return };
-        self.begin(Status::NOT_MODIFIED);
-        self.out.bytes().extend_from_slice(form.unchanged);
-        self.stats.bytes_heads.add(form.unchanged.len() as u64);
+    pub(crate) fn unchanged(&mut self, message: &Arc<Message>, encoding: Encoding) {
+        message.with_form(encoding, |form| {
+            self.begin(Status::NOT_MODIFIED);
+            self.out.bytes().extend_from_slice(form.unchanged);
+            self.stats.bytes_heads.add(form.unchanged.len() as u64);
+        });
     }
 
     /// The head of a whole file.

@@ -133,7 +133,7 @@ impl Hub {
             false => Life { epoch, base: seq + AHEAD_MAX + 1 },
         };
         let limits = Limits { stored_bytes_max: self.stored_bytes_max(), ..self.limits };
-        Hub::counting(life, Vec::new(), limits, self.storage.forms.clone())
+        Hub::caching(life, Vec::new(), limits, self.storage.cache.clone())
     }
 
     /// Applies an entry that was applied elsewhere, under the SEQ that it has there. What is known

@@ -270,7 +270,7 @@ impl Hub {
             return Applied::Known;
         };
         sequence.subscribers.rules_replaced(generation, &rules);
-        sequence.rules = Rules::new(self.life(), generation, rules, &self.storage.forms);
+        sequence.rules = Rules::new(self.life(), generation, rules, &self.storage.cache);
         drop(sequence);
         interleave::point();
         self.for_each_slice(|slice| {

@@ -439,8 +439,8 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             return Err(MALFORMED);
         }
         let [index, generation] = reader.varints()?;
-        let forms = self.hub.storage.forms.clone();
-        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()?, forms };
+        let cache = self.hub.storage.cache.clone();
+        let terms = Terms { life: self.hub.life(), generation, rule: reader.rule()?, cache };
         if self.terms.insert(index, Arc::new(terms)).is_some() {
             return Err(MALFORMED);
         }

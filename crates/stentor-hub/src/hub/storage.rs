@@ -1,7 +1,8 @@
 //! The memory that the hub's topics take, its limit, and the eviction of history.
 //!
-//! The sequencing point counts topics, values and history. Forms are counted as readers have them
-//! made. The hub never evicts a value. It evicts history, the oldest messages first, whatever topic
+//! The sequencing point counts topics, values and history. What is rendered for readers has a limit
+//! of its own (`rendered.rs`), a part of this one, and never takes room from them. The hub never
+//! evicts a value. It evicts history, the oldest messages first, whatever topic
 //! they belong to; a reader that has missed one receives a gap. One thread does that
 //! ([`Hub::trim_history`]). It is woken well before the limit is reached. A publish that exceeds
 //! the limit meanwhile evicts history of its own topic, so the limit holds after every publish.
@@ -16,9 +17,9 @@ use std::thread::{self, Thread};
 
 use super::{Hub, Sequence};
 use crate::entry::Refusal;
-use crate::form_bytes::FormBytes;
 use crate::lock::lock;
 use crate::message::Draft;
+use crate::rendered::RenderCache;
 use crate::topic::{Evicted, Sums, Topic, stored_bytes_of};
 
 /// The limit and the counters that are read without the lock.
@@ -27,7 +28,7 @@ pub(super) struct Storage {
     max: AtomicUsize,
     /// How short the process or its host is of memory: a [`Shortage`].
     shortage: AtomicU8,
-    pub(super) forms: FormBytes,
+    pub(super) cache: RenderCache,
     /// Bytes that an eviction must free at least; 0 if none is due.
     trim_wanted: AtomicUsize,
     /// The thread that evicts.
@@ -55,19 +56,23 @@ pub struct Stored {
     pub values: usize,
     /// Earlier messages.
     pub history: usize,
-    /// Forms of both that readers had made: compressed bodies, events, frames.
+    /// What was rendered of messages and is cached: heads, compressed bodies, events, frames.
     pub forms: usize,
-    /// The limit of their sum: half of that of the settings while memory is short.
+    /// The limit of values and history: half of that of the settings while memory is short.
     pub max: usize,
+    /// The limit of `forms`: a quarter of that of the settings, or an eighth while memory is short.
+    pub forms_max: usize,
+    /// Messages and rendered bytes that only connections hold.
+    pub detached: usize,
     /// Messages evicted from history since the start.
     pub evicted_total: u64,
 }
 
 impl Stored {
-    /// The sum.
+    /// Values and history.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.values + self.history + self.forms
+        self.values + self.history
     }
 
     /// The limit of the sum at this moment.
@@ -78,15 +83,9 @@ impl Stored {
         }
     }
 
-    /// Values with their part of all forms, as an estimate: an eviction frees the other part.
-    fn values_with_forms(&self) -> usize {
-        let (values, all) = (self.values as u128, (self.values + self.history).max(1) as u128);
-        self.values + (self.forms as u128 * values / all) as usize
-    }
-
     /// Memory that values leave.
     fn rest(&self) -> usize {
-        self.max.saturating_sub(self.values + self.forms)
+        self.max.saturating_sub(self.values)
     }
 
     /// Memory that history may take. It may take a little even if values fill nearly all: each
@@ -97,12 +96,11 @@ impl Stored {
 }
 
 impl Storage {
-    pub(super) fn new(max: usize, forms: FormBytes) -> Storage {
-        forms.set_optional_max(max / OPTIONAL_FORMS_PART);
+    pub(super) fn new(max: usize, cache: RenderCache) -> Storage {
         Storage {
             max: AtomicUsize::new(max),
             shortage: AtomicU8::new(Shortage::None as u8),
-            forms,
+            cache,
             trim_wanted: AtomicUsize::new(0),
             trimmer: Mutex::default(),
             evicted_total: AtomicU64::new(0),
@@ -124,24 +122,38 @@ impl Hub {
         self.stored_of(&self.sequence())
     }
 
-    /// The memory of messages, with their forms, that topics have dropped and that only connections
-    /// still hold, in bytes. Takes no lock.
+    /// The memory of messages that topics have dropped, and of rendered bytes that the cache has
+    /// evicted, while connections still hold them, in bytes. Takes no lock.
     #[must_use]
     pub fn detached_bytes(&self) -> usize {
-        self.storage.forms.detached()
+        self.storage.cache.detached()
     }
 
     /// Sets the limit, in bytes. History above it is evicted, values are not.
     pub fn set_stored_bytes_max(&self, max: usize) {
         self.storage.max.store(max, Ordering::Relaxed);
-        self.storage.forms.set_optional_max(max / OPTIONAL_FORMS_PART);
-        self.trim_if_due(self.stored());
+        self.apply_limits();
     }
 
     /// Restricts what is stored while memory is short for other reasons.
     pub fn set_shortage(&self, shortage: Shortage) {
         self.storage.shortage.store(shortage as u8, Ordering::Relaxed);
+        self.apply_limits();
+    }
+
+    /// What is rendered goes first: it can be rendered again.
+    fn apply_limits(&self) {
+        self.storage.cache.set_max(self.max_now() / FORMS_PART);
         self.trim_if_due(self.stored());
+    }
+
+    /// The limit of values and history: half of that of the settings while memory is short.
+    fn max_now(&self) -> usize {
+        match self.shortage() {
+            Shortage::None => self.stored_bytes_max(),
+            // mutation: stored-in-shortage
+            Shortage::High | Shortage::Critical => self.stored_bytes_max() / 2,
+        }
     }
 
     /// Has a part of the history evicted soon, the oldest messages.
@@ -209,12 +221,10 @@ impl Hub {
         Stored {
             values: sequence.kept.values_stored,
             history: sequence.kept.history_stored,
-            forms: self.storage.forms.get(),
-            max: match self.shortage() {
-                Shortage::None => self.stored_bytes_max(),
-                // mutation: stored-in-shortage
-                Shortage::High | Shortage::Critical => self.stored_bytes_max() / 2,
-            },
+            forms: self.storage.cache.cached(),
+            max: self.max_now(),
+            forms_max: self.storage.cache.max(),
+            detached: self.detached_bytes(),
             evicted_total: self.storage.evicted_total.load(Ordering::Relaxed),
         }
     }
@@ -244,7 +254,7 @@ impl Hub {
         if shortage == Shortage::Critical {
             return Err(Refusal::MemoryShort);
         }
-        if stored.history == 0 || stored.values_with_forms() + growth > stored.max {
+        if stored.history == 0 || stored.values + growth > stored.max {
             return Err(match shortage {
                 Shortage::None => Refusal::StorageFull { max: stored.max },
                 Shortage::High | Shortage::Critical => Refusal::MemoryShort,
@@ -422,8 +432,8 @@ const HISTORY_PART_MIN: usize = 64;
 /// The room for large messages is at most this part of the limit.
 const HEADROOM_PART_MAX: usize = 8;
 
-/// No more compressed forms are made once all forms take this part of the limit.
-const OPTIONAL_FORMS_PART: usize = 4;
+/// What is rendered may take this part of the limit, beside it.
+pub(super) const FORMS_PART: usize = 4;
 
 /// An eviction is due once less than this part of history's room is free.
 const TRIM_AT_PART: usize = 8;

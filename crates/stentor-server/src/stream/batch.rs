@@ -12,7 +12,8 @@ use crate::limits::GATHER_BYTES;
 use crate::output::{Body, Piece, Rest};
 use crate::panics::may_panic;
 use std::collections::HashSet;
-use stentor_hub::{Event, Mode, StreamForm};
+use std::sync::Arc;
+use stentor_hub::{Event, Mode, RenderedBytes, StreamForm};
 use stentor_wire::deflate::Deflater;
 
 /// The form a reader gets messages in, and the smaller one if it takes that too.
@@ -54,6 +55,8 @@ struct Mark {
     end: usize,
     event: Event,
     form: StreamForm,
+    /// `None` if it was rendered for one reader.
+    rendered: Option<Arc<RenderedBytes>>,
     /// Bytes of data in all messages up to here. Of a deflated message all bytes count.
     data: u64,
 }
@@ -98,7 +101,9 @@ impl Batch {
                 self.upto_seq = self.marks.last().map_or(first_seq, |mark| mark.event.seq());
                 return;
             } else {
-                self.add(deflater, event, forms);
+                let (form, rendered) = Batch::deflated(deflater, event, forms)
+                    .unwrap_or_else(|| (forms.plain, event.streamed(forms.plain)));
+                self.add(event, form, rendered);
             }
         }
     }
@@ -124,30 +129,33 @@ impl Batch {
                 break;
             }
             cost += event.message.data().len();
-            let deflated = forms.deflated.filter(|form| event.deflated(deflater, *form).is_some());
-            match deflated {
-                Some(_) => self.add(deflater, event, forms),
+            match Batch::deflated(deflater, event, forms) {
+                Some((form, rendered)) => self.add(event, form, rendered),
                 None => {
                     event.append(forms.plain, &mut self.bytes);
-                    self.mark(event, forms.plain);
+                    self.mark(event, forms.plain, None);
                 }
             }
         }
         cost
     }
 
-    fn add(&mut self, deflater: &mut Deflater, event: &Event, forms: Forms) {
-        let deflated =
-            forms.deflated.and_then(|form| Some((form, event.deflated(deflater, form)?)));
-        let (form, bytes) = deflated.unwrap_or_else(|| {
-            (forms.plain, event.streamed(forms.plain).expect("the plain form always exists"))
-        });
-        self.bytes.extend_from_slice(bytes);
-        may_panic();
-        self.mark(event, form);
+    fn deflated(
+        deflater: &mut Deflater,
+        event: &Event,
+        forms: Forms,
+    ) -> Option<(StreamForm, Arc<RenderedBytes>)> {
+        let form = forms.deflated?;
+        Some((form, event.deflated(deflater, form)?))
     }
 
-    fn mark(&mut self, event: &Event, form: StreamForm) {
+    fn add(&mut self, event: &Event, form: StreamForm, rendered: Arc<RenderedBytes>) {
+        self.bytes.extend_from_slice(&rendered);
+        may_panic();
+        self.mark(event, form, Some(rendered));
+    }
+
+    fn mark(&mut self, event: &Event, form: StreamForm, rendered: Option<Arc<RenderedBytes>>) {
         let (begin, data_before) = match self.marks.last() {
             Some(mark) => (mark.end, mark.data),
             None => (self.prefix, 0),
@@ -155,7 +163,7 @@ impl Batch {
         let end = self.bytes.len();
         let data = if form.is_deflated() { end - begin } else { event.message.data().len() };
         let data = data_before + data as u64;
-        self.marks.push(Mark { end, event: event.clone(), form, data });
+        self.marks.push(Mark { end, event: event.clone(), form, rendered, data });
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -191,7 +199,10 @@ impl Batch {
         }
         let (messages, rest) = match self.marks.get(whole) {
             Some(mark) if sent > begin => {
-                let body = Body::Streamed { event: mark.event.clone(), form: mark.form };
+                // A form that is not deflated is rendered the same again.
+                let rendered = mark.rendered.clone();
+                let body =
+                    Body::Rendered(rendered.unwrap_or_else(|| mark.event.streamed(mark.form)));
                 let rest = Rest { piece: Piece::Shared(body), offset: sent - begin };
                 (whole + 1, Some(rest))
             }

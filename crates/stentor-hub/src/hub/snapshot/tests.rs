@@ -181,8 +181,8 @@ fn see(hub: &Hub) -> String {
         let seqs = events.iter().map(|event| (event.topic(), event.seq()));
         writeln!(seen, "{missed:?} {:?}", seqs.collect::<Vec<_>>()).unwrap();
         for Event { message, .. } in events {
-            let head = String::from_utf8_lossy(message.form(Encoding::Identity).unwrap().head);
-            let gzip = message.form(Encoding::Gzip).map(|form| form.body);
+            let (head, _) = message.form(Encoding::Identity).unwrap();
+            let gzip = message.form(Encoding::Gzip).map(|(_, body)| body);
             let all = (message.data(), message.event(), gzip, message.varies());
             let flags = (message.shares_second(), message.conflates(), message.is_deletion());
             let state = (message.is_value(), message.is_dropped(), message.last_seq());

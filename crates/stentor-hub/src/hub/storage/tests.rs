@@ -12,7 +12,6 @@ use crate::message::Draft;
 use crate::rules::Rule;
 use crate::{Place, Published};
 use proptest::prelude::*;
-use std::sync::atomic::AtomicBool;
 use stentor_wire::deflate::Deflater;
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::target::TopicName;
@@ -270,51 +269,114 @@ fn entries_of_another_order_are_never_refused() {
     assert!(!hub.is_overfull());
 }
 
-#[test]
-fn forms_count_while_their_message_is_kept() {
-    let hub = hub(usize::MAX);
-    let published = publish(&hub, "/a", DATA_BYTES).unwrap();
-    let form = |of: &Arc<crate::message::Message>, form| {
-        let table = hub.table.pin();
-        let topic = Arc::clone(&table.get("/a").unwrap().0);
-        let event = Event::new(topic, Arc::clone(of));
-        match form {
-            StreamForm::FrameDeflated => {
-                event.deflated(&mut Deflater::default(), form).map_or(0, <[u8]>::len)
-            }
-            _ => event.streamed(form).map_or(0, <[u8]>::len),
-        }
-    };
-    let mut least = 0;
-    for kind in [StreamForm::Sse, StreamForm::Envelope, StreamForm::FrameDeflated] {
-        let bytes = form(&published.message, kind);
-        assert_eq!(form(&published.message, kind), bytes, "it is made once");
-        least += bytes;
-        assert!((least..least + 300).contains(&hub.stored().forms), "{}", hub.stored().forms);
+/// Everything that streams and polls can have rendered of a message.
+fn render_all(event: &Event) {
+    let message = &event.message;
+    for encoding in [Encoding::Gzip, Encoding::Br, Encoding::Zstd] {
+        message.compress(&mut Encoder::default(), encoding);
     }
-    let before = hub.stored().forms;
-    published.message.ask(Encoding::Gzip);
-    published.message.compress(&mut Encoder::default(), Encoding::Gzip);
-    assert!(hub.stored().forms > before);
-    // Forms of history count; those of an evicted message do not, and new ones do not either.
-    publish(&hub, "/a", DATA_BYTES).unwrap();
-    assert!(hub.stored().forms > before);
-    assert_eq!(hub.trim_history_to(0), 1);
-    assert_eq!(hub.stored().forms, 0);
-    form(&published.message, StreamForm::Frame);
-    assert_eq!(hub.stored().forms, 0);
+    Encoding::ALL.iter().for_each(|encoding| drop(message.form(*encoding)));
+    for form in [StreamForm::Sse, StreamForm::Frame, StreamForm::EnvelopeSse] {
+        assert!(!event.streamed(form).is_empty());
+    }
+    let deflated = event.deflated(&mut Deflater::default(), StreamForm::EnvelopeFrameDeflated);
+    assert_eq!(deflated.is_some(), message.compressible());
 }
 
-/// A message that a topic has dropped counts while a connection holds it, with the forms made
-/// before and after that.
+fn event(hub: &Hub, topic: &str) -> Event {
+    let topic = Arc::clone(&hub.table.pin().get(topic).unwrap().0);
+    let value = topic.value().load_full().unwrap();
+    Event::new(topic, value)
+}
+
+/// Readers take no memory from publishers: what is rendered has a limit of its own, values keep
+/// theirs, and history stays.
+#[test]
+fn readers_cost_publishers_no_memory() {
+    let value = of_one_value();
+    let topics = 40;
+    let hub = hub(topics * value + 6 * value);
+    for round in 0..3 {
+        for n in 10..10 + topics {
+            let path = format!("/{n}");
+            let size = DATA_BYTES - path.len();
+            publish(&hub, &path, size).unwrap_or_else(|error| panic!("{path} {round}: {error}"));
+            render_all(&event(&hub, &path));
+            let stored = hub.stored();
+            assert!(stored.forms <= stored.forms_max, "{stored:?}");
+        }
+        for _ in 0..3 {
+            publish(&hub, "/10", 100).unwrap();
+        }
+        assert_eq!(hub.stored().evicted_total > 0, round > 0, "{round}");
+    }
+}
+
+/// What the cache has evicted is rendered again, the same bytes, and compressed again if a client
+/// asks for that.
+#[test]
+fn evicted_forms_are_rendered_again() {
+    let hub = hub(usize::MAX);
+    publish(&hub, "/a", DATA_BYTES).unwrap();
+    let event = event(&hub, "/a");
+    let before = event.streamed(StreamForm::Sse);
+    assert!(event.message.ask(Encoding::Gzip));
+    event.message.compress(&mut Encoder::default(), Encoding::Gzip);
+    let gzip = event.message.form(Encoding::Gzip);
+    assert!(gzip.is_some() && !event.message.ask(Encoding::Gzip));
+    let cached = hub.stored().forms;
+    hub.set_stored_bytes_max(0);
+    assert_eq!((hub.stored().forms, event.message.form(Encoding::Gzip)), (0, None));
+    assert!(hub.detached_bytes() >= before.len() && hub.detached_bytes() < cached);
+    assert_eq!(**event.streamed(StreamForm::Sse), **before);
+    assert_eq!(hub.stored().forms, 0, "there is no room");
+    hub.set_stored_bytes_max(usize::MAX);
+    assert!(event.message.ask(Encoding::Gzip), "it is asked for again");
+    event.message.compress(&mut Encoder::default(), Encoding::Gzip);
+    assert_eq!(event.message.form(Encoding::Gzip), gzip);
+    drop(before);
+    assert_eq!(hub.detached_bytes(), 0);
+}
+
+/// A value that is used again and again stays cached while others pass through.
+#[test]
+fn forms_in_use_outlast_others() {
+    let hub = hub(100 * of_one_value());
+    publish(&hub, "/used", DATA_BYTES).unwrap();
+    let used = event(&hub, "/used");
+    used.message.compress(&mut Encoder::default(), Encoding::Gzip);
+    for n in 0..200 {
+        let path = format!("/{}", n % 50);
+        publish(&hub, &path, DATA_BYTES).unwrap();
+        let _ = event(&hub, &path).streamed(StreamForm::Sse);
+        assert!(used.message.form(Encoding::Gzip).is_some(), "{n}");
+        hub.trim_history_to(0);
+    }
+}
+
+/// A form that does not fit the cache is rendered for its reader alone.
+#[test]
+fn a_form_without_room_is_not_cached() {
+    let hub = hub(4 * of_one_value());
+    publish(&hub, "/a", 2 * DATA_BYTES).unwrap();
+    let event = event(&hub, "/a");
+    let sse = event.streamed(StreamForm::Sse);
+    assert!(hub.stored().forms < 300 && hub.detached_bytes() > sse.len());
+    event.message.compress(&mut Encoder::default(), Encoding::Gzip);
+    assert!(event.message.form(Encoding::Gzip).is_some(), "a small one is");
+    drop(sse);
+    assert_eq!(hub.detached_bytes(), 0);
+}
+
+/// A message that a topic has dropped counts while a connection holds it; so do rendered bytes that
+/// the cache has dropped.
 #[test]
 fn a_dropped_message_counts_while_it_is_held() {
     let hub = hub(usize::MAX);
-    for (n, ends_by_deletion) in [(1, false), (2, true)] {
-        let message = publish(&hub, "/a", DATA_BYTES).unwrap().message;
-        let topic = Arc::clone(&hub.table.pin().get("/a").unwrap().0);
-        let event = Event::new(topic, message);
-        let sse = event.streamed(StreamForm::Sse).unwrap().len();
+    for ends_by_deletion in [false, true] {
+        publish(&hub, "/a", DATA_BYTES).unwrap();
+        let event = event(&hub, "/a");
+        let sse = event.streamed(StreamForm::Sse);
         assert_eq!(hub.detached_bytes(), 0, "the topic keeps it");
         if ends_by_deletion {
             hub.delete(name("/a"), Precondition::None, 1).unwrap();
@@ -322,67 +384,38 @@ fn a_dropped_message_counts_while_it_is_held() {
             publish(&hub, "/a", DATA_BYTES).unwrap();
             hub.trim_history_to(0);
         }
-        let (held, least) = (hub.detached_bytes(), event.message.stored_bytes() + sse);
-        assert!(held >= least && held < least + 100, "{n}: {held} of {least}");
-        let frame = event.streamed(StreamForm::Frame).unwrap().len();
-        assert!(hub.detached_bytes() >= held + frame, "{n}");
-        assert_eq!(hub.stored().forms, 0, "{n}");
+        assert_eq!(hub.detached_bytes(), event.message.stored_bytes());
         drop(event);
-        assert_eq!(hub.detached_bytes(), 0, "{n}");
+        assert_eq!(hub.detached_bytes(), sse.stored_bytes());
+        drop(sse);
+        assert_eq!(hub.detached_bytes(), 0);
     }
 }
 
+/// Threads that render, evict and drop at the same time leave nothing in the accounts.
 #[test]
-fn no_compressed_form_is_made_while_forms_take_too_much() {
-    let hub = hub(4 * of_one_value());
-    let message = publish(&hub, "/a", DATA_BYTES).unwrap().message;
-    let table = hub.table.pin();
-    let event = Event::new(Arc::clone(&table.get("/a").unwrap().0), Arc::clone(&message));
-    for kind in [StreamForm::Sse, StreamForm::Envelope] {
-        assert!(event.streamed(kind).is_some());
-    }
-    assert_eq!(event.deflated(&mut Deflater::default(), StreamForm::FrameDeflated), None);
-    assert!(message.ask(Encoding::Gzip));
-    message.compress(&mut Encoder::default(), Encoding::Gzip);
-    assert!(message.form(Encoding::Gzip).is_none());
-    hub.set_stored_bytes_max(100 * of_one_value());
-    assert!(message.ask(Encoding::Gzip), "it is tried again");
-    message.compress(&mut Encoder::default(), Encoding::Gzip);
-    assert!(message.form(Encoding::Gzip).is_some());
-    assert!(event.deflated(&mut Deflater::default(), StreamForm::FrameDeflated).is_some());
-}
-
-#[test]
-fn forms_of_a_deletion_do_not_count() {
-    let hub = hub(usize::MAX);
-    publish(&hub, "/a", 10).unwrap();
-    let deletion = hub.delete(name("/a"), Precondition::None, 1).unwrap();
-    assert!(deletion.streamed(StreamForm::Sse).is_some());
-    assert_eq!(hub.stored().forms, 0);
-}
-
-/// A form that is made during the eviction of its message counts for a moment at most.
-#[test]
-fn no_form_of_an_evicted_message_stays_counted() {
-    for _ in 0..200 {
-        let hub = hub(usize::MAX);
-        let message = publish(&hub, "/a", 10).unwrap().message;
-        let begins = AtomicBool::new(false);
+fn accounts_of_rendered_forms_end_at_zero() {
+    for _ in 0..100 {
+        let hub = hub(8 * of_one_value());
+        let paths = ["/a", "/b", "/c"];
+        paths.iter().for_each(|path| drop(publish(&hub, path, DATA_BYTES).unwrap()));
+        let events = paths.map(|path| event(&hub, path));
         thread::scope(|scope| {
-            for kind in [StreamForm::Sse, StreamForm::Envelope, StreamForm::Frame] {
-                let table = hub.table.pin_owned();
-                let topic = Arc::clone(&table.get("/a").unwrap().0);
-                let event = Event::new(topic, Arc::clone(&message));
-                let begins = &begins;
+            for first in 0..3 {
+                let (hub, events) = (&hub, &events);
                 scope.spawn(move || {
-                    while !begins.load(Ordering::Relaxed) {}
-                    assert!(event.streamed(kind).is_some());
+                    for round in 0..20 {
+                        let event = &events[(first + round) % 3];
+                        render_all(event);
+                        if round == 10 {
+                            let _ = hub.delete(name(paths[first]), Precondition::None, 1);
+                        }
+                    }
                 });
             }
-            begins.store(true, Ordering::Relaxed);
-            hub.delete(name("/a"), Precondition::None, 1).unwrap();
         });
-        drop(message);
+        drop(events);
+        hub.set_stored_bytes_max(0);
         assert_eq!((hub.stored().forms, hub.detached_bytes()), (0, 0));
     }
 }

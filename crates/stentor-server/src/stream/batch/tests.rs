@@ -53,9 +53,9 @@ fn seqs(batch: &Batch) -> Vec<u64> {
 /// The bytes that a rest still has.
 fn left(rest: Option<&Rest>) -> Vec<u8> {
     let Some(Rest { piece, offset }) = rest else { return Vec::new() };
-    let bytes = match piece {
+    let bytes: &[u8] = match piece {
         Piece::Own(bytes) => bytes,
-        Piece::Shared(Body::Streamed { event, form }) => event.streamed(*form).unwrap(),
+        Piece::Shared(Body::Rendered(bytes)) => bytes,
         Piece::Shared(_) => panic!("a stream has nothing but messages"),
     };
     bytes[*offset..].to_vec()
@@ -73,7 +73,7 @@ fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() 
             let sent = batch.sent(cut);
             let unsent: Vec<u8> = events[sent.messages..]
                 .iter()
-                .flat_map(|event| event.streamed(StreamForm::Sse).unwrap().iter().copied())
+                .flat_map(|event| event.streamed(StreamForm::Sse).to_vec())
                 .collect();
             // What is cut in the prefix leaves the messages where they are.
             let goes_on = [all[..cut].to_vec(), left(sent.rest.as_ref()), unsent].concat();
@@ -82,7 +82,7 @@ fn wherever_a_send_is_cut_the_rest_is_that_of_one_message_and_nothing_is_lost() 
             assert_eq!(sent.cursor, last, "cut at {cut}");
             // A message that was cut counts whole with its beginning.
             let begun = &events[..sent.messages];
-            let bytes = |event: &Event| event.streamed(StreamForm::Sse).unwrap().len() as u64;
+            let bytes = |event: &Event| event.streamed(StreamForm::Sse).len() as u64;
             let expected: u64 = begun.iter().map(bytes).sum();
             let data: usize = begun.iter().map(|event| event.message.data().len()).sum();
             assert_eq!((sent.bytes, sent.data), (expected, data as u64), "cut at {cut}");
@@ -105,7 +105,8 @@ fn all_bytes_of_a_deflated_message_count_as_data() {
     let (plain, deflated) = (StreamForm::Frame, Some(StreamForm::FrameDeflated));
     let mut batch = Batch::default();
     batch.extend(&mut Deflater::default(), &events, Forms { plain, deflated });
-    let deflated = events[0].streamed(StreamForm::FrameDeflated).unwrap().len() as u64;
+    let deflated = events[0].deflated(&mut Deflater::default(), StreamForm::FrameDeflated);
+    let deflated = deflated.unwrap().len() as u64;
     // What is too short goes as it is, behind a header of two bytes.
     let sent = batch.sent(batch.bytes().len());
     assert_eq!((sent.bytes, sent.data), (deflated + 2 + 5, deflated + 5));
