@@ -1,6 +1,7 @@
 //! The table of topics, the index of their names, and the sequencing point.
 //!
-//! Reading is lock-free: a look-up in a concurrent hash table, then a load of the value cell.
+//! Reading is lock-free: a look-up in a concurrent hash table (`hub/table.rs`), then a load of the
+//! value cell.
 //! Changes pass one lock, the sequencing point (`hub/order.rs`): it is the only place where a
 //! number is taken, topics come and go, and history is trimmed.
 //!
@@ -8,9 +9,8 @@
 //! created, deleted or listed. Locks are always taken in this order: sweep, sequence, tombstones,
 //! names, a topic's, changes.
 
-use std::collections::BTreeSet;
-use std::ops::{Bound, RangeInclusive};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockWriteGuard};
 
 use crate::entry::Place;
@@ -35,12 +35,14 @@ mod missed;
 mod order;
 pub(crate) mod snapshot;
 mod storage;
+mod table;
 
 use changes::Changes;
 pub use following::{Adopted, NotAdopted};
 pub use missed::{Missed, Page, Share};
 use storage::Storage;
 pub use storage::{Shortage, Stored};
+use table::{TopicTable, names_from};
 
 /// All topics of a server.
 pub struct Hub {
@@ -50,8 +52,7 @@ pub struct Hub {
     follows: AtomicBool,
     limits: Limits,
     storage: Storage,
-    table: papaya::HashSet<ByName, foldhash::fast::RandomState>,
-    names: RwLock<BTreeSet<ByName>>,
+    table: ArcSwap<TopicTable>,
     /// Locked while a topic comes or goes: whoever holds it sees the table, the names and the
     /// tombstones agree.
     tombstones: RwLock<Tombstones>,
@@ -62,8 +63,6 @@ pub struct Hub {
     doubted_seq: AtomicU64,
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
-    /// Topics in the table. Written at the sequencing point only.
-    topics: AtomicUsize,
     sequence: Mutex<Sequence>,
     /// Held while the topics are held to other rules.
     sweep: Mutex<()>,
@@ -107,14 +106,12 @@ impl Hub {
             follows: AtomicBool::new(false),
             limits,
             storage: Storage::new(limits.stored_bytes_max, cache.clone()),
-            table: papaya::HashSet::default(),
-            names: RwLock::default(),
+            table: ArcSwap::default(),
             tombstones: RwLock::new(Tombstones::new(TOMBSTONES_MAX)),
             changes: Mutex::new(Changes::after(life.base)),
             rolled_back: ArcSwap::default(),
             doubted_seq: AtomicU64::new(0),
             seq: AtomicU64::new(life.base),
-            topics: AtomicUsize::new(0),
             sequence: Mutex::new(Sequence {
                 seq: life.base,
                 published: 0,
@@ -153,19 +150,15 @@ impl Hub {
             return;
         }
         sequence.seq = sequence.seq.max(seq);
-        let names = read(&self.names);
-        let mut unstored: Vec<Arc<Topic>> =
-            names.iter().map(|ByName(topic)| Arc::clone(topic)).collect();
-        drop(names);
+        let table = self.table.load();
+        let mut unstored = table.all();
         unstored.retain(|topic| !is_stored(&sequence.hold_to_rules(topic).0));
         let mut tombstones = self.tombstones_mut();
         let of_rule = |terms: &Arc<Terms>| (terms.rule.pattern.clone(), is_stored(terms));
         let rules = sequence.rules.all().iter().map(of_rule).collect();
         tombstones.forget(Unstored { upto: sequence.seq, rules });
         for topic in unstored {
-            self.names_mut().remove(topic.name());
-            self.table.pin().remove(topic.name());
-            self.topics.fetch_sub(1, Ordering::Relaxed);
+            table.remove(topic.name());
             sequence.subtract_topic(topic.sums());
             drop(topic.clear());
         }
@@ -252,7 +245,8 @@ impl Hub {
     /// be short, since the memory of topics deleted meanwhile is given back only after it.
     pub fn with_value<R>(&self, topic: &str, f: impl FnOnce(Option<&Arc<Message>>) -> R) -> R {
         interleave::point();
-        let table = self.table.pin();
+        let table = self.table.load();
+        let table = table.pin();
         match table.get(topic) {
             Some(ByName(topic)) => f(topic.value().load().as_ref()),
             None => f(None),
@@ -267,7 +261,8 @@ impl Hub {
         mut f: impl FnMut(Option<&Arc<Message>>),
     ) {
         interleave::point();
-        let table = self.table.pin();
+        let table = self.table.load();
+        let table = table.pin();
         let mut topics = topics.fuse();
         loop {
             let mut found = [None; TOGETHER];
@@ -286,6 +281,10 @@ impl Hub {
                 return;
             }
         }
+    }
+
+    fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        self.table.load().pin().get(name).map(|ByName(topic)| Arc::clone(topic))
     }
 
     /// The value of a topic; `None` if it was never published or was deleted.
@@ -311,12 +310,11 @@ impl Hub {
         let tombstones = read(&self.tombstones);
         let mut kept: Vec<Event> = tombstones.deletions().cloned().collect();
         drop(tombstones);
-        let names = read(&self.names);
-        for ByName(topic) in names.iter() {
+        for topic in self.table.load().all() {
             let (_, _, messages) = topic.export();
-            kept.extend(messages.into_iter().map(|message| Event::new(Arc::clone(topic), message)));
+            let events = messages.into_iter();
+            kept.extend(events.map(|message| Event::new(Arc::clone(&topic), message)));
         }
-        drop(names);
         kept.sort_unstable_by_key(Event::seq);
         kept
     }
@@ -327,7 +325,7 @@ impl Hub {
         interleave::point();
         let sequence = self.sequence();
         Counts {
-            topics: self.topics.load(Ordering::Relaxed),
+            topics: self.table.load().count(),
             messages_kept: sequence.kept.messages,
             bytes_kept: sequence.kept.bytes,
             published_total: sequence.published,
@@ -383,7 +381,7 @@ impl Hub {
 
     /// The topics of the next slice whose names begin with `prefix`, in the order of their names.
     fn names_after(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<Arc<Topic>> {
-        names_from(&read(&self.names), prefix, after).take(count).cloned().collect()
+        names_from(&self.table.load().names(), prefix, after).take(count).cloned().collect()
     }
 
     fn sequence(&self) -> MutexGuard<'_, Sequence> {
@@ -394,28 +392,9 @@ impl Hub {
         lock(&self.changes)
     }
 
-    fn names_mut(&self) -> RwLockWriteGuard<'_, BTreeSet<ByName>> {
-        write(&self.names)
-    }
-
     fn tombstones_mut(&self) -> RwLockWriteGuard<'_, Tombstones> {
         write(&self.tombstones)
     }
-}
-
-/// The topics whose names begin with `prefix` and come after `after`, in the order of their names.
-#[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
-fn names_from<'a>(
-    names: &'a BTreeSet<ByName>,
-    prefix: &'a str,
-    after: Option<&str>,
-) -> impl Iterator<Item = &'a Arc<Topic>> {
-    let start = match after {
-        Some(after) if after >= prefix => Bound::Excluded(after),
-        _ => Bound::Included(prefix),
-    };
-    let rest = names.range::<str, _>((start, Bound::Unbounded)).map(|ByName(topic)| topic);
-    rest.take_while(move |topic| topic.name().starts_with(prefix))
 }
 
 /// What a hub refuses to exceed.

@@ -153,29 +153,6 @@ impl Topic {
         evicted
     }
 
-    /// Becomes as another hub has this topic; what both have stays. Returns what is no longer kept.
-    pub(crate) fn become_like(&self, other: &Topic) -> Evicted {
-        let (terms, lost_seq, mut messages) = other.export();
-        let mut evicted = Evicted::new();
-        let mut kept = self.kept();
-        let earlier = kept.earlier.take().into_iter().flat_map(|earlier| earlier.messages);
-        for message in earlier.chain(self.value.load_full()) {
-            match messages.binary_search_by_key(&message.seq(), |other| other.seq()) {
-                // Whoever asked for it has it compressed, perhaps.
-                Ok(same) => messages[same] = message,
-                Err(_) => evicted.push(message),
-            }
-        }
-        let value = messages.pop();
-        messages.iter().for_each(|message| message.supersede());
-        kept.earlier = Earlier::of(messages.into());
-        self.value.store(value);
-        kept.terms = terms;
-        kept.lose(&evicted);
-        kept.lost_seq = lost_seq;
-        evicted
-    }
-
     /// Whether another hub, which is further on, has all that is here, or has lost it as time goes
     /// by: nothing of it was taken back.
     pub(crate) fn is_continued_by(&self, other: &Topic) -> bool {
@@ -195,13 +172,6 @@ impl Topic {
     /// See [`Retained`].
     pub(crate) fn lost_seq(&self) -> u64 {
         self.kept().lost_seq
-    }
-
-    /// Whether it keeps a message before its value up to this number.
-    pub(crate) fn has_earlier_upto(&self, seq: u64) -> bool {
-        let kept = self.kept();
-        let oldest = kept.earlier.as_ref().and_then(|earlier| earlier.messages.front());
-        oldest.is_some_and(|oldest| oldest.seq() <= seq)
     }
 
     /// Its sums.

@@ -14,12 +14,11 @@ impl Hub {
     pub fn check(&self) {
         let sequence = self.sequence();
         let tombstones = read(&self.tombstones);
-        let names = read(&self.names);
-        let table = self.table.pin();
+        let topics = self.table.load();
+        let (names, table) = (topics.names(), topics.pin());
         tombstones.check();
         assert_eq!(self.seq.load(Ordering::Acquire), sequence.seq);
-        let topics = self.topics.load(Ordering::Relaxed);
-        assert_eq!((table.len(), names.len()), (topics, topics));
+        assert_eq!((table.len(), names.len()), (topics.count(), topics.count()));
         let (mut messages, mut bytes) = (0, 0);
         let (mut values_stored, mut history_stored) = (0, 0);
         for ByName(topic) in names.iter() {

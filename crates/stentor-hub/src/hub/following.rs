@@ -1,39 +1,34 @@
 //! A hub whose order is made elsewhere: what it takes from there, under its readers.
 //!
 //! It takes entries with their numbers ([`Hub::follow`]), and where it has missed some, all there
-//! is ([`Hub::adopt`]): another hub, filled from a snapshot beside the one that is read, whose
-//! difference is then one change. Nothing of a snapshot that breaks off, or makes no sense, comes
-//! near a reader. What both have stays as it is; a reader is sent what it has not seen, and told of
-//! a gap only where the histories do not reach back to its cursor.
+//! is ([`Hub::adopt`]): another hub, filled from a snapshot beside the one that is read, whose topics
+//! then take the place of its own by one swap. Nothing of a snapshot that breaks off, or makes no
+//! sense, comes near a reader. A reader is sent what it has not seen, and told of a gap only where
+//! the histories do not reach back to its cursor.
 //!
 //! Numbers only grow in a process, whatever becomes of the sequence: that is what cursors, walks
 //! and logs are made of. So a sequence that began anew is counted from above all that was before
 //! ([`Life`]); only ids, which are all that is seen outside, have its EPOCH and SEQ. A reader whose
 //! number is of a life before is as one that comes with an id of another EPOCH.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::{Hub, Limits, Sequence};
+use super::{Hub, Limits};
 use crate::entry::{Applied, Entry, Op, Past, Place};
 use crate::hub::changes::Changes;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
 use crate::lock::{lock, read};
-use crate::topic::{ByName, Evicted, Topic};
+use crate::topic::ByName;
 
-/// What was different in a hub that was adopted.
+/// What was adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Adopted {
-    /// Topics that are new.
-    pub created: usize,
-    /// Topics that have newer messages.
-    pub changed: usize,
-    /// Topics that are gone.
-    pub removed: usize,
+    /// Topics that there are now.
+    pub topics: usize,
     /// It is of another life: no cursor of before means anything.
     pub is_new_life: bool,
 }
@@ -58,21 +53,6 @@ impl fmt::Display for NotAdopted {
 }
 
 impl std::error::Error for NotAdopted {}
-
-/// What is to be done to a topic.
-enum Difference {
-    Created(Arc<Topic>),
-    Changed {
-        topic: Arc<Topic>,
-        like: Arc<Topic>,
-    },
-    /// Its value is the same, but the other hub has lost messages up to this number.
-    Shortened {
-        topic: Arc<Topic>,
-        lost_seq: u64,
-    },
-    Removed(Arc<Topic>),
-}
 
 impl Hub {
     /// The life of the sequence that goes on here.
@@ -185,11 +165,9 @@ impl Hub {
         self.rolled_back.store(Arc::new(numbers));
     }
 
-    /// Becomes like a hub that [`Hub::stage`] has made of this one, and that was filled since: in
-    /// one change, while it is read. Nobody else changes this hub meanwhile.
-    ///
-    /// Who begins to read what nobody has read waits for as long as that takes, which follows what
-    /// is different: half a second for a million topics.
+    /// Becomes like a hub that [`Hub::stage`] has made of this one, and that was filled since: its
+    /// topics take the place of those that are here, in one step, while they are read. Nobody else
+    /// changes this hub meanwhile.
     ///
     /// # Errors
     ///
@@ -202,41 +180,16 @@ impl Hub {
             self.judge_continuation(&staged)?;
         }
         let is_first = self.is_fresh();
-        let differences = self.differences(&staged, is_new_life);
-        let mut adopted = Adopted { is_new_life: is_new_life && !is_first, ..Adopted::default() };
-        // Room is made while nobody waits.
-        let created = differences.iter().filter(|it| matches!(it, Difference::Created(_))).count();
-        self.table.pin().reserve(created);
+        let table = staged.table.into_inner();
+        let adopted = Adopted { topics: table.count(), is_new_life: is_new_life && !is_first };
+        let of_staged = staged.sequence.into_inner().unwrap_or_else(PoisonError::into_inner);
         interleave::point();
 
-        let of_staged = staged.sequence.into_inner().unwrap_or_else(PoisonError::into_inner);
         let _sweep = lock(&self.sweep);
         let mut sequence = self.sequence();
         let mut tombstones = self.tombstones_mut();
-        let mut names = self.names_mut();
-        let has_other_rules = sequence.rules.generation() != of_staged.rules.generation();
-        sequence.rules = of_staged.rules;
-        let (mut dropped, mut named) = (Vec::new(), Vec::with_capacity(created));
-        for difference in differences {
-            interleave::inside();
-            dropped.push(self.settle(
-                difference,
-                &mut sequence,
-                &mut names,
-                &mut named,
-                &mut adopted,
-            ));
-        }
-        // What is new has its rules from there.
-        if has_other_rules {
-            dropped.extend(names.iter().map(|ByName(topic)| sequence.hold_to_rules(topic).1));
-        }
-        match names.is_empty() {
-            // All at once where nothing was: one by one a start takes a tenth longer.
-            // mutation: unlisted-topics
-            true => *names = named.into_iter().collect(),
-            false => names.extend(named),
-        }
+        let replaced = self.table.swap(table);
+        interleave::inside();
         *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);
         // Who walks the names meanwhile may have looked for a topic in the wrong place.
         tombstones.set_undone(of_staged.seq);
@@ -244,6 +197,8 @@ impl Hub {
         if is_new_life {
             self.begin_life(life, is_first);
         }
+        sequence.rules = of_staged.rules;
+        sequence.kept = of_staged.kept;
         sequence.published = of_staged.published;
         sequence.seq = of_staged.seq;
         sequence.adopted += 1;
@@ -251,9 +206,10 @@ impl Hub {
         self.seq.store(of_staged.seq, Ordering::Release);
         interleave::inside();
         let notified = sequence.subscribers.replaced(of_staged.seq);
-        drop((tombstones, names, sequence));
+        drop((tombstones, sequence));
         notified.wake();
-        drop(dropped);
+        // Connections may still be sent some of their messages.
+        replaced.all().iter().for_each(|topic| drop(topic.clear()));
         self.add_evicted(&staged.storage);
         self.trim_if_due(self.stored());
         Ok(adopted)
@@ -270,13 +226,12 @@ impl Hub {
         if staged.seq() < self.seq() {
             return Err(NotAdopted::Behind);
         }
-        let there = staged.table.pin();
-        let names = read(&self.names);
-        let is_taken_back = names.iter().any(|ByName(topic)| {
+        let (here, there) = (self.table.load(), staged.table.load());
+        let there = there.pin();
+        let is_taken_back = here.all().iter().any(|topic| {
             let other = there.get(topic.name());
             other.is_some_and(|ByName(other)| !topic.is_continued_by(other))
         });
-        drop(names);
         let tombstones = read(&self.tombstones);
         // What was deleted and came back has lost all that was before.
         let is_undone = tombstones.deletions().any(|deletion| {
@@ -284,80 +239,6 @@ impl Hub {
             topic.is_some_and(|ByName(topic)| topic.lost_seq() < deletion.seq())
         });
         if is_taken_back || is_undone { Err(NotAdopted::Contradicts) } else { Ok(()) }
-    }
-
-    /// Finds what makes this hub like another one. A topic with the same value in both differs at
-    /// most by older messages that the other hub has lost.
-    fn differences(&self, staged: &Hub, is_new_life: bool) -> Vec<Difference> {
-        let (here, there) = (self.table.pin(), staged.table.pin());
-        let all = |hub: &Hub| -> Vec<Arc<Topic>> {
-            let names = read(&hub.names);
-            names.iter().map(|ByName(topic)| Arc::clone(topic)).collect()
-        };
-        let gone = all(self).into_iter().filter(|topic| !there.contains(topic.name()));
-        let mut differences: Vec<Difference> = gone.map(Difference::Removed).collect();
-        for like in all(staged) {
-            match here.get(like.name()) {
-                None => differences.push(Difference::Created(like)),
-                Some(ByName(topic)) if is_new_life || topic.value_seq() != like.value_seq() => {
-                    differences.push(Difference::Changed { topic: Arc::clone(topic), like });
-                }
-                Some(ByName(topic)) => {
-                    let lost_seq = like.lost_seq();
-                    // mutation: kept-by-follower
-                    if topic.has_earlier_upto(lost_seq) {
-                        let topic = Arc::clone(topic);
-                        differences.push(Difference::Shortened { topic, lost_seq });
-                    }
-                }
-            }
-        }
-        differences
-    }
-
-    /// Applies one difference and counts it. A new topic goes to `named` and is listed later.
-    /// Returns the messages that are no longer kept.
-    #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
-    fn settle(
-        &self,
-        difference: Difference,
-        sequence: &mut Sequence,
-        names: &mut BTreeSet<ByName>,
-        named: &mut Vec<ByName>,
-        adopted: &mut Adopted,
-    ) -> Evicted {
-        let table = self.table.pin();
-        match difference {
-            Difference::Created(topic) => {
-                adopted.created += 1;
-                sequence.add_topic(topic.sums());
-                table.insert(ByName(Arc::clone(&topic)));
-                named.push(ByName(topic));
-                self.topics.fetch_add(1, Ordering::Relaxed);
-                Evicted::new()
-            }
-            Difference::Changed { topic, like } => {
-                adopted.changed += 1;
-                sequence.subtract_topic(topic.sums());
-                let evicted = topic.become_like(&like);
-                sequence.add_topic(topic.sums());
-                evicted
-            }
-            Difference::Shortened { topic, lost_seq } => {
-                let evicted = topic.drop_oldest(|seq, _| seq <= lost_seq);
-                sequence.subtract(&evicted);
-                evicted
-            }
-            Difference::Removed(topic) => {
-                adopted.removed += 1;
-                // Out of the index before the table, so that whatever is listed has a value.
-                names.remove(topic.name());
-                table.remove(topic.name());
-                self.topics.fetch_sub(1, Ordering::Relaxed);
-                sequence.subtract_topic(topic.sums());
-                topic.clear()
-            }
-        }
     }
 
     fn begin_life(&self, life: Life, is_first: bool) {

@@ -132,7 +132,8 @@ impl Hub {
     }
 
     fn judge_memory(&self, name: &TopicName<'_>, draft: &Draft) -> Result<(), Refusal> {
-        let table = self.table.pin();
+        let table = self.table.load();
+        let table = table.pin();
         let sequence = self.sequence();
         let topic = table.get(name.as_str()).map(|ByName(topic)| &**topic);
         let value = topic.and_then(|topic| topic.value().load_full());
@@ -153,10 +154,11 @@ impl Hub {
         place: Place,
     ) -> Result<Applied, Refusal> {
         // Pinned before the lock and unpinned after it: unpinning may free what others retired.
-        let table = self.table.pin();
+        let table = self.table.load();
+        let pinned = table.pin();
         let mut sequence = self.sequence();
         let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
-        let known = table.get(name.as_str()).map(|ByName(topic)| topic);
+        let known = pinned.get(name.as_str()).map(|ByName(topic)| topic);
         let before = known.and_then(|topic| topic.value().load_full());
         if let (Some(topic), Some(before)) = (known, &before)
             && before.seq() >= seq
@@ -221,10 +223,11 @@ impl Hub {
         unix_s: u64,
         place: Place,
     ) -> Result<Applied, Refusal> {
-        let table = self.table.pin();
+        let table = self.table.load();
+        let pinned = table.pin();
         let mut sequence = self.sequence();
         let Some(seq) = place.number(sequence.seq) else { return Ok(Applied::Known) };
-        let known = table.get(name.as_str()).map(|ByName(topic)| topic);
+        let known = pinned.get(name.as_str()).map(|ByName(topic)| topic);
         let value = known.and_then(|topic| topic.value().load_full());
         if place.past().is_none() {
             judge_deletion(value.as_ref().map(|value| value.id()), when)?;
@@ -248,10 +251,7 @@ impl Hub {
         tombstones.insert(Arc::clone(&topic), deletion.clone());
         let mut evicted = Evicted::new();
         if known.is_some() {
-            // Out of the index before the table, so that whatever is listed has a value.
-            self.names_mut().remove(name.as_str());
             table.remove(name.as_str());
-            self.topics.fetch_sub(1, Ordering::Relaxed);
             sequence.subtract_topic(topic.sums());
             evicted = topic.clear();
         }
@@ -284,7 +284,7 @@ impl Hub {
     }
 
     fn has_room(&self) -> bool {
-        self.topics.load(Ordering::Relaxed) < self.limits.topics_max
+        self.table.load().count() < self.limits.topics_max
     }
 
     /// Judges a message for a topic with this value.
@@ -303,9 +303,7 @@ impl Hub {
         let mut tombstones = self.tombstones_mut();
         let lost_seq = tombstones.remove(name, value.seq());
         let topic = Arc::new(Topic::new(name, Arc::clone(value), lost_seq));
-        self.table.pin().insert(ByName(Arc::clone(&topic)));
-        self.names_mut().insert(ByName(Arc::clone(&topic)));
-        self.topics.fetch_add(1, Ordering::Relaxed);
+        self.table.load().insert(&topic);
         topic
     }
 

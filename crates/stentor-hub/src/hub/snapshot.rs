@@ -32,7 +32,7 @@ use crate::message::{Message, PublishedAt};
 use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
 use crate::tombstones::{UNSTORED_MAX, Unstored};
-use crate::topic::{ByName, Topic};
+use crate::topic::Topic;
 
 /// A snapshot that is being written.
 pub struct Snapshot {
@@ -387,8 +387,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             None if self.has_holes() => (0, 0),
             None => return Err(TRUNCATED),
         };
-        self.hub.topics.store(self.topics.len(), Ordering::Relaxed);
-        *self.hub.names_mut() = self.topics.into_iter().map(ByName).collect();
+        self.hub.table.load().set_names(self.topics);
         // With the end, the number that was in it may be missing.
         Ok(Restored { upto_seq: upto_seq.max(self.greatest_seq), upto_generation })
     }
@@ -530,7 +529,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             before.chain([&topic]).for_each(|topic| hub.evict_history(&mut sequence, topic));
         }
         drop(sequence);
-        hub.table.pin().insert(ByName(Arc::clone(&topic)));
+        hub.table.load().insert_unlisted(&topic);
         self.has_values_alone = has_values_alone;
         self.topics.push(topic);
         Ok(())

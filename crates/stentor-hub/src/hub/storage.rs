@@ -335,8 +335,13 @@ impl Hub {
 
     fn evict_history_upto(&self, upto: u64) -> usize {
         let mut count = 0;
+        let adopted = self.sequence().adopted;
         self.for_each_slice(|slice| {
             let mut sequence = self.sequence();
+            if sequence.adopted != adopted {
+                // Topics of the slice may be no longer here.
+                return;
+            }
             let drop_of = |topic: &Arc<Topic>| topic.drop_oldest(|seq, _| seq <= upto);
             let evicted: Vec<Evicted> = slice.iter().map(drop_of).collect();
             evicted.iter().for_each(|evicted| self.subtract_evicted(&mut sequence, evicted));

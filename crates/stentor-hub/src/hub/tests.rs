@@ -534,7 +534,7 @@ fn many_are_shown_each_in_its_turn() {
 fn a_read_of_values_takes_no_lock() {
     let hub = hub();
     publish(&hub, "/a", "1");
-    let topic = hub.table.pin().get("/a").map(|ByName(topic)| Arc::clone(topic)).unwrap();
+    let topic = hub.topic("/a").unwrap();
     let (sender, receiver) = mpsc::channel();
     let read = || {
         let data = |value: Option<&Arc<Message>>| value.map(|value| value.data().to_vec());
@@ -546,7 +546,8 @@ fn a_read_of_values_takes_no_lock() {
         let _sweep = hub.sweep.lock().unwrap();
         let _sequence = hub.sequence();
         let _tombstones = hub.tombstones_mut();
-        let _names = hub.names_mut();
+        let table = hub.table.load();
+        let _names = table.names();
         topic.while_locked(|| {
             let _changes = hub.changes();
             scope.spawn(read);

@@ -118,15 +118,11 @@ impl Leaders {
         drop(pace);
         self.state.snapshots.add(1);
         self.state.has_all.store(true, Ordering::Release);
-        let (adopted, took_ms) = (taken.adopted, (monotonic_us() - begun_us) / 1_000);
+        let took_ms = (monotonic_us() - begun_us) / 1_000;
         tracing::info!(
-            "a snapshot of {url} was taken in {took_ms} ms: {} topics, {} new, {} changed, {} \
-             gone{}",
+            "a snapshot of {url} was taken in {took_ms} ms: {} topics{}",
             taken.topics,
-            adopted.created,
-            adopted.changed,
-            adopted.removed,
-            if adopted.is_new_life { "; its history began anew" } else { "" },
+            if taken.is_new_life { "; its history began anew" } else { "" },
         );
         Ok(())
     }

@@ -77,13 +77,6 @@ pub(super) enum Fault {
     Broken(String),
 }
 
-/// What came of a snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Taken {
-    pub(super) adopted: Adopted,
-    pub(super) topics: usize,
-}
-
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -161,7 +154,7 @@ impl Follower {
     }
 
     /// The snapshot was read to its end: what is here is as it says, from now on.
-    pub(super) fn snapshot_ends(&mut self) -> Result<Taken, Fault> {
+    pub(super) fn snapshot_ends(&mut self) -> Result<Adopted, Fault> {
         let Some(filling) = self.filling.take() else {
             return Err("no snapshot was begun".into());
         };
@@ -170,11 +163,10 @@ impl Follower {
             return Err("its snapshot is behind its feed".into());
         }
         let staged = filling.end()?;
-        let topics = staged.counts().topics;
         match self.hub.adopt(staged) {
             Ok(adopted) => {
                 (self.needs_all, self.anew) = (false, false);
-                Ok(Taken { adopted, topics })
+                Ok(adopted)
             }
             Err(NotAdopted::Behind) => Err(self.is_behind()),
             Err(NotAdopted::Contradicts) => {

@@ -46,8 +46,7 @@ fn publish(hub: &Hub, topic: &str, bytes: usize) -> Result<Published, Refusal> {
 
 /// The last lost sequence of a topic, and the sequences that are kept.
 fn kept(hub: &Hub, topic: &str) -> (u64, Vec<u64>) {
-    let table = hub.table.pin();
-    let Some(crate::topic::ByName(topic)) = table.get(topic) else { return (0, Vec::new()) };
+    let Some(topic) = hub.topic(topic) else { return (0, Vec::new()) };
     let mut events = Vec::new();
     let all = Span { since: 0, upto: u64::MAX, mode: Mode::All };
     let missed = topic.missed(all, usize::MAX, &mut events);
@@ -284,7 +283,7 @@ fn render_all(event: &Event) {
 }
 
 fn event(hub: &Hub, topic: &str) -> Event {
-    let topic = Arc::clone(&hub.table.pin().get(topic).unwrap().0);
+    let topic = hub.topic(topic).unwrap();
     let value = topic.value().load_full().unwrap();
     Event::new(topic, value)
 }

@@ -103,7 +103,7 @@ fn follower() -> (Follower, Arc<Hub>) {
 }
 
 /// Has all that a leader has taken.
-fn fill(follower: &mut Follower, leader: &Leader) -> Result<Taken, Fault> {
+fn fill(follower: &mut Follower, leader: &Leader) -> Result<Adopted, Fault> {
     assert_eq!(follower.since(), None);
     assert_eq!(follower.feed_begins(leader.id())?, Next::Snapshot);
     for piece in leader.snapshot().chunks(100) {
@@ -163,7 +163,7 @@ fn who_is_too_far_behind_takes_all_anew_as_a_difference() {
     assert!(follower.since().is_some());
     assert!(matches!(follower.feed_is_gone(), Fault::Anew(_)));
     let taken = fill(&mut follower, &leader).unwrap();
-    assert_eq!((taken.adopted.created, taken.adopted.is_new_life), (1, false));
+    assert_eq!((taken.topics, taken.is_new_life), (1, false));
     assert_eq!(seen(&hub), seen(&leader.hub));
     // Once it takes all, 410 makes no sense.
     follower.feed_is_gone();
@@ -188,14 +188,14 @@ fn another_leader_may_be_behind_or_of_another_life_or_have_lost_something() {
     follower.feed_is_gone();
     assert!(matches!(fill(&mut follower, &lagging), Err(Fault::Anew(_))));
     assert_eq!(seen(&hub), before);
-    assert!(fill(&mut follower, &lagging).unwrap().adopted.is_new_life);
+    assert!(fill(&mut follower, &lagging).unwrap().is_new_life);
     assert_eq!(seen(&hub), seen(&lagging.hub));
     assert!(hub.was_rolled_back(hub.number(leader.id()).unwrap()));
     // And one that began anew.
     let other = Leader::new(2);
     other.put("/z");
     follower.feed_is_gone();
-    assert!(fill(&mut follower, &other).unwrap().adopted.is_new_life);
+    assert!(fill(&mut follower, &other).unwrap().is_new_life);
     assert_eq!(seen(&hub), seen(&other.hub));
     other.put("/z");
     follower.feed(&other.feed(1)).unwrap();
