@@ -273,7 +273,7 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
     let Some(broker) = Broker::start() else { return };
     let first = broker.node("");
     first.publish("/old", "old");
-    purge(&broker);
+    purge_under(&broker, &first);
     let peers = format!("peers = 'http://{}'", first.control.0);
     let alone = Server::configured(&broker.toml(""));
     let why = eventually("it says what to do", || {
@@ -318,7 +318,7 @@ fn peers_are_known_by_the_certificates_in_a_file() {
     let mut first = Server::beside_tls(&(tls + &broker.toml("")));
     first.await_ready();
     first.publish("/old", "old");
-    purge(&broker);
+    purge_under(&broker, &first);
     let port = first.child.logged("control listener at tls:127.0.0.2:");
     let settings =
         |ca: &Signer| format!("peers = 'https://127.0.0.2:{port}'\npeer_ca_file = '{}'", ca.ca());
@@ -335,6 +335,18 @@ fn peers_are_known_by_the_certificates_in_a_file() {
 /// Has the broker forget all but what was published last.
 fn purge(broker: &Broker) {
     ask(broker, "$JS.API.STREAM.PURGE.stentor", "{\"keep\":1}", "purged");
+}
+
+/// The same, until the node has appended the record of its epoch again. If that takes five seconds,
+/// a node that starts meanwhile begins an epoch of its own.
+fn purge_under(broker: &Broker, node: &Server) {
+    let read = || {
+        let status = node.control.get("/-/status").expect(200).json();
+        status["cluster"]["message"].as_u64()
+    };
+    let before = read();
+    purge(broker);
+    eventually("the node appends its epoch", || (read() > before).then_some(()));
 }
 
 /// Has it forget everything.

@@ -5,8 +5,8 @@
 
 use crate::cluster::Broker;
 use crate::support::{
-    Child, Client, Server, Signer, TempDir, Url, eventually, is_root, refused_start, run, serve,
-    stentor, tool,
+    Child, Client, Server, Signer, TempDir, Url, eventually, install, is_root, refused_start, run,
+    serve, stentor, tool,
 };
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -187,8 +187,7 @@ fn capabilities_that_were_given_are_given_up() {
 fn reachable(dir: &TempDir) -> std::path::PathBuf {
     let copy = dir.path().join("stentor");
     if !copy.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_stentor"), &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        install(Path::new(env!("CARGO_BIN_EXE_stentor")), &copy);
     }
     copy
 }

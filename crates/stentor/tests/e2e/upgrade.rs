@@ -6,13 +6,12 @@ use crate::access;
 use crate::privileges::{expect_unprivileged, low_port};
 use crate::support::{
     Client, EventStream, Reader, Said, Server, Site, TempDir, Url, Way, WebSocket, eventually,
-    figure, is_root, masked, noise, run, skip, tool,
+    figure, is_root, masked, noise, run, skip, tool, write_program,
 };
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -259,13 +258,8 @@ fn a_store_goes_over_with_what_waits_for_it() {
 fn replace_program(server: &Server, text: &str) -> PathBuf {
     let program = server.dir.path().join("stentor");
     fs::rename(&program, server.dir.path().join("good")).unwrap();
-    replace_by(&program, text);
+    write_program(&program, text);
     program
-}
-
-fn replace_by(program: &Path, text: &str) {
-    fs::write(program, text).unwrap();
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Has an upgrade fail for a reason, and sees that nothing is lost by it.
@@ -307,7 +301,7 @@ fn a_program_that_does_not_take_over_changes_nothing() {
     let mut begun: Vec<Client> = (0..200).map(|_| server.reader()).collect();
     begun.iter_mut().for_each(|client| client.send("GET /a"));
     server.settled("connections_reading", 200);
-    replace_by(&program, "#!/bin/sh\nulimit -n 100\nexec \"${0%stentor}good\" \"$@\"\n");
+    write_program(&program, "#!/bin/sh\nulimit -n 100\nexec \"${0%stentor}good\" \"$@\"\n");
     fails_for("a worker: Too many open files", &mut server, &mut reader);
     server.child.logged("cannot take over: Too many open files");
     fs::rename(server.dir.path().join("good"), &program).unwrap();

@@ -114,6 +114,8 @@ class Between:
             os.kill(self.first, signal.SIGKILL)
         elif name == "stop-first":
             os.kill(self.first, signal.SIGTERM)
+            # Other messages of this name follow, and a second signal would end it at once.
+            self.step = None
         elif name == "hang":
             self.send(signal.SIGSTOP)
             signal.pause()

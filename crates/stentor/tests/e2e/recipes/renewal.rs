@@ -5,17 +5,11 @@
 //! that the recipes give, word for word, and sends the signal that the unit would send.
 
 use super::{recipe, with, write_certificate};
-use crate::support::{Server, TempDir, curl, eventually, skip, tool};
+use crate::support::{Server, TempDir, curl, eventually, skip, tool, write_program};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
-
-/// Writes an executable file.
-fn write_program(file: &Path, text: &str) {
-    fs::write(file, text).unwrap();
-    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
-}
 
 /// Puts a `systemctl` into `dir` that knows the commands of the recipes, and returns the `PATH`
 /// where it comes first.

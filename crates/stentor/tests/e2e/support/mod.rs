@@ -33,8 +33,10 @@ pub(crate) use websocket::{
     masked,
 };
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::process;
+use std::path::Path;
+use std::process::{self, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +56,22 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
         assert!(Instant::now() < deadline, "never came true: {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Copies a program. Another process does so: while this one had the copy open for writing, a child
+/// of another test could inherit that file, and nobody could run the copy (ETXTBSY).
+pub(crate) fn install(from: &Path, to: &Path) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).args([from, to]);
+    assert!(install.status().unwrap().success(), "{install:?}");
+}
+
+/// Writes a program, likewise.
+pub(crate) fn write_program(file: &Path, text: &str) {
+    let source = file.with_extension("source");
+    fs::write(&source, text).unwrap();
+    install(&source, file);
+    fs::remove_file(source).unwrap();
 }
 
 /// An address where nobody listens. The kernel gives none of these ports away, so it is free for as

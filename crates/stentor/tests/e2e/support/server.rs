@@ -146,9 +146,12 @@ impl Child {
         if id == self.process.id() {
             return self.process.try_wait().unwrap().is_none();
         }
-        // Nobody may be there to wait for it.
+        // Nobody may be there to wait for it. Its first thread may have ended before others, which
+        // have files of their own.
+        let threads = fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count);
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z'))
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        threads > 1 || !matches!(state, None | Some('Z'))
     }
 
     /// What it has written to standard output so far.

@@ -38,9 +38,10 @@
 //! - a reader stalls within a message:
 //!   `a_reader_that_stalls_within_a_message_gets_the_rest…`
 
-use super::{fails, fails_for, replace_by, replace_program};
+use super::{fails, fails_for, replace_program};
 use crate::support::{
     Client, PATIENCE, Reader, Server, TempDir, Way, between, eventually, free_address,
+    write_program,
 };
 use std::fs;
 use std::net::TcpListener;
@@ -97,7 +98,7 @@ impl Hindered {
         let good = "\"${0%stentor}good\"";
         // A script that is being read is not to be written to.
         fs::remove_file(program).unwrap();
-        replace_by(program, &format!("#!/bin/sh\nexec {between} {step} {deed} {good} \"$@\"\n"));
+        write_program(program, &format!("#!/bin/sh\nexec {between} {step} {deed} {good} \"$@\"\n"));
     }
 
     /// The other process takes over.
@@ -314,9 +315,10 @@ fn a_stop_in_the_last_moment_is_not_forgotten() {
     let address = hindered.server.public;
     hindered.hinder("w-end", "stop-first");
     hindered.server.child.signal("USR2");
-    hindered.server.child.logged("has taken over, and this one ");
+    let next = hindered.server.child.logged("INFO process ");
+    // The next process is stopped, and the port is free once all its threads have ended.
+    hindered.server.child.went_over_to(next.split(' ').next().unwrap().parse().unwrap());
     hindered.server.child.stopped();
-    // It is the next process that is stopped.
     assert!(TcpListener::bind(address.0).is_ok(), "the port is still taken");
 }
 
