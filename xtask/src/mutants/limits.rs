@@ -113,12 +113,28 @@ fn is_value(code: &str, place: &Range<usize>) -> bool {
     let (before, behind) = (code[..place.start].trim_end(), code[place.end..].trim_start());
     let line = before.rsplit([';', '{', '}']).next().unwrap_or_default().trim_start();
     let is_reference = before.ends_with('&') && !before.ends_with("&&");
-    let is_length = before.ends_with([';', '<']) && behind.starts_with([']', '>']);
+    let is_parameter = before.ends_with('<') && behind.starts_with('>');
     let is_declared = ["const", "static"].contains(&line.split(' ').next().unwrap_or_default());
     let is_compared = ["<", ">", "<=", ">=", "==", "!="].iter().any(|sign| before.ends_with(sign));
     let is_arm = behind.trim_start_matches('.').trim_start().starts_with("=>");
     let is_pattern = is_arm && !is_compared || line.contains(" @ ");
-    !is_reference && !is_length && !is_declared && !is_pattern
+    !is_reference && !is_parameter && !is_length(before) && !is_declared && !is_pattern
+}
+
+/// Whether what comes next belongs to the length of an array.
+fn is_length(before: &str) -> bool {
+    let (mut depth, mut is_behind) = (0, false);
+    for sign in before.chars().rev() {
+        match sign {
+            ')' | ']' | '}' => depth += 1,
+            '(' | '[' | '{' if depth > 0 => depth -= 1,
+            ';' if depth == 0 => is_behind = true,
+            '[' if is_behind => return true,
+            '{' => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The limits among the constants of a file.
