@@ -105,21 +105,21 @@ impl JwksUrl {
 impl FromStr for JwksUrl {
     type Err = String;
 
+    /// The error does not repeat the text, which may have a password.
     fn from_str(text: &str) -> Result<JwksUrl, String> {
         let server = Server::parse(text).filter(|server| !server.rest.contains('#'));
         match server.map(|server| (server.scheme, server.host)) {
             Some(("https", _) | ("http", "127.0.0.1" | "[::1]" | "localhost")) => {
                 Ok(JwksUrl(text.to_owned()))
             }
-            Some(("http", _)) => Err(format!(
-                "'{text}' could be read and changed on its way, and with it who may publish: \
-                 write https://, or http:// with 127.0.0.1, [::1] or localhost"
-            )),
-            _ => Err(format!(
-                "'{}' is not the address of keys: write one such as \
-                 https://issuer.example/.well-known/jwks.json",
-                text.escape_debug()
-            )),
+            Some(("http", _)) => {
+                Err("this could be read and changed on its way, and with it who may publish: \
+                     write https://, or http:// with 127.0.0.1, [::1] or localhost"
+                    .to_owned())
+            }
+            _ => Err("this is not the address of keys: write one such as \
+                      https://issuer.example/.well-known/jwks.json"
+                .to_owned()),
         }
     }
 }

@@ -23,12 +23,18 @@ use crate::setting::{Form, Read};
 use crate::settings::tokens::Label;
 use crate::settings::{Lookup, Mount, PairFiles, Settings};
 
-/// The tables of which there may be several.
-pub(crate) const ARRAYS: &[(&str, Read<Settings>)] =
-    &[PairLayer::READ, RuleLayer::READ, LookupLayer::READ, TokenLayer::READ, MountLayer::READ];
+/// Tables of which there may be several, and how they are read.
+pub(crate) struct Array {
+    pub(crate) name: &'static str,
+    pub(crate) keys: &'static [&'static str],
+    /// Whether a value in it may be a secret. Errors show none of them.
+    pub(crate) is_secret: bool,
+    pub(crate) read: Read<Settings>,
+}
 
-/// The keys that only `[[static]]` has. An error about one in another table names it.
-pub(crate) const MOUNT_KEYS: &[&str] = &["root", "fallback", "listing", "symlinks", "immutable"];
+/// The tables of which there may be several.
+pub(crate) const ARRAYS: &[Array] =
+    &[PairLayer::ARRAY, RuleLayer::ARRAY, LookupLayer::ARRAY, TokenLayer::ARRAY, MountLayer::ARRAY];
 
 /// Tables of one kind, each under a header in double brackets.
 struct Tables<T>(Vec<T>);
@@ -42,12 +48,18 @@ impl<'de, T: Repeated> Deserialize<'de> for Tables<T> {
 /// A kind of table of which there may be several.
 trait Repeated: for<'de> Deserialize<'de> {
     const NAME: &str;
+    const KEYS: &[&str];
+    const IS_SECRET: bool = false;
 
     /// Takes all of this kind into settings.
     fn apply(all: Vec<Self>, settings: &mut Settings);
 
-    /// Reads all of this kind.
-    const READ: (&str, Read<Settings>) = (Self::NAME, read_tables::<Self>);
+    const ARRAY: Array = Array {
+        name: Self::NAME,
+        keys: Self::KEYS,
+        is_secret: Self::IS_SECRET,
+        read: read_tables::<Self>,
+    };
 }
 
 fn read_tables<T: Repeated>(
@@ -188,6 +200,17 @@ const JSON: &str = "application/json";
 
 impl Repeated for RuleLayer {
     const NAME: &str = "topics";
+    const KEYS: &[&str] = &[
+        "match",
+        "history",
+        "history_bytes",
+        "cache_control",
+        "content_type",
+        "keep",
+        "leave_out",
+        "read",
+        "publish",
+    ];
 
     fn apply(rules: Vec<RuleLayer>, settings: &mut Settings) {
         let of = |rule: &RuleLayer| {
@@ -202,6 +225,7 @@ impl Repeated for RuleLayer {
 
 impl Repeated for LookupLayer {
     const NAME: &str = "lookup";
+    const KEYS: &[&str] = &["path", "topics", "line", "content_type", "leave_out"];
 
     fn apply(routes: Vec<LookupLayer>, settings: &mut Settings) {
         settings.lookups = routes.into_iter().map(LookupLayer::finish).collect();
@@ -210,6 +234,8 @@ impl Repeated for LookupLayer {
 
 impl Repeated for MountLayer {
     const NAME: &str = "static";
+    const KEYS: &[&str] =
+        &["path", "root", "fallback", "listing", "symlinks", "cache_control", "immutable", "read"];
 
     fn apply(mounts: Vec<MountLayer>, settings: &mut Settings) {
         settings.mounts = mounts.into_iter().map(MountLayer::finish).collect();
@@ -244,6 +270,9 @@ impl TokenLayer {
 
 impl Repeated for TokenLayer {
     const NAME: &str = "token";
+    const KEYS: &[&str] = &["name", "sha256", "publish", "read", "expires"];
+    /// People write the secret itself in place of its hash.
+    const IS_SECRET: bool = true;
 
     fn apply(all: Vec<TokenLayer>, settings: &mut Settings) {
         settings.tokens.tokens = all.into_iter().map(TokenLayer::finish).collect();
@@ -282,6 +311,7 @@ struct PairLayer {
 
 impl Repeated for PairLayer {
     const NAME: &str = "tls";
+    const KEYS: &[&str] = &["cert", "key"];
 
     fn apply(all: Vec<PairLayer>, settings: &mut Settings) {
         let pair = |pair: PairLayer| PairFiles { certificate: pair.cert.0.0, key: pair.key.0.0 };

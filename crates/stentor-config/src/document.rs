@@ -11,10 +11,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Error};
 
-use crate::arrays::{ARRAYS, MOUNT_KEYS};
+use crate::arrays::{ARRAYS, Array};
 use crate::error::{ConfigError, ConfigErrors, nearest};
 use crate::groups;
-use crate::setting::Read;
+use crate::setting::{Read, Setting};
 use crate::settings::Settings;
 
 /// Overrides `settings` by the TOML document `text`. Errors call the document `name`.
@@ -48,6 +48,22 @@ pub(crate) fn explain(message: &str) -> String {
     unknown(key, &names.filter(|name| !name.is_empty()).collect::<Vec<_>>())
 }
 
+/// As [`explain`], for a value that is secret: the parser's message may repeat it.
+pub(crate) fn explain_secret(message: &str) -> String {
+    match message.rsplit_once(", expected ") {
+        Some((problem, expected)) if problem.starts_with("invalid ") => {
+            format!("invalid type, expected {expected}")
+        }
+        _ => explain(message),
+    }
+}
+
+/// Whether this is the name of a setting or of a table.
+pub(crate) fn is_name(word: &str) -> bool {
+    groups::all().any(|setting| setting.key == word || setting.table == word)
+        || ARRAYS.iter().any(|array| array.name == word || array.keys.contains(&word))
+}
+
 /// The message for an unknown key. `known` are the keys that can stand there.
 fn unknown(key: &str, known: &[&str]) -> String {
     let elsewhere = groups::all().find(|setting| setting.key == key).map(|it| it.table);
@@ -55,11 +71,19 @@ fn unknown(key: &str, known: &[&str]) -> String {
     let hint = match (elsewhere, nearest(key, edits_max, known.iter().copied())) {
         (Some(""), _) => "it belongs at the top, before the first [table]".to_owned(),
         (Some(table), _) => format!("it belongs in [{table}]"),
-        _ if MOUNT_KEYS.contains(&key) => "it belongs in [[static]]".to_owned(),
-        (None, Some(meant)) => format!("did you mean '{meant}'?"),
-        (None, None) => format!("known here: {}", known.join(", ")),
+        (None, meant) => match (array_of(key), meant) {
+            (Some(array), _) => format!("it belongs in [[{array}]]"),
+            (None, Some(meant)) => format!("did you mean '{meant}'?"),
+            (None, None) => format!("known here: {}", known.join(", ")),
+        },
     };
     format!("unknown key '{key}'; {hint}")
+}
+
+/// The only tables of which there may be several that have this key.
+fn array_of(key: &str) -> Option<&'static str> {
+    let mut having = ARRAYS.iter().filter(|array| array.keys.contains(&key));
+    having.next().filter(|_| having.next().is_none()).map(|array| array.name)
 }
 
 /// A document on its way into settings.
@@ -77,20 +101,21 @@ impl DocumentReader<'_> {
         for (key, value) in entries {
             let (name, span) = (key.get_ref().as_ref(), key.span());
             let setting = of_table().find(|setting| setting.key == name);
-            let array = ARRAYS.iter().find(|(array, _)| table.is_empty() && *array == name);
-            let read = setting.map(|setting| setting.read).or(array.map(|(_, read)| *read));
+            let array = ARRAYS.iter().find(|array| table.is_empty() && array.name == name);
             let is_table = table.is_empty() && tables().any(|table| table == name);
-            if let Some(read) = read {
-                self.value(read, value, settings);
+            if let Some(Setting { read, is_secret, .. }) = setting {
+                self.value(*read, *is_secret, value, settings);
+            } else if let Some(Array { read, is_secret, .. }) = array {
+                self.value(*read, *is_secret, value, settings);
             } else if is_table {
                 self.inner(name, value, settings);
             } else {
                 let mut known: Vec<_> = of_table().map(|setting| setting.key).collect();
                 if table.is_empty() {
                     known.extend(tables());
-                    known.extend(ARRAYS.iter().map(|(array, _)| array));
+                    known.extend(ARRAYS.iter().map(|array| array.name));
                 }
-                self.add(Some(span), unknown(name, &known));
+                self.add(Some(span), false, unknown(name, &known));
             }
         }
     }
@@ -106,9 +131,9 @@ impl DocumentReader<'_> {
                     _ => "",
                 };
                 let message = format!("write [{name}], in single brackets: there is one{hint}");
-                self.add(items.first().map(Spanned::span), message);
+                self.add(items.first().map(Spanned::span), true, message);
             }
-            _ => self.add(Some(span), format!("[{name}] is a table of settings")),
+            _ => self.add(Some(span), true, format!("[{name}] is a table of settings")),
         }
     }
 
@@ -116,6 +141,7 @@ impl DocumentReader<'_> {
     fn value(
         &mut self,
         read: Read<Settings>,
+        is_secret: bool,
         mut value: Spanned<DeValue<'_>>,
         settings: &mut Settings,
     ) {
@@ -125,7 +151,8 @@ impl DocumentReader<'_> {
             let is_consequence = error.message().starts_with(MISSING)
                 && span.as_ref().is_some_and(|span| cut.contains(span));
             if !is_consequence {
-                self.add(span.clone(), explain(error.message()));
+                let explain = if is_secret { explain_secret } else { explain };
+                self.add(span.clone(), is_secret, explain(error.message()));
             }
             match span.and_then(|span| cut_item(&mut value, span.start)) {
                 Some(table) if self.mistakes.len() < MISTAKES_SOUGHT => cut.push(table),
@@ -143,15 +170,16 @@ impl DocumentReader<'_> {
         };
         for (i, error) in errors.iter().enumerate() {
             if errors[..i].iter().all(|other| line(other) != line(error)) {
-                self.add(error.span(), explain(error.message()));
+                // What cannot be parsed may be a part of any value.
+                self.add(error.span(), true, explain(error.message()));
             }
         }
     }
 
-    fn add(&mut self, span: Option<Range<usize>>, message: String) {
+    fn add(&mut self, span: Option<Range<usize>>, is_secret: bool, message: String) {
         let start = span.as_ref().map_or(0, |span| span.start);
         let mistake = match span {
-            Some(span) => ConfigError::in_document(self.name, self.text, span, message),
+            Some(span) => ConfigError::in_document(self.name, self.text, span, is_secret, message),
             None => ConfigError::new(self.name, message),
         };
         self.mistakes.push((start, mistake));

@@ -7,11 +7,16 @@
 //!   | ^^^^^
 //! ```
 //!
+//! The line may hold a secret, also beside the mistake. So an excerpt shows the part with the mistake
+//! if that is no secret, and of the rest only names of settings and the signs between them.
+//!
 //! The library `annotate-snippets` draws this too, and counts wide characters right. It needs the
-//! same work before it: a line may hold a password, which is masked here.
+//! same work before it.
 
 use std::fmt;
 use std::ops::Range;
+
+use crate::document;
 
 /// A mistake in the configuration, ready to be printed (several lines, no newline at the end).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,31 +40,38 @@ impl ConfigError {
         ConfigError { place: place.to_owned(), message: message.into(), excerpt: String::new() }
     }
 
-    /// A mistake in the bytes `span` of the document `text`, which is called `name`.
+    /// A mistake in the bytes `span` of the document `text`, which is called `name`. If the span
+    /// `is_secret`, the excerpt does not show it.
     pub(crate) fn in_document(
         name: &str,
         text: &str,
         span: Range<usize>,
+        is_secret: bool,
         message: impl Into<String>,
     ) -> ConfigError {
         let at = floor_char(text, span.start);
         let line_start = text[..at].rfind('\n').map_or(0, |i| i + 1);
-        let line = text[line_start..].lines().next().unwrap_or("");
+        let line_end = line_start + text[line_start..].lines().next().unwrap_or("").len();
         let number = text[..line_start].matches('\n').count() + 1;
-        let before = &text[line_start..at.min(line_start + line.len())];
-        let column = before.chars().count() + 1;
-        let end = floor_char(text, span.end).clamp(at, (line_start + line.len()).max(at));
-        let carets = "^".repeat(text[at..end].chars().count().max(1));
+        let end = floor_char(text, span.end).clamp(at, line_end.max(at));
+        let (at_line, end_line) = (at.min(line_end), end.min(line_end));
+        let column = text[line_start..at_line].chars().count() + 1;
+        let before = masked(&text[line_start..at_line]);
+        let within = &text[at_line..end_line];
+        // mutation: shown-secret
+        let within = if is_secret { masked(within) } else { within.to_owned() };
+        let after = masked(&text[end_line..line_end]);
+        let carets = "^".repeat(within.chars().count().max(1));
         // Tabs stay tabs, so that the caret stands under what it points at.
         let indent: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
-        // mutation: shown-password
-        let line = masked(line);
         let digits = number.to_string();
         let margin = " ".repeat(digits.len());
         ConfigError {
             place: format!("{name}:{number}:{column}"),
             message: message.into(),
-            excerpt: format!("{margin} |\n{digits} | {line}\n{margin} | {indent}{carets}"),
+            excerpt: format!(
+                "{margin} |\n{digits} | {before}{within}{after}\n{margin} | {indent}{carets}"
+            ),
         }
     }
 }
@@ -143,15 +155,30 @@ impl std::error::Error for ConfigErrors {}
 /// How many mistakes are shown at once.
 const MISTAKES_MAX: usize = 10;
 
-/// A line without what may be a password: all between the first quotation mark and the last `@`.
-fn masked(line: &str) -> String {
-    let begin = line.find(['"', '\'']).map(|at| at + 1);
-    let secret = begin.zip(line.rfind('@')).filter(|(begin, end)| begin < end);
-    let Some((begin, end)) = secret else { return line.to_owned() };
-    // The caret stands under what it points at.
-    let stars = "*".repeat(line[begin..end].chars().count());
-    format!("{}{stars}{}", &line[..begin], &line[end..])
+/// A part of a line with only the names of settings and the signs of the grammar. The rest of the
+/// text is cut, whatever it is: a value of another setting, of an unknown key, or a line of a text
+/// that has several.
+fn masked(part: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let (mut out, mut rest) = (String::new(), part);
+    while let Some(first) = rest.chars().next() {
+        let word = rest.find(|c| !is_word(c)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (piece, behind) = rest.split_at(word);
+        if SIGNS.contains(first) || document::is_name(piece) {
+            out += piece;
+        } else if !out.ends_with(CUT) {
+            out.push(CUT);
+        }
+        rest = behind;
+    }
+    out
 }
+
+/// Stands in an excerpt for text that may be a secret.
+const CUT: char = '…';
+
+/// The signs that an excerpt shows: those between keys and values, and around them.
+const SIGNS: &str = " \t[]{}=,\"'#";
 
 /// The one of `known` that is nearest to `word`, at most `edits_max` edits away.
 pub(crate) fn nearest<'k>(

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IntoDeserializer, SeqAccess, Visitor};
-use stentor_access::{Publishers, Readers};
+use stentor_access::{Algorithm, JwksUrl, Publishers, Readers};
 use stentor_hub::{CacheControl, ContentType, Keep, Pattern};
 use stentor_io::TurnAway;
 use stentor_tls::Version;
@@ -17,8 +17,9 @@ use stentor_wire::target::check_file;
 use toml::Value;
 use tracing::Level;
 
-use crate::addresses::parse_address;
+use crate::addresses::{ControlAddress, ListenAddress, Network, parse_address};
 use crate::leave_out;
+use crate::servers::{BrokerUrl, ServerUrl, StreamName};
 use crate::setting::{Form, Shape};
 use crate::values::{
     AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_access, parse_user,
@@ -28,22 +29,46 @@ use crate::values::{
 pub(crate) trait Kind: FromStr<Err = String> {
     type Value;
 
+    /// Whether a text of this kind, or one that is written in its place by mistake, may be a secret
+    /// or hold one. Errors of such a kind do not repeat the text, and excerpts do not show it.
+    const IS_SECRET: bool = false;
+
     fn value(self) -> Self::Value;
 
     /// The text that is read as this value.
     fn show(value: &Self::Value) -> String;
 }
 
-impl<T: FromStr<Err = String> + fmt::Display> Kind for T {
-    type Value = T;
+/// Declares kinds of text that are the values themselves, and which of them may hold a secret.
+macro_rules! value_kinds {
+    ($($type:ty, $is_secret:literal;)*) => {$(
+        impl Kind for $type {
+            type Value = $type;
 
-    fn value(self) -> T {
-        self
-    }
+            const IS_SECRET: bool = $is_secret;
 
-    fn show(value: &T) -> String {
-        value.to_string()
-    }
+            fn value(self) -> $type {
+                self
+            }
+
+            fn show(value: &$type) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+// URLs may have a password, or a token in the query.
+value_kinds! {
+    ListenAddress<SocketAddr>, false;
+    ListenAddress<ControlAddress>, false;
+    ControlAddress, false;
+    Network, false;
+    StreamName, false;
+    Algorithm, false;
+    ServerUrl, true;
+    BrokerUrl, true;
+    JwksUrl, true;
 }
 
 /// A kind of text, or nothing.
@@ -60,6 +85,8 @@ impl<K: Kind> FromStr for OrNone<K> {
 impl<K: Kind> Kind for OrNone<K> {
     type Value = Option<K::Value>;
 
+    const IS_SECRET: bool = K::IS_SECRET;
+
     fn value(self) -> Self::Value {
         self.0.map(K::value)
     }
@@ -70,6 +97,8 @@ impl<K: Kind> Kind for OrNone<K> {
 }
 
 impl<K: Kind> Form<K::Value> for Text<K> {
+    const IS_SECRET: bool = K::IS_SECRET;
+
     fn value(self) -> K::Value {
         self.0.value()
     }
@@ -81,6 +110,7 @@ impl<K: Kind> Form<K::Value> for Text<K> {
 
 impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
     const SHAPE: Shape = Shape::List;
+    const IS_SECRET: bool = K::IS_SECRET;
 
     fn value(self) -> Vec<K::Value> {
         self.0.into_iter().map(K::value).collect()

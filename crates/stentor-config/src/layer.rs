@@ -11,7 +11,7 @@ use stentor_io::read_file;
 use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 
-use crate::document::{self, explain};
+use crate::document::{self, explain, explain_secret};
 use crate::error::{ConfigError, ConfigErrors, nearest};
 use crate::groups;
 use crate::setting::{Setting, Shape};
@@ -71,6 +71,7 @@ fn from_environment(
         }
         if let Some((_, setting)) = known.iter().find(|(known, _)| *known == variable) {
             if let Err(error) = read_variable(setting, &text, settings) {
+                let explain = if setting.is_secret { explain_secret } else { explain };
                 mistakes.push(ConfigError::new(&variable, explain(error.message())));
             }
             continue;

@@ -28,12 +28,8 @@ impl FromStr for ServerUrl {
                 .to_owned());
         }
         let server = Server::alone(text).filter(|at| matches!(at.scheme, "http" | "https"));
-        server.map(|server| ServerUrl(server.to_string())).ok_or_else(|| {
-            format!(
-                "'{}' is not a server: write http://HOST:PORT or https://HOST:PORT",
-                text.escape_debug()
-            )
-        })
+        let reason = "this is not a server: write http://HOST:PORT or https://HOST:PORT";
+        server.map(|server| ServerUrl(server.to_string())).ok_or_else(|| reason.to_owned())
     }
 }
 
@@ -89,12 +85,8 @@ impl FromStr for BrokerUrl {
             host: host.to_owned(),
             port: port.unwrap_or(4222),
         });
-        broker.ok_or_else(|| {
-            format!(
-                "'{}' is not a server of NATS: write nats://HOST:PORT or tls://HOST:PORT",
-                text.escape_debug()
-            )
-        })
+        let reason = "this is not a server of NATS: write nats://HOST:PORT or tls://HOST:PORT";
+        broker.ok_or_else(|| reason.to_owned())
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Setting<S: 'static> {
     pub(crate) table: &'static str,
     pub(crate) key: &'static str,
     pub(crate) shape: Shape,
+    /// Whether its value, or what is written in its place, may be a secret. Errors do not show it.
+    pub(crate) is_secret: bool,
     /// Whether a change counts from the next start only.
     pub(crate) needs_restart: bool,
     /// Takes the value of a document.
@@ -44,6 +46,7 @@ pub(crate) enum Shape {
 /// How a value of type `T` is written.
 pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
     const SHAPE: Shape = Shape::Text;
+    const IS_SECRET: bool = false;
 
     fn value(self) -> T;
 
@@ -102,6 +105,7 @@ macro_rules! rows {
                 table: $table,
                 key: stringify!($key),
                 shape: <$form as Form<$type>>::SHAPE,
+                is_secret: <$form as Form<$type>>::IS_SECRET,
                 needs_restart: !<[&str]>::is_empty(&[$(stringify!($restart))?]),
                 read: |value, settings| {
                     at!(settings, $place, $field) = <$form as Form<$type>>::read(value)?;

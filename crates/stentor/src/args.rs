@@ -87,7 +87,7 @@ pub(crate) struct ServerFlags {
     /// Control listener of a server to follow: http://HOST:PORT or https://HOST:PORT; may be
     /// repeated, for those that are to be tried in turn
     #[arg(long, value_name = "URL", conflicts_with = "data")]
-    follow: Vec<ServerUrl>,
+    follow: Vec<String>,
     /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     workers: Option<u16>,
@@ -122,7 +122,11 @@ impl ServerFlags {
             settings.store.path.clone_from(&self.data);
         }
         if !self.follow.is_empty() {
-            settings.follow.leaders.clone_from(&self.follow);
+            // Read here: the library's error would repeat the text, which may have a password.
+            let leaders = self.follow.iter().map(|url| url.parse::<ServerUrl>());
+            let leaders = leaders.collect::<Result<_, _>>();
+            settings.follow.leaders =
+                leaders.map_err(|reason| usage(format!("--follow: {reason}")))?;
         }
         if let Some(workers) = self.workers {
             settings.workers = workers.into();
@@ -187,6 +191,15 @@ mod tests {
         ] {
             let error = parse(&format!("stentor serve {bad}")).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refused_url_is_not_repeated() {
+        for url in ["http://me:Tr0ub4dor@a", "Tr0ub4dor", "ftp://Tr0ub4dor"] {
+            let flags = ServerFlags { follow: vec![url.to_owned()], ..ServerFlags::default() };
+            let Err(Failure::Usage(error)) = flags.settings(None) else { panic!("{url}") };
+            assert!(error.starts_with("--follow: ") && !error.contains("Tr0ub4dor"), "{error}");
         }
     }
 

@@ -210,8 +210,85 @@ fn an_error_looks_like_the_compilers() {
     assert_eq!(
         error(text),
         "stentor.toml:3:1: unknown key 'liten'; did you mean 'listen'?\n  \
-         |\n3 | liten = \"0.0.0.0:80\" # typo\n  | ^^^^^"
+         |\n3 | liten = \"…\" # …\n  | ^^^^^"
     );
+    assert_eq!(
+        error("limits = { topics_max = 1, names_max = 0, head_timeout = '1s' }"),
+        "stentor.toml:1:40: 0 is out of range: from 1 to 100000\n  \
+         |\n1 | limits = { topics_max = …, names_max = 0, head_timeout = '…' }\n  \
+         |                                        ^"
+    );
+}
+
+/// Every way to write a secret, or a value in which a secret may be, and a mistake in it or beside
+/// it on the same line.
+#[test]
+fn no_error_shows_a_secret() {
+    const SECRET: &str = "Tr0ub4dorZ";
+    let rows = crate::groups::all().filter(|setting| setting.is_secret);
+    let rows = rows.map(|setting| (setting.table, setting.key));
+    let mut texts = Vec::new();
+    for (table, key) in rows.chain([("token", "sha256"), ("cluster", "password")]) {
+        let header = if table == "token" { format!("[[{table}]]") } else { format!("[{table}]") };
+        for value in [
+            "'S'",
+            "\"S\"",
+            "\"\"\"\nS\nS\n\"\"\"",
+            "'''S\nS'''",
+            "'-----BEGIN PRIVATE KEY-----S'",
+            "S",
+            "'S",
+            "\"S",
+            "\"\"\"\n-----BEGIN PRIVATE KEY-----\nS\n",
+            "'-----BEGIN\nS==\n'",
+            "'S' 'S'",
+            "\"\\S\"",
+            "['S']",
+            "['a', 'S', 5]",
+            "[\n 5,\n 'S',\n]",
+            "['S'",
+            "[['S']]",
+            "{ a = 'S' }",
+            "{ a = { b = 'S' } }",
+            "'http://me:S@a'",
+            "'http://a/?token=S'",
+            "['https://a', 'ftp://S']",
+            "'S'\ncolour = 1",
+            "'S'\nname = 5",
+            "'S'\nsha256 = 'S'",
+            "'S'\nkey = 'S'\nkey = 'S'",
+        ] {
+            texts.push(format!("{header}\n{key} = {value}"));
+            texts.push(format!("{header}\n\t{key}={value} # S"));
+            texts.push(format!("{header}\n{key}s = {value}"));
+            texts.push(format!("{header}\n{key} {value}"));
+            texts.push(format!("{table}.{key} = {value}"));
+            texts.push(format!("{table} = {value}"));
+            texts.push(format!("{table} = {{ {key} = {value}, colour = 1, name = 5 }}"));
+            texts.push(format!("{table} = [{{ colour = 1, name = 5, {key} = {value} }}]"));
+        }
+        texts.push(format!("{header}\n{key} = 918273645\n"));
+        texts.push(format!("{table} = [{{ {key} = 918273645, name = 5 }}]"));
+        texts.push(format!("{table} = 918273645"));
+    }
+    let mut count = 0;
+    for text in texts.iter().map(|text| text.replace('S', SECRET)) {
+        let read = Settings::from_toml(&text, "f");
+        let Err(error) = read.and_then(|settings| settings.validate()) else { continue };
+        let shown = format!("{error}\n{}", error.in_one_line());
+        let is_shown = shown.contains(SECRET) || shown.contains("918273645");
+        assert!(!is_shown, "{text}\n\n{shown}");
+        count += 1;
+    }
+    assert!(count * 100 > texts.len() * 95, "{count} of {}", texts.len());
+    for setting in crate::groups::all().filter(|setting| setting.is_secret) {
+        for value in ["S", "me:S@a", "http://a/?S", "http://a,S b", "-----BEGIN PRIVATE KEY-----S"]
+        {
+            let value = value.replace('S', SECRET);
+            let error = environment(&[(&setting.variable(), &value)]).unwrap_err();
+            assert!(!error.contains(SECRET), "{error}");
+        }
+    }
 }
 
 /// Where the mistakes are, and how many there are beside the first.
@@ -511,7 +588,7 @@ fn a_fallback_is_a_file_beneath_the_root() {
 fn columns_count_characters_and_tabs_keep_the_caret_in_place() {
     let shown = error("[[topics]]\n\tmatch = '/é'  ; x");
     assert!(shown.starts_with("stentor.toml:2:16: "), "{shown}");
-    assert!(shown.ends_with("  | \t              ^"), "{shown}");
+    assert!(shown.ends_with("2 | \tmatch = '…'  … …\n  | \t             ^"), "{shown}");
 }
 
 #[test]
@@ -568,7 +645,7 @@ fn mistakes_in_the_environment_name_the_variable() {
         ),
         ("STENTOR_DRAIN", "x", "STENTOR_DRAIN: 'x' is not a duration such as"),
         ("STENTOR_PIN", "yes", "STENTOR_PIN: invalid type: string \"yes\", expected a boolean"),
-        ("STENTOR_CLUSTER_NATS", "tcp://nats:4222", "STENTOR_CLUSTER_NATS: 'tcp://nats:4222' is"),
+        ("STENTOR_CLUSTER_NATS", "tcp://nats:4222", "STENTOR_CLUSTER_NATS: this is not"),
     ] {
         let error = environment(&[(name, value)]).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
@@ -681,12 +758,17 @@ fn every_setting_of_the_environment_exists() {
 }
 
 #[test]
-fn keys_of_static_are_told_their_place_and_are_known_there() {
-    for key in crate::arrays::MOUNT_KEYS {
-        let elsewhere = headline(&format!("[[topics]]\n{key} = 1979-05-27"));
-        assert!(elsewhere.ends_with("it belongs in [[static]]"), "{elsewhere}");
-        let there = headline(&format!("[[static]]\n{key} = 1979-05-27"));
-        assert!(!there.contains("unknown"), "{there}");
+fn keys_of_arrays_are_known_there_and_told_their_place_elsewhere() {
+    for array in crate::arrays::ARRAYS {
+        let (name, keys) = (array.name, array.keys.join(", "));
+        let unknown = headline(&format!("[[{name}]]\n'' = 1979-05-27"));
+        assert!(unknown.ends_with(&format!("known here: {keys}")), "{unknown}");
+    }
+    for (key, array) in [("root", "static"), ("history", "topics"), ("sha256", "token")] {
+        for other in ["[[lookup]]", "[cors]"] {
+            let elsewhere = headline(&format!("{other}\n{key} = 1979-05-27"));
+            assert!(elsewhere.ends_with(&format!("it belongs in [[{array}]]")), "{elsewhere}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use stentor_access::{Algorithm, JwksUrl};
 
 use super::Settings;
-use crate::forms::{File, OneOrMany, OrNone, Text, text_kinds};
+use crate::forms::{File, Kind, OneOrMany, OrNone, Text, text_kinds};
 use crate::quantity::{DAY, HOUR, SECOND, Seconds};
 use crate::setting::rows;
 
@@ -30,11 +30,25 @@ rows! {
 }
 
 text_kinds! {
-    /// A public key in PEM. Whoever pastes the other half is told so before it is saved anywhere
-    /// else.
-    PublicKey(String), public_key, String::clone;
+    /// A public key in PEM.
+    PublicKey(String), public_key;
     /// A name that is compared or shown: visible, and not long.
     Label(String), label, String::clone;
+}
+
+impl Kind for PublicKey {
+    type Value = String;
+
+    /// People paste the private half.
+    const IS_SECRET: bool = true;
+
+    fn value(self) -> String {
+        self.0
+    }
+
+    fn show(value: &String) -> String {
+        value.clone()
+    }
 }
 
 fn public_key(text: &str) -> Result<String, String> {
