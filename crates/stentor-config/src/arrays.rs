@@ -12,7 +12,7 @@ use stentor_hub::{Keep, Pattern, Rule};
 use toml::de::{Error, ValueDeserializer};
 
 use crate::forms::{
-    BoolOrBundled, Caching, Directory, File, FilePath, LineTemplate, LookupField, MediaType,
+    Caching, Directory, File, FilePath, ImmutablePaths, LineTemplate, LookupField, MediaType,
     MountPath, Name, OneOrMany, PublishBy, RoutePath, Text, TopicPattern, TopicTemplate,
     ValueField, text_kinds,
 };
@@ -131,7 +131,7 @@ struct MountLayer {
     listing: Option<bool>,
     symlinks: Option<bool>,
     cache_control: Option<Text<Caching>>,
-    immutable: Option<BoolOrBundled>,
+    immutable: Option<OneOrMany<ImmutablePaths>>,
     read: Option<Text<Name<Readers>>>,
 }
 
@@ -190,7 +190,9 @@ impl MountLayer {
         set(&mut mount.listing, self.listing, |flag| flag);
         set(&mut mount.symlinks, self.symlinks, |flag| flag);
         set(&mut mount.cache_control, self.cache_control, |value| value.0.0);
-        set(&mut mount.immutable, self.immutable, |kind| kind.0);
+        set(&mut mount.immutable, self.immutable, |paths| {
+            paths.0.into_iter().map(|it| it.0).collect()
+        });
         set(&mut mount.read, self.read, |read| read.0.0);
         mount
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use stentor_access::{PATTERNS_MAX, Permissions, StaticToken};
+use stentor_hub::Pattern;
 
 use crate::addresses::{ControlAddress, ListenAddress};
 use crate::error::{ConfigError, ConfigErrors};
@@ -62,6 +63,16 @@ impl Settings {
         for (i, mount) in self.mounts.iter().enumerate() {
             if self.mounts[..i].iter().any(|other| other.path == mount.path) {
                 let reason = format!("two directories are mounted at {}", mount.path);
+                return Err(ConfigError::new("static", reason));
+            }
+            let beneath =
+                Pattern::parse(&format!("{}**", mount.path)).unwrap_or_else(|_| Pattern::any());
+            if let Some(pattern) = mount.immutable.iter().find(|it| !it.meets(&beneath)) {
+                let reason = format!(
+                    "immutable names whole paths, and {} is not beneath {}",
+                    pattern.as_str(),
+                    mount.path
+                );
                 return Err(ConfigError::new("static", reason));
             }
         }

@@ -22,7 +22,7 @@ use crate::leave_out;
 use crate::servers::{BrokerUrl, ServerUrl, StreamName};
 use crate::setting::{Form, Shape};
 use crate::values::{
-    AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_access, parse_user,
+    AccessFormat, AccessTarget, Close, LogFormat, OrAuto, parse_access, parse_user,
 };
 
 /// A kind of text, and the value that it means.
@@ -320,36 +320,6 @@ impl<T, F: Form<T>> Form<OrAuto<T>> for AutoOr<F> {
     }
 }
 
-/// A flag, or "bundled".
-pub(crate) struct BoolOrBundled(pub(crate) Immutable);
-
-impl<'de> Deserialize<'de> for BoolOrBundled {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(BoolOrBundledVisitor).map(BoolOrBundled)
-    }
-}
-
-struct BoolOrBundledVisitor;
-
-impl Visitor<'_> for BoolOrBundledVisitor {
-    type Value = Immutable;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("true, false or \"bundled\"")
-    }
-
-    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Immutable, E> {
-        Ok(if flag { Immutable::Hashed } else { Immutable::Never })
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Immutable, E> {
-        match text {
-            "bundled" => Ok(Immutable::Bundled),
-            _ => Err(E::custom(format!("'{text}' is not true, false or \"bundled\""))),
-        }
-    }
-}
-
 /// Declares kinds of text: the type of each, what makes it of a text, and what shows it.
 macro_rules! text_kinds {
     ($($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr $(, $show:expr)?;)*) => {$(
@@ -416,6 +386,8 @@ text_kinds! {
     Directory(PathBuf), directory;
     /// A file, named from its root on.
     FilePath(String), file_path;
+    /// Paths of files that never change.
+    ImmutablePaths(Pattern), immutable_paths;
     /// The Cache-Control of answers.
     Caching(CacheControl), |text| CacheControl::parse(text).map_err(str::to_owned);
     /// The content type of a look-up's answers, or of messages.
@@ -507,6 +479,16 @@ fn file_path(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+fn immutable_paths(text: &str) -> Result<Pattern, String> {
+    Pattern::parse(text).map_err(|_| {
+        format!(
+            "'{}' is not a pattern of paths: write one such as '/assets/**', for a directory in \
+             which a changed file always has a new name",
+            text.escape_debug()
+        )
+    })
 }
 
 fn origin(text: &str) -> Result<String, String> {

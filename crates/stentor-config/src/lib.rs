@@ -43,4 +43,4 @@ pub use settings::{
 pub use show::token_table;
 pub use small_file::read_small;
 pub use stentor_access::{Publishers, Readers, TopicAccess, TopicRules};
-pub use values::{AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto, parse_user};
+pub use values::{AccessFormat, AccessTarget, Close, LogFormat, OrAuto, parse_user};

@@ -17,7 +17,7 @@ use crate::forms::{
 };
 use crate::quantity::{ByteRate, Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
 use crate::setting::settings;
-use crate::values::{AccessFormat, AccessTarget, Close, Immutable, LogFormat, OrAuto};
+use crate::values::{AccessFormat, AccessTarget, Close, LogFormat, OrAuto};
 
 pub(crate) mod access;
 pub(crate) mod cluster;
@@ -277,8 +277,8 @@ pub struct Mount {
     pub symlinks: bool,
     /// The `Cache-Control` of the answers.
     pub cache_control: CacheControl,
-    /// Which files may be kept for ever.
-    pub immutable: Immutable,
+    /// The paths of files that never change: browsers keep them without asking again.
+    pub immutable: Vec<Pattern>,
     /// Who may read them.
     pub read: Readers,
 }
@@ -347,7 +347,7 @@ impl Mount {
             symlinks: false,
             // Kept, and asked about before each use: a page is never older than its files.
             cache_control: CacheControl::parse("no-cache").expect("it is printable ASCII"),
-            immutable: Immutable::Hashed,
+            immutable: Vec::new(),
             read: Readers::Anyone,
         }
     }

@@ -11,7 +11,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use toml::Value;
 
 use stentor_access::{Publishers, Readers, StaticToken, TopicAccess};
-use stentor_hub::{ContentType, Rule};
+use stentor_hub::{ContentType, Pattern, Rule};
 
 use crate::forms::{Name, one_or_many};
 use crate::groups;
@@ -19,7 +19,6 @@ use crate::leave_out::{self, CACHE_CONTROL};
 use crate::moment::date_of;
 use crate::quantity::{number, size};
 use crate::settings::{Lookup, Mount, PairFiles, Settings};
-use crate::values::Immutable;
 
 impl Settings {
     /// The settings as a TOML document with all of them, those at their defaults as comments.
@@ -151,7 +150,7 @@ fn mount(mount: &Mount) -> Table {
         ("listing", mount.listing.into()),
         ("symlinks", mount.symlinks.into()),
         ("cache_control", mount.cache_control.as_str().into()),
-        ("immutable", immutable(mount.immutable)),
+        ("immutable", one_or_many(mount.immutable.iter().map(Pattern::as_str))),
     ];
     if mount.read != Readers::default() {
         table.push(("read", Name::of(mount.read).into()));
@@ -160,14 +159,6 @@ fn mount(mount: &Mount) -> Table {
         table.push(("fallback", file.as_str().into()));
     }
     table
-}
-
-fn immutable(which: Immutable) -> Value {
-    match which {
-        Immutable::Never => false.into(),
-        Immutable::Hashed => true.into(),
-        Immutable::Bundled => "bundled".into(),
-    }
 }
 
 #[cfg(test)]
@@ -208,7 +199,8 @@ mod tests {
             [[lookup]]\npath = '/json='\ntopics = '/a/{name}'\n\
             leave_out = 'cache-control'\n\
             [[static]]\nread = 'token'\n\
-            root = '/srv/\"www\"'\nfallback = 'index.html'\nimmutable = false\n";
+            root = '/srv/\"www\"'\nfallback = 'index.html'\n\
+            immutable = ['/a/**', '/b']\n";
         let settings = Settings::from_toml(text, "f").unwrap();
         let printed = settings.to_toml();
         for expected in [

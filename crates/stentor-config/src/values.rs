@@ -97,18 +97,6 @@ impl OrAuto<u32> {
     }
 }
 
-/// Which files never change, and so may be kept for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Immutable {
-    /// None.
-    Never,
-    /// Those whose names surely hold a hash of their content, and below directories that bundlers
-    /// write to those whose names do as likely as not.
-    Hashed,
-    /// Those whose names may hold one: nothing is here that no bundler named.
-    Bundled,
-}
-
 /// The name of a user as people write it. Whether there is one is known at the start.
 ///
 /// # Errors

@@ -6,9 +6,8 @@ use crate::loader::FileLoader;
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
-use stentor_config::{Files, Immutable, Mount};
+use stentor_config::{Files, Mount};
 use stentor_io::{Directory, Waker, Watcher};
-use stentor_wire::file_name::{is_hashed, is_hashed_asset, may_be_hashed};
 use stentor_wire::negotiate::{Encoding, compressible};
 
 /// What workers and loader share: the cache, and the way to ask for more.
@@ -160,16 +159,14 @@ pub fn is_worth_keeping(files: &Files, bytes: u64, content_type: &str) -> bool {
     fits && (small || text)
 }
 
-/// The `Cache-Control` of a file of that name.
+/// The `Cache-Control` of the file `name` beneath a mount.
 pub fn cache_control<'m>(mount: &'m Mount, name: &str) -> &'m str {
-    let is_hashed = match mount.immutable {
-        Immutable::Never => false,
-        Immutable::Hashed => is_hashed(name) || is_hashed_asset(&mount.path, name),
-        Immutable::Bundled => is_hashed(name) || may_be_hashed(name),
-    };
-    if is_hashed {
-        // RFC 8246: not even a reload asks again.
-        return "public, max-age=31536000, immutable";
+    if !mount.immutable.is_empty() {
+        let path = format!("{}{name}", mount.path);
+        if mount.immutable.iter().any(|pattern| pattern.matches(&path)) {
+            // RFC 8246: not even a reload asks again.
+            return "public, max-age=31536000, immutable";
+        }
     }
     mount.cache_control.as_str()
 }

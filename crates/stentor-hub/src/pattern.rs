@@ -58,7 +58,8 @@ impl Pattern {
     }
 
     /// Whether some topic is meant by both.
-    pub(crate) fn meets(&self, other: &Pattern) -> bool {
+    #[must_use]
+    pub fn meets(&self, other: &Pattern) -> bool {
         self.borrowed().meets(other.borrowed())
     }
 

@@ -7,7 +7,7 @@
 use crate::condition::{Comparison, Validators, Verdict, if_range, judge, named};
 use crate::deflate::{Deflater, Inflater};
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
-use crate::file_name::{content_type, is_hashed, is_hashed_asset, may_be_hashed};
+use crate::file_name::content_type;
 use crate::http1::response::{self, ResponseHead};
 use crate::http1::{
     Body, BodyLength, FieldSlots, HEAD_BYTES_MAX, Head, Method, Request, Scan, Step, Version,
@@ -355,19 +355,6 @@ pub fn fuzz_file(data: &[u8]) {
     assert!(kind.is_ascii() && kind.contains('/'));
     assert_eq!(content_type(&path), kind);
     assert_eq!(content_type(&name.to_ascii_uppercase()), kind);
-    assert_eq!(is_hashed(&path), is_hashed(name));
-    assert_eq!(may_be_hashed(&path), may_be_hashed(name));
-    assert!(!is_hashed_asset("/assets/", &path) || may_be_hashed(name));
-    if is_hashed(name) {
-        let mut pieces = name.split(|char: char| !char.is_ascii_alphanumeric());
-        let is_hash = |piece: &str| {
-            let has = |kind: fn(&u8) -> bool| piece.bytes().any(|byte| kind(&byte));
-            piece.len() >= 8 && has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase)
-        };
-        assert!(pieces.any(is_hash), "{name}");
-        assert!(is_hashed(&format!("a.{name}")));
-        assert!(!is_hashed(&format!("{name}.html")));
-    }
 }
 
 /// A client's bytes mean the same however they are split, and cost no more memory than was allowed

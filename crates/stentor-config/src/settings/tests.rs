@@ -109,7 +109,7 @@ fn static_files() {
         listing = true
         symlinks = true
         cache_control = "max-age=60"
-        immutable = false
+        immutable = ["/docs/assets/**", "/docs/logo.svg"]
     "#;
     let settings = Settings::from_toml(text, "stentor.toml").unwrap();
     settings.validate().unwrap();
@@ -123,14 +123,19 @@ fn static_files() {
         listing: true,
         symlinks: true,
         cache_control: CacheControl::parse("max-age=60").unwrap(),
-        immutable: Immutable::Never,
+        immutable: ["/docs/assets/**", "/docs/logo.svg"]
+            .map(|it| Pattern::parse(it).unwrap())
+            .into(),
         read: Readers::Anyone,
     };
     assert_eq!(settings.mounts, [site, docs]);
-    for (text, immutable) in [("true", Immutable::Hashed), ("'bundled'", Immutable::Bundled)] {
-        let text = format!("[[static]]\nroot = 'www'\nimmutable = {text}\n");
-        let settings = Settings::from_toml(&text, "stentor.toml").unwrap();
-        assert_eq!(settings.mounts, [Mount { immutable, ..Mount::new("/", "www") }]);
+    for (text, expected) in [
+        ("true", "invalid type: boolean 'true', expected a string or a list of strings"),
+        ("'bundled'", "'bundled' is not a pattern of paths: write one such as '/assets/**'"),
+        ("['/a/**/b']", "'/a/**/b' is not a pattern of paths"),
+    ] {
+        let error = headline(&format!("[[static]]\nroot = 'www'\nimmutable = {text}\n"));
+        assert!(error.contains(expected), "{error}");
     }
 }
 
@@ -788,6 +793,10 @@ fn settings_that_contradict_each_other() {
         (
             "[[static]]\npath = '/a'\nroot = '/b'\n[[static]]\npath = '/a/'\nroot = '/c'",
             "static: two directories are mounted at /a/",
+        ),
+        (
+            "[[static]]\npath = '/a'\nroot = '/b'\nimmutable = ['/a/**', '/assets/**']",
+            "static: immutable names whole paths, and /assets/** is not beneath /a/",
         ),
     ] {
         let error = Settings::from_toml(text, "f").unwrap().validate().unwrap_err().to_string();

@@ -103,7 +103,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("[static]\nroot = '/'\n", &["1:1", "write [[static]], in double"]),
     ("topics = 5\n", &["1:10", "[[topics]]"]),
     ("[[topics]]\nmatch = '/a'\ncontent_type = 'json'\n", &["3:16", "type/subtype"]),
-    ("[[static]]\nroot = '/'\nimmutable = 'assets'\n", &["3:13", "\"bundled\""]),
+    ("[[static]]\nroot = '/'\nimmutable = 'assets'\n", &["3:13", "'/assets/**'"]),
     ("[[lookup]]\npath = '/l='\ntopics = '/q/{symbol}'\n", &["3:10", "symbol"]),
     ("[[lookup]]\npath = '/-/l='\ntopics = '/q/{name}'\n", &["2:8"]),
     ("[[lookup]]\npath = '/l='\ntopics = '/q/{name}'\nline = '{value'\n", &["4:8"]),
