@@ -3,14 +3,18 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use stentor_access::{PATTERNS_MAX, Permissions, StaticToken};
-use stentor_hub::Pattern;
+use stentor_access::{JwksUrl, PATTERNS_MAX, Permissions, StaticToken};
+use stentor_hub::{Keep, Pattern, Rule};
 
 use crate::addresses::{ControlAddress, ListenAddress};
 use crate::error::{ConfigError, ConfigErrors};
+use crate::groups;
 use crate::leave_out;
-use crate::servers::BrokerUrl;
+use crate::quantity::size;
+use crate::servers::{BrokerUrl, ServerUrl};
+use crate::setting::Setting;
 use crate::settings::{Follow, Settings};
+use crate::values::OrAuto;
 
 impl Settings {
     /// Checks what no single setting can break alone.
@@ -20,6 +24,8 @@ impl Settings {
     /// Which settings contradict each other, and why that matters: one mistake of each subject.
     pub fn validate(&self) -> Result<(), ConfigErrors> {
         let checks = [
+            self.check_switches(),
+            self.check_limits(),
             self.check_listeners(),
             self.check_tls(),
             self.check_proxies(),
@@ -32,6 +38,50 @@ impl Settings {
             self.check_paths(),
         ];
         ConfigErrors::none_of(checks.into_iter().filter_map(Result::err))
+    }
+
+    /// No setting is without effect because its table is off.
+    fn check_switches(&self) -> Result<(), ConfigError> {
+        let default = Settings::default();
+        let is_set = |it: &Setting<Settings>| (it.show)(self) != (it.show)(&default);
+        for setting in groups::all().filter(|it| !it.switches.is_empty() && is_set(it)) {
+            let Setting { table, switches, .. } = setting;
+            let is_switch = |it: &&Setting<_>| it.table == *table && switches.contains(&it.key);
+            if !groups::all().filter(is_switch).any(is_set) {
+                let reason = format!("it has no effect without {table}.{}", switches.join(" or "));
+                return Err(ConfigError::new(&setting.name(), reason));
+            }
+        }
+        let is_stored = |rule: &&Rule| matches!(rule.keep, Some(Keep::Synced | Keep::Written));
+        let has_store = self.store.path.is_some() || self.cluster.is_on() || self.follow.is_on();
+        if let Some(rule) = self.topics.iter().find(is_stored).filter(|_| !has_store) {
+            let pattern = rule.pattern.as_str();
+            let reason = format!("keep of {pattern} has no effect without store.path");
+            return Err(ConfigError::new("topics", reason));
+        }
+        Ok(())
+    }
+
+    /// Limits that bound each other are in order.
+    fn check_limits(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        let (high, critical) = (limits.memory_high, limits.memory_critical);
+        if high > 0 && critical > 0 && critical <= high {
+            let reason =
+                format!("{critical} must be more than limits.memory_high, which is {high}");
+            return Err(ConfigError::new("limits.memory_critical", reason));
+        }
+        if let OrAuto::Set(stored) = limits.stored_bytes_max
+            && limits.message_bytes_max > stored
+        {
+            let reason = format!(
+                "{} is more than limits.stored_bytes_max, which is {}",
+                size(limits.message_bytes_max as u64),
+                size(stored as u64)
+            );
+            return Err(ConfigError::new("limits.message_bytes_max", reason));
+        }
+        Ok(())
     }
 
     fn check_origins(&self) -> Result<(), ConfigError> {
@@ -189,6 +239,12 @@ impl Settings {
 
     /// Topics and listeners that ask for tokens need a token or keys.
     fn check_access(&self) -> Result<(), ConfigError> {
+        let jwt = &self.tokens.jwt;
+        let is_tls = |url: &JwksUrl| url.as_str().starts_with("https:");
+        if jwt.jwks_ca_file.is_some() && !jwt.jwks_urls.iter().any(is_tls) {
+            let reason = "it is for jwt.jwks_url at https://, and none is";
+            return Err(ConfigError::new("jwt.jwks_ca_file", reason));
+        }
         if self.asks_for_tokens() && !self.knows_tokens() {
             let reason = "there is no token, so nobody could read or publish what asks for one: \
                           add a [[token]] (stentor token new) or keys in [jwt]";
@@ -222,7 +278,11 @@ fn check_tokens(tokens: &[StaticToken]) -> Result<(), ConfigError> {
 
 /// A follower has no store and no guest book.
 fn check_follow(settings: &Settings) -> Result<(), ConfigError> {
-    let Follow { leaders, .. } = &settings.follow;
+    let Follow { leaders, ca_file, .. } = &settings.follow;
+    if ca_file.is_some() && !leaders.iter().any(ServerUrl::is_tls) {
+        let reason = "it is for leaders at https://, and none is";
+        return Err(ConfigError::new("follow.ca_file", reason));
+    }
     if !leaders.is_empty() && settings.store.path.is_some() {
         return Err(ConfigError::new(
             "store.path",
@@ -269,8 +329,7 @@ fn check_cluster(settings: &Settings) -> Result<(), ConfigError> {
     if !is_secured && (cluster.ca_file.is_some() || cluster.cert_file.is_some()) {
         return error("cluster.ca_file", "certificates are for a broker at tls://, and none is");
     }
-    let is_secured = cluster.peers.iter().any(|peer| peer.as_str().starts_with("https:"));
-    if !is_secured && cluster.peer_ca_file.is_some() {
+    if cluster.peer_ca_file.is_some() && !cluster.peers.iter().any(ServerUrl::is_tls) {
         return error("cluster.peer_ca_file", "it is for cluster.peers at https://, and none is");
     }
     Ok(())

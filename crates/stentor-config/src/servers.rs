@@ -10,6 +10,11 @@ use stentor_wire::target::Server;
 pub struct ServerUrl(String);
 
 impl ServerUrl {
+    /// Whether it is reached by TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+
     /// Without a slash at the end.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -16,6 +16,8 @@ pub(crate) struct Setting<S: 'static> {
     /// The table of the document; empty for the top level.
     pub(crate) table: &'static str,
     pub(crate) key: &'static str,
+    /// The keys of its table without which no other setting there has an effect, if it has some.
+    pub(crate) switches: &'static [&'static str],
     pub(crate) shape: Shape,
     /// Whether its value, or what is written in its place, may be a secret. Errors do not show it.
     pub(crate) is_secret: bool,
@@ -58,7 +60,8 @@ pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
     }
 }
 
-/// Declares a structure with its settings, in groups that are printed together. A row is
+/// Declares a structure with its settings, in groups that are printed together. A group says what
+/// its table is switched `on` by: one of these keys, or `[]` if it always has an effect. A row is
 /// `field: Type = default, key: Form;`, and `key(restart)` if a change needs a restart. After `in`
 /// stands the type of all settings, and the place of the structure in it. Fields after `and` are no
 /// rows of the table.
@@ -66,7 +69,7 @@ macro_rules! settings {
     (
         $(#[$meta:meta])*
         pub struct $name:ident in $all:ident $place:tt {
-            $($group:ident: $table:literal {$(
+            $($group:ident: $table:literal on $switches:tt {$(
                 $(#[$doc:meta])*
                 $field:ident: $type:ty = $default:expr, $key:ident $(($restart:ident))?: $form:ty;
             )*})*
@@ -89,14 +92,14 @@ macro_rules! settings {
         }
 
         $(crate::setting::rows! {
-            $group in $all $place: $table { $($field: $type, $key $(($restart))?: $form;)* }
+            $group in $all $place: $table on $switches { $($field: $type, $key $(($restart))?: $form;)* }
         })*
     };
 }
 
 /// The rows of settings whose structure is declared elsewhere.
 macro_rules! rows {
-    ($group:ident in $all:ident $place:tt: $table:literal {$(
+    ($group:ident in $all:ident $place:tt: $table:literal on $switches:tt {$(
         $field:ident: $type:ty, $key:ident $(($restart:ident))?: $form:ty;
     )*}) => {
         pub(crate) const $group: &[crate::setting::Setting<$all>] = &[$({
@@ -104,6 +107,7 @@ macro_rules! rows {
             Setting {
                 table: $table,
                 key: stringify!($key),
+                switches: crate::setting::names!($switches),
                 shape: <$form as Form<$type>>::SHAPE,
                 is_secret: <$form as Form<$type>>::IS_SECRET,
                 needs_restart: !<[&str]>::is_empty(&[$(stringify!($restart))?]),
@@ -120,12 +124,17 @@ macro_rules! rows {
     };
 }
 
+/// The names of keys.
+macro_rules! names {
+    ([$($key:ident)*]) => { &[$(stringify!($key)),*] };
+}
+
 /// A field of the structure at that place in the settings.
 macro_rules! at {
     ($settings:ident, ($($place:ident)*), $field:ident) => { $settings$(.$place)*.$field };
 }
 
-pub(crate) use {at, rows, settings};
+pub(crate) use {at, names, rows, settings};
 
 impl<S> Setting<S> {
     /// Its name in messages and in the reference.

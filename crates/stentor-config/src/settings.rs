@@ -36,7 +36,7 @@ settings! {
     /// Everything that can be configured, complete and checked.
     #[derive(Clone, Debug)]
     pub struct Settings in Settings() {
-        LISTENERS: "" {
+        LISTENERS: "" on [] {
             /// Addresses of the public listener: reads only.
             listen: Vec<ListenAddress<SocketAddr>> = vec![LISTEN_DEFAULT.into()],
                 listen(restart): OneOrMany<ListenAddress<SocketAddr>>;
@@ -47,13 +47,13 @@ settings! {
             /// Names that the control listener goes by, beside its addresses and `localhost`.
             control_hosts: Vec<String> = Vec::new(), control_hosts: OneOrMany<HostName>;
         }
-        REDIRECT: "" {
+        REDIRECT: "" on [] {
             /// Addresses that only lead to the same by TLS.
             redirect: Vec<SocketAddr> = Vec::new(), redirect(restart): OneOrMany<Address>;
             /// The port that they lead to; 0: that of the first public address with TLS.
             redirect_port: u16 = 0, redirect_port: Count<0, 65_535>;
         }
-        PROCESS: "" {
+        PROCESS: "" on [] {
             /// Worker threads of the public listener; control has one more. More than there are
             /// cores is allowed: each brings its own file table, and with it another
             /// `RLIMIT_NOFILE` of connections.
@@ -72,7 +72,7 @@ settings! {
             /// What a stop has for those who want to connect.
             drain_new: TurnAway = TurnAway::Refuse, drain_new: Text<Name<TurnAway>>;
         }
-        MONITOR: "monitor" {
+        MONITOR: "monitor" on [] {
             /// Addresses of the monitor listener: how the server is, and nothing else.
             monitor: Vec<ControlAddress> = Vec::new(), listen(restart): OneOrMany<ControlAddress>;
             /// Whether the public listener answers `/-/healthz` and `/-/readyz` too.
@@ -126,7 +126,7 @@ settings! {
     /// Where messages are stored, to outlive the process.
     #[derive(Clone, Debug)]
     pub struct Store in Settings(store) {
-        STORE: "store" {
+        STORE: "store" on [path] {
             /// The directory. `None`: values end with the process.
             path: Option<PathBuf> = None, path(restart): Text<OrNone<StorePath>>;
             /// What a publisher is promised where no rule of the topic says so.
@@ -139,7 +139,7 @@ settings! {
     /// What is logged, and in which form.
     #[derive(Clone, Debug)]
     pub struct Log in Settings(log) {
-        LOG: "log" {
+        LOG: "log" on [] {
             /// What is less important than that is left out.
             level: Level = Level::INFO, level: Text<Name<Level>>;
             /// The form of a line.
@@ -159,7 +159,7 @@ settings! {
     /// Bounds on what clients may ask for, and how long they may take.
     #[derive(Clone, Debug)]
     pub struct Limits in Settings(limits) {
-        LIMITS: "limits" {
+        LIMITS: "limits" on [] {
             /// From the first byte of a request to the end of its head.
             head_timeout_ms: u64 = 10_000, head_timeout: Millis<10, HOUR>;
             /// How long a connection may be silent between two requests. Pages that poll do so
@@ -208,7 +208,7 @@ settings! {
     /// How streams are kept alive, and how they end.
     #[derive(Clone, Debug)]
     pub struct Streams in Settings(streams) {
-        STREAMS: "streams" {
+        STREAMS: "streams" on [] {
             /// How long Server-Sent Events may be silent before a comment is sent; 0: for ever.
             heartbeat_ms: u64 = 15_000, heartbeat: Millis<0, DAY>;
             /// How often WebSockets are pinged; 0: never.
@@ -237,7 +237,7 @@ settings! {
     /// Cross-origin reads (the CORS protocol of the Fetch standard).
     #[derive(Clone, Debug)]
     pub struct Cors in Settings(cors) {
-        CORS: "cors" {
+        CORS: "cors" on [] {
             /// Origins that may read, each as a browser sends it: `https://example.com`. Empty:
             /// none. The single entry `*` allows every page, without credentials.
             origins: Vec<String> = Vec::new(), origins: OneOrMany<Origin>;
@@ -287,7 +287,7 @@ settings! {
     /// How files are kept in memory; together for all mounts and workers.
     #[derive(Clone, Debug)]
     pub struct Files in Settings(files) {
-        FILES: "files" {
+        FILES: "files" on [] {
             /// The bytes of files and their compressed forms that are kept; 0: none, all come from
             /// disk.
             cache_bytes_max: usize = 64 << 20, cache_bytes_max: Bytes<0, { 64 * GIB }>;

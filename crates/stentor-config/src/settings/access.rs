@@ -10,12 +10,12 @@ settings! {
     /// Who may read and publish.
     #[derive(Clone, Debug)]
     pub struct Access in Settings(access) {
-        TOKENS: "" {
+        TOKENS: "" on [] {
             /// Whether the control listener asks for a token too: to publish, and to read what is
             /// private.
             control_token: bool = false, control_token: bool;
         }
-        COOKIE: "access" {
+        COOKIE: "access" on [] {
             /// The name of the cookie that may hold a token. `None`: no cookie does.
             cookie: Option<String> = None, cookie: Text<CookieName>;
         }

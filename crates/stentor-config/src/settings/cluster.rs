@@ -12,7 +12,7 @@ settings! {
     /// The broker that keeps the order, and how.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Cluster in Settings(cluster) {
-        CLUSTER: "cluster" {
+        CLUSTER: "cluster" on [nats] {
             /// Servers of NATS, one of which is used. None: this server makes its own order, or
             /// follows.
             nats: Vec<BrokerUrl> = Vec::new(), nats(restart): OneOrMany<BrokerUrl>;

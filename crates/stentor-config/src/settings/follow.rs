@@ -14,7 +14,7 @@ settings! {
     /// The leaders of this server, and how it follows them.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Follow in Settings(follow) {
-        FOLLOW: "follow" {
+        FOLLOW: "follow" on [leader] {
             /// Control listeners, one of which is followed. None: this server makes its own order.
             leaders: Vec<ServerUrl> = Vec::new(), leader(restart): OneOrMany<ServerUrl>;
             /// A file with the token that is shown to them.

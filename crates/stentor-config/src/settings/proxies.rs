@@ -17,7 +17,7 @@ settings! {
     /// Proxies in front of the server, and how they name a client.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Proxies in Settings(proxies) {
-        PROXIES: "" {
+        PROXIES: "" on [] {
             /// Their addresses.
             trusted: Vec<Network> = Vec::new(), trusted_proxies: OneOrMany<Network>;
             /// Where they name the client of a request. `None`: nowhere.

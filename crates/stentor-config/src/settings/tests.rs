@@ -786,6 +786,26 @@ fn settings_that_contradict_each_other() {
         ("listen = '127.0.0.1:8081'", "listen and control: 127.0.0.1:8081"),
         ("[cors]\norigins = ['*', 'https://a.example']", "cors.origins: '*' already allows"),
         (
+            "limits.memory_critical = 50",
+            "limits.memory_critical: 50 must be more than limits.memory_high, which is 90",
+        ),
+        (
+            "[limits]\nmessage_bytes_max = '2 MiB'\nstored_bytes_max = '1 MiB'",
+            "limits.message_bytes_max: 2 MiB is more than limits.stored_bytes_max, which is 1 MiB",
+        ),
+        (
+            "[follow]\nleader = 'http://a'\nca_file = '/c'",
+            "follow.ca_file: it is for leaders at https://",
+        ),
+        (
+            "[jwt]\nsecret_file = '/s'\njwks_ca_file = '/c'",
+            "jwt.jwks_ca_file: it is for jwt.jwks_url at https://",
+        ),
+        (
+            "[[topics]]\nmatch = '/a'\nkeep = 'synced'",
+            "topics: keep of /a has no effect without store.path",
+        ),
+        (
             "[[lookup]]\npath = '/a='\ntopics = '/{name}'\n\
              [[lookup]]\npath = '/a='\ntopics = '/b/{name}'",
             "lookup: two routes begin with /a=",
@@ -804,6 +824,51 @@ fn settings_that_contradict_each_other() {
     }
     let any_port = "listen = ['127.0.0.1:0', '127.0.0.1:0']\ncontrol = '127.0.0.1:0'";
     Settings::from_toml(any_port, "f").unwrap().validate().unwrap();
+}
+
+/// In each table with a switch every other setting is refused while the table is off.
+#[test]
+fn settings_of_a_table_that_is_off_are_refused() {
+    let mut count = 0;
+    for setting in crate::groups::all() {
+        let of_table = |it: &&crate::setting::Setting<Settings>| it.table == setting.table;
+        let keys: Vec<_> = crate::groups::all().filter(of_table).map(|it| it.key).collect();
+        assert!(setting.switches.iter().all(|key| keys.contains(key)), "{}", setting.name());
+        if setting.switches.is_empty() || setting.switches.contains(&setting.key) {
+            continue;
+        }
+        let values = [
+            "'none'",
+            "'/f'",
+            "['/f']",
+            "'7m'",
+            "3",
+            "7",
+            "'2 GiB'",
+            "true",
+            "false",
+            "'http://a'",
+            "['http://a']",
+            "'ES256'",
+        ];
+        let documents = values.map(|value| format!("{} = {value}", setting.name()));
+        let usual = (setting.show)(&Settings::default());
+        let is_other = |it: &Settings| (setting.show)(it) != usual;
+        let read = documents.iter().filter_map(|text| Settings::from_toml(text, "f").ok());
+        let settings =
+            read.into_iter().find(is_other).unwrap_or_else(|| panic!("{}", setting.name()));
+        let error = settings.validate().unwrap_err().to_string();
+        let expected = format!("{}: it has no effect without {}.", setting.name(), setting.table);
+        assert!(error.contains(&expected), "{error}");
+        count += 1;
+    }
+    assert_eq!(count, 1 + 5 + 16 + 7);
+    for on in
+        ["[store]\npath = '/s'", "[cluster]\nnats = 'nats://b'", "[follow]\nleader = 'http://a'"]
+    {
+        let text = format!("{on}\n[[topics]]\nmatch = '/a'\nkeep = 'written'");
+        Settings::from_toml(&text, "f").unwrap().validate().unwrap();
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ settings! {
     /// What is configured of TLS. The files are read at the start.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Tls in Settings(tls) {
-        TLS: "" {
+        TLS: "" on [] {
             /// The file of those who sign the certificates of operators. With it the control
             /// listener lets nobody in by TLS who shows none.
             control_client_ca: Option<PathBuf> = None, control_client_ca: Text<OrNone<File>>;
@@ -33,7 +33,7 @@ settings! {
             /// a secret that ends with the process.
             ticket_secrets: Vec<PathBuf> = Vec::new(), tls_ticket_secret: OneOrMany<File>;
         }
-        HSTS: "" {
+        HSTS: "" on [] {
             /// For how long browsers are told to come by TLS only (RFC 6797); 0: they are not.
             hsts_s: u64 = 0, hsts: Seconds<0, { 10 * YEAR }>;
         }

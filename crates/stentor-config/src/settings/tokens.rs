@@ -13,7 +13,9 @@ use crate::quantity::{DAY, HOUR, SECOND, Seconds};
 use crate::setting::rows;
 
 rows! {
-    JWT in Settings(tokens jwt): "jwt" {
+    JWT in Settings(tokens jwt): "jwt" on [
+        secret_file public_key_file public_key jwks_file jwks_url
+    ] {
         secret_files: Vec<PathBuf>, secret_file: OneOrMany<File>;
         public_key_files: Vec<PathBuf>, public_key_file: OneOrMany<File>;
         public_keys: Vec<String>, public_key: OneOrMany<PublicKey>;
