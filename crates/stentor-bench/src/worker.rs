@@ -57,6 +57,8 @@ struct Connection {
     told: bool,
     /// The first answer was as it should be.
     settled: bool,
+    /// Something of its stream of events has come.
+    has_begun: bool,
     /// Answers in a row that came too soon to have been held.
     hasty: u8,
     /// Answers still to come.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use stentor_wire::target::TopicName;
+use stentor_wire::target::{TopicName, shortened};
 
 use crate::pattern::{ONE, Pattern, is_wild, segments};
 
@@ -38,18 +38,21 @@ impl Filter {
         if segments(text).any(is_wild) {
             let pattern = Pattern::parse(text)?;
             if segments(text).count() > SEGMENTS_MAX {
+                let text = shortened(text);
                 return Err(format!(
-                    "pattern {text:?}: a pattern may have at most {SEGMENTS_MAX} segments."
+                    "pattern \"{text}\": a pattern may have at most {SEGMENTS_MAX} segments."
                 ));
             }
             if segments(text).filter(|&segment| segment == ONE).count() > STARS_MAX {
+                let text = shortened(text);
                 return Err(format!(
-                    "pattern {text:?}: at most {STARS_MAX} segments of a pattern may be `*`."
+                    "pattern \"{text}\": at most {STARS_MAX} segments of a pattern may be `*`."
                 ));
             }
             return Ok(Filter::Pattern(pattern));
         }
-        let name = TopicName::parse(text).map_err(|reason| format!("topic {text:?}: {reason}"))?;
+        let name = TopicName::parse(text)
+            .map_err(|reason| format!("topic \"{}\": {reason}", shortened(text)))?;
         Ok(Filter::Topic(name.into_owned()))
     }
 
@@ -359,6 +362,21 @@ mod tests {
         filters.matching(topic, |value| found.push(value.as_str()));
         found.sort_unstable();
         found
+    }
+
+    #[test]
+    fn errors_repeat_a_bounded_part_of_the_text() {
+        let long = "\u{200b}".repeat(20_000);
+        for text in [
+            long.clone(),
+            format!("/{long}/*"),
+            format!("/{}*", "\u{200b}/".repeat(40)),
+            format!("/{}/*/*/*", "\u{200b}".repeat(100)),
+            format!("/{}/**/a", "\u{200b}".repeat(100)),
+        ] {
+            let error = Filter::parse(&text).unwrap_err();
+            assert!(error.len() < 2_000, "{}", error.len());
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use stentor_wire::deflate::Deflater;
 use stentor_wire::lookup::json_string;
-use stentor_wire::sse;
+use stentor_wire::sse::{self, Notice};
 use stentor_wire::websocket::{self, Opcode};
 
 use crate::event::Event;
@@ -110,7 +110,7 @@ impl Event {
         let id = self.message.id().text();
         let id = Some(id.as_str());
         if self.message.is_deletion() {
-            return sse::event(out, id, Some("delete"), text(&self.place()));
+            return sse::notice(out, id, Notice::Deletion, text(&self.place()));
         }
         match str::from_utf8(self.message.data()) {
             Ok(data) => sse::event(out, id, self.message.event(), data),

@@ -672,8 +672,11 @@ fn bit(encoding: Encoding) -> u8 {
 
 const COMPRESSED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
 
-// Where `bit` puts them, and that both halves of `Message::asked` fit.
+// Where `bit` puts them, and that both halves of `Message::asked` fit. With a fifth encoding they do
+// not: its bit would be that of `DROPPED`.
 const _: () = {
+    assert!(Encoding::ALL.len() == 1 + COMPRESSED.len());
+    assert!(Encoding::ALL.len() <= TRIED_SHIFT as usize && 2 * TRIED_SHIFT <= u8::BITS);
     assert!(Encoding::Identity as u8 == 0 && Encoding::Gzip as u8 == 1);
     assert!(Encoding::Br as u8 == 2 && Encoding::Zstd as u8 == 3);
 };

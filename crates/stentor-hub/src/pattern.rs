@@ -10,7 +10,7 @@
 //! first one means, and it is enough to ask for one topic of each length
 //! ([`PatternRef::is_within`]). Topics are not of any length, and that counts as well.
 
-use stentor_wire::target::{TOPIC_BYTES_MAX, TopicName};
+use stentor_wire::target::{TOPIC_BYTES_MAX, TopicName, shortened};
 
 /// A pattern such as `/quotes/*` or `/scores/**`. A segment that is neither exactly `*` nor
 /// exactly `**` stands for itself.
@@ -25,10 +25,11 @@ impl Pattern {
     /// One plain sentence, with the pattern in it: what is wrong as a topic name would be
     /// (stars aside), and `**` anywhere but at the end.
     pub fn parse(text: &str) -> Result<Pattern, String> {
-        TopicName::parse(text).map_err(|reason| format!("pattern {text:?}: {reason}"))?;
+        let refuse = |reason: &str| format!("pattern \"{}\": {reason}", shortened(text));
+        TopicName::parse(text).map_err(refuse)?;
         let pattern = Pattern(text.into());
         if pattern.segments().any(|segment| segment == REST) {
-            return Err(format!("pattern {text:?}: `**` may stand at the end only."));
+            return Err(refuse("`**` may stand at the end only."));
         }
         Ok(pattern)
     }

@@ -642,7 +642,7 @@ fn lend_pieces(
     cuts: impl IntoIterator<Item = usize>,
 ) -> Vec<(Option<String>, Option<String>)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let data = data.strip_prefix(sse::BYTE_ORDER_MARK).unwrap_or(data);
+    let data = sse::after_mark(data).unwrap_or_default();
     let mut events = Vec::new();
     let mut last_id = None;
     let mut at = 0;
@@ -670,7 +670,7 @@ fn overlap(part: &ByteRange, other: &ByteRange) -> bool {
 /// An error is one line that a person can read.
 fn check_sentence(reason: &str) {
     assert!(!reason.is_empty() && reason.len() <= 2000 && reason.ends_with('.'), "{reason}");
-    assert!(!reason.contains(|char: char| char.is_ascii_control()), "{reason:?}");
+    assert!(!reason.contains(char::is_control), "{reason:?}");
 }
 
 /// Scans bytes that arrive in pieces that end at `cuts`.

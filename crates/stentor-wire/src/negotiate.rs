@@ -74,7 +74,7 @@ impl Encodings {
     pub const EMPTY: Encodings = Encodings(0);
 
     /// The set of all encodings.
-    pub const ALL: Encodings = Encodings(0b1111);
+    pub const ALL: Encodings = Encodings((1 << Encoding::ALL.len()) - 1);
 
     /// Whether `encoding` is in the set.
     pub const fn contains(self, encoding: Encoding) -> bool {
@@ -99,7 +99,7 @@ impl FromIterator<Encoding> for Encodings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acceptable {
     /// The weight of each encoding, by discriminant; 0 is not acceptable.
-    weights: [u16; 4],
+    weights: [u16; Encoding::ALL.len()],
 }
 
 impl Acceptable {

@@ -16,16 +16,49 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memchr::{memchr, memchr2};
 
-use crate::saturating_decimal;
+use crate::{labels, saturating_decimal};
 
 /// What is sent when there is nothing to say: a comment, which readers pass over. It stands before
 /// whatever comes next: at an empty line some readers would report what came last once more.
 pub const HEARTBEAT: &[u8] = b":\n";
 
 /// What a stream may begin with, and what then is no part of its first line.
-pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Appends one event to `out`.
+labels! {
+    /// The events by which the server speaks for itself on event streams. No publisher can choose
+    /// these names, see [`is_reserved`].
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Notice {
+        /// Messages are missing.
+        Gap = "gap",
+        /// The topic was deleted.
+        Deletion = "delete",
+        /// A message whose data is not text, in base64.
+        Binary = "base64",
+        /// The reader may not read any more.
+        Expired = "expired",
+        /// A part of the subscription may not be read.
+        Uncovered = "uncovered",
+    }
+}
+
+/// Whether publishers cannot choose this name for an event: it is a notice, belongs to
+/// `EventSource` itself, whose handlers `onopen` and `onerror` would be called, or has the name of
+/// the server.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    Notice::ALL.iter().any(|notice| notice.name() == name)
+        || matches!(name, "open" | "error" | "stentor")
+        || name.starts_with("stentor.")
+}
+
+/// Appends a notice. `id` must not have CR, LF or NUL.
+pub fn notice(out: &mut Vec<u8>, id: Option<&str>, notice: Notice, data: &str) {
+    event(out, id, Some(notice.name()), data);
+}
+
+/// Appends one message to `out`, as an event of its publisher's name.
 ///
 /// `data` is split at CR, LF and CRLF, so a reader gets it back with each of them as LF, and it
 /// has a line even if it is empty, since an event without one would not be dispatched. `id` and
@@ -50,7 +83,7 @@ pub fn event(out: &mut Vec<u8>, id: Option<&str>, name: Option<&str>, data: &str
 /// Appends an event for bytes that are not text: it is named `base64`, and its data is `data` in
 /// the standard alphabet with padding (RFC 4648 section 4).
 pub fn binary_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
-    event(out, id, Some("base64"), &STANDARD.encode(data));
+    notice(out, id, Notice::Binary, &STANDARD.encode(data));
 }
 
 /// Appends how many milliseconds a reader shall wait before it connects again: a line of whatever
@@ -223,8 +256,8 @@ pub struct RawEvent<'a> {
 /// time. If an LF comes after all, it stands at the start of what follows and is an empty block of
 /// its own, which means nothing. Otherwise more bytes behind these change nothing.
 ///
-/// A stream may begin with [`BYTE_ORDER_MARK`], which the caller must pass over: that it is the
-/// beginning cannot be seen here.
+/// Behind the beginning of a stream comes [`after_mark`] first, since the beginning cannot be seen
+/// here.
 pub fn first_event(bytes: &[u8]) -> Option<(RawEvent<'_>, usize)> {
     let mut event = RawEvent { name: None, id: None, has_data: false, lines: b"" };
     let mut start = 0;
@@ -248,6 +281,14 @@ pub fn first_event(bytes: &[u8]) -> Option<(RawEvent<'_>, usize)> {
         }
         start = next;
     }
+}
+
+/// The beginning of a stream without its byte order mark, if it has one. `None`: more bytes are
+/// needed.
+#[must_use]
+pub fn after_mark(stream: &[u8]) -> Option<&[u8]> {
+    let is_part = stream.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(stream);
+    (!is_part).then(|| stream.strip_prefix(BYTE_ORDER_MARK).unwrap_or(stream))
 }
 
 /// The name and the value of a line that is not empty; `None` if it is a comment.

@@ -146,10 +146,17 @@ pub(crate) fn unknown_parameter(name: &str, names: &[&str]) -> String {
 }
 
 /// Escapes and shortens a client's text for a sentence that repeats it.
-pub(crate) fn shortened(text: &str) -> String {
-    let end = text.floor_char_boundary(SHOWN_BYTES_MAX);
-    let dots = if end < text.len() { "..." } else { "" };
-    format!("{}{dots}", text[..end].escape_debug())
+#[must_use]
+pub fn shortened(text: &str) -> String {
+    let cut = cut(text);
+    let dots = if cut.len() < text.len() { "..." } else { "" };
+    format!("{}{dots}", cut.escape_debug())
+}
+
+/// As much of a client's text as an error may repeat.
+#[must_use]
+pub fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
 /// The name of a topic: text that was checked. Whoever is given one need not check it again.
@@ -169,6 +176,20 @@ impl<'a> TopicName<'a> {
         let text = text.into();
         check_topic(&text)?;
         Ok(TopicName(text))
+    }
+
+    /// The same name, if a message may be published under it.
+    ///
+    /// # Errors
+    ///
+    /// One plain sentence, if a segment is `*` or `**`. Readers could not name the topic: to them
+    /// it would be a pattern. Topics that are stored under such names can still be read and deleted.
+    pub fn published(self) -> Result<TopicName<'a>, &'static str> {
+        if self.0.split('/').any(|segment| matches!(segment, "*" | "**")) {
+            return Err("A topic must not have a segment '*' or '**': readers take it for a \
+                        pattern.");
+        }
+        Ok(self)
     }
 
     /// Takes the path of a request target for a name; borrows when there is nothing to decode.

@@ -241,6 +241,12 @@ impl Worker {
             kept.extend_from_slice(data);
             &kept
         };
+        if !self.at(socket).has_begun
+            && let Some(rest) = sse::after_mark(events)
+        {
+            events = rest;
+            self.at(socket).has_begun = true;
+        }
         while let Some((event, length)) = sse::first_event(events) {
             if event.name == Some(b"gap") {
                 self.gap_told(socket);

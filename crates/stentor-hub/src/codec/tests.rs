@@ -171,6 +171,8 @@ fn what_was_compressed_here_is_not_written_down() {
 fn spellings_that_are_not_ours() {
     let good = b"\x01\x00\x05\x02/a\x00\x00\x01x";
     assert!(decode_entry(good).is_ok());
+    // Stored by a version that had not reserved the name.
+    assert!(decode_entry(b"\x01\x00\x05\x02/a\x01\x00\x03gap\x01x").is_ok());
     let bad: [&[u8]; 12] = [
         b"",
         b"\x02\x00\x05\x02/a\x00\x00\x01x",
@@ -182,7 +184,7 @@ fn spellings_that_are_not_ours() {
         b"\x01\x00\x05\x02/-\x00\x00\x01x",
         b"\x01\x00\x05\x02/a\x08\x00\x01x",
         b"\x01\x00\x05\x02/a\x00\xff\x09text/html\x01x",
-        b"\x01\x00\x05\x02/a\x01\x00\x03gap\x01x",
+        b"\x01\x00\x05\x02/a\x01\x00\x03g\np\x01x",
         b"\x01\x00\x05\x02/a\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
     ];
     for bytes in bad {

@@ -20,7 +20,7 @@ use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_order::{Commit, Due, Outcome};
 use stentor_wire::packed;
 use stentor_wire::status::Status;
-use stentor_wire::target::TopicName;
+use stentor_wire::target::{TopicName, cut};
 
 /// A stream of lines on its way in, and what came of those that are done.
 #[derive(Debug, Default)]
@@ -308,12 +308,13 @@ fn waiting_bytes(line: &[u8]) -> usize {
 fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Its strings need not be checked one by one.
     let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
-    let line: Line<'_> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let broken = |error: serde_json::Error| cut(&error.to_string()).to_owned();
+    let line: Line<'_> = serde_json::from_str(line).map_err(broken)?;
     let raw = line.data.get();
     let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
         let text: Cow<'_, str> = match unescaped(raw) {
             Some(text) => Cow::Borrowed(text),
-            None => serde_json::from_str::<String>(raw).map_err(|error| error.to_string())?.into(),
+            None => serde_json::from_str::<String>(raw).map_err(broken)?.into(),
         };
         let default = settings.content_type(&line.topic).cloned();
         (text.as_bytes().into(), default.unwrap_or(ContentType::TEXT))
@@ -326,9 +327,9 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     };
     let mut draft = Draft::new(data).with_content_type(content_type);
     if let Some(event) = &line.event {
-        draft = draft.with_event(EventName::parse(event)?);
+        draft = draft.with_event(EventName::parse_published(event)?);
     }
-    Ok(Op::Put(TopicName::parse(line.topic)?, draft))
+    Ok(Op::Put(TopicName::parse(line.topic)?.published()?, draft))
 }
 
 /// The text of a JSON string that holds no escapes, without copying it.

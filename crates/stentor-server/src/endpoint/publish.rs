@@ -135,7 +135,7 @@ fn check(
         true => None,
         false => {
             let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
-            let topic = TopicName::from_path(path).map_err(bad)?;
+            let topic = TopicName::from_path(path).and_then(TopicName::published).map_err(bad)?;
             x.may(Act::PublishTo(&topic))?;
             Some(topic.into_owned())
         }
@@ -206,7 +206,7 @@ impl Upload {
         Ok(Upload {
             content_type: content_type_of(&topic, content_type, settings),
             topic,
-            event: field(request.event, EventName::parse).map_err(bad)?,
+            event: field(request.event, EventName::parse_published).map_err(bad)?,
             cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
             gzip,
             condition: precondition(request)?,

@@ -191,8 +191,12 @@ fn a_long_line_costs_linear_time() {
 fn lent_pieces(stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<Outline> {
     let mut events = Vec::new();
     let mut last_id = String::new();
-    let mut at = if stream.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    let (mut at, mut is_at_start) = (0, true);
     for cut in cuts.into_iter().chain([stream.len()]) {
+        if is_at_start {
+            let Some(rest) = after_mark(&stream[..cut]) else { continue };
+            (at, is_at_start) = (cut - rest.len(), false);
+        }
         while let Some((event, len)) = first_event(&stream[at.min(cut)..cut]) {
             assert_eq!(event.lines, &stream[at..at + len]);
             at += len;
@@ -309,3 +313,28 @@ const PARTS: &[&[u8]] = &[
     b"\r\r",
     BYTE_ORDER_MARK,
 ];
+
+#[test]
+fn a_byte_order_mark_is_passed_over_at_the_start() {
+    assert_eq!(after_mark(b"data: 1"), Some(&b"data: 1"[..]));
+    assert_eq!(after_mark(b"\xef\xbb\xbfdata: 1"), Some(&b"data: 1"[..]));
+    assert_eq!(after_mark(b"\xef\xbb\xbf\xef\xbb\xbf"), Some(&b"\xef\xbb\xbf"[..]));
+    assert_eq!(after_mark(b"\xef\xbbx"), Some(&b"\xef\xbbx"[..]));
+    for part in [&b""[..], b"\xef", b"\xef\xbb"] {
+        assert_eq!(after_mark(part), None);
+    }
+}
+
+#[test]
+fn names_of_notices_are_reserved() {
+    let others = ["open", "error", "stentor", "stentor.end"];
+    for name in Notice::ALL.map(Notice::name).into_iter().chain(others) {
+        assert!(is_reserved(name), "{name}");
+        let mut stream = Vec::new();
+        notice(&mut stream, Some("1"), Notice::Gap, "x");
+        assert_eq!(stream, b"id: 1\nevent: gap\ndata: x\n\n");
+    }
+    for name in ["message", "Gap", "deleted", "errors", "stentors", "base64 ", ""] {
+        assert!(!is_reserved(name), "{name}");
+    }
+}

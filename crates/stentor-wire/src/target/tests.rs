@@ -315,3 +315,14 @@ fn parameters_are_known_or_refused() {
     assert_eq!(read("a=%4"), Err(format!("The query is broken. {BadEscape}")));
     assert_eq!(read("token=%4"), Err(format!("The query is broken. {BadEscape}")));
 }
+
+#[test]
+fn a_message_is_not_published_under_a_pattern() {
+    for name in ["/*", "/**", "/conf/*", "/a/**", "/*/a", "/a/*/b"] {
+        let name = TopicName::parse(name).unwrap();
+        assert!(name.published().unwrap_err().contains("'*' or '**'"));
+    }
+    for name in ["/a", "/***", "/a*", "/*a", "/a/b*c"] {
+        assert!(TopicName::parse(name).unwrap().published().is_ok(), "{name}");
+    }
+}

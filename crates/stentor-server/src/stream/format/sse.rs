@@ -4,13 +4,13 @@ use crate::put_off;
 use crate::stream::Gap;
 use crate::stream::format::{Ended, Manner, SignOfLife};
 use stentor_hub::{Id, StreamForm};
-use stentor_wire::sse;
+use stentor_wire::sse::{self, Notice};
 
 pub(super) static MANNER: Manner = Manner {
     forms: [(StreamForm::Sse, None), (StreamForm::EnvelopeSse, None)],
     gap: Some(gap),
     uncovered: Some(|out, json| {
-        sse::event(out, None, Some("uncovered"), &format!("{{\"uncovered\":{json}}}"));
+        sse::notice(out, None, Notice::Uncovered, &format!("{{\"uncovered\":{json}}}"));
     }),
     cursor,
     sign_of_life: SignOfLife::Comment(sse::HEARTBEAT),
@@ -22,14 +22,14 @@ pub(super) static MANNER: Manner = Manner {
 
 /// The event that says that something is missing.
 fn gap(out: &mut Vec<u8>, gap: &Gap) {
-    sse::event(out, None, Some("gap"), &gap.json());
+    sse::notice(out, None, Notice::Gap, &gap.json());
 }
 
 /// The event that says that the stream is over, and that coming back without another token is of
 /// no use.
 fn expired(out: &mut Vec<u8>, why: Ended) {
     let json = format!("{{\"expired\":\"{}\"}}", why.name());
-    sse::event(out, None, Some("expired"), &json);
+    sse::notice(out, None, Notice::Expired, &json);
 }
 
 /// An id without an event: from here the reader may resume (WHATWG HTML, section 9.2.6).
