@@ -147,7 +147,7 @@ impl Worker {
             let deadline_ms = self.tend(&mut Wire::new(&mut io, secured.as_mut()));
             let wake_us = self.next_due_us().map(|due_us| due_us.max(self.now_us + WAKE_US_MIN));
             if let Some(wake_us) = wake_us {
-                io.wake_by(wake_us)?;
+                io.wake_by(wake_us);
             }
             self.events = 0;
             let mut layer = Layer { worker: &mut self, secured: secured.as_mut() };

@@ -8,30 +8,29 @@
 //!
 //! Listeners are level-triggered: see `epoll/listening.rs`.
 
-mod alarm;
 mod clock;
 mod handover;
 mod listening;
 mod reserved;
 mod send;
-mod vanishing;
+mod set;
 
-use self::alarm::Alarm;
 use self::clock::TurnClock;
 use self::handover::HandingOver;
 pub use self::handover::Parts;
 use self::listening::Listening;
 use self::reserved::ReservedDescriptors;
 use self::send::{send_part_of, send_parts};
+use self::set::EpollSet;
 use crate::owned::OpenSockets;
 use crate::process::timespec;
 use crate::queue::AcceptQueue;
 use crate::socket::{Dial, dial, limit_retransmission, limit_unsent, trust_reader};
 use crate::{
-    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, PROXIED, Peer, Refused,
-    Retransmission, Role, Sent, TurnAway, Waker, monotonic_us,
+    Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, Listener, PROXIED, Pause, Peer,
+    Refused, Retransmission, Role, Sent, TurnAway, Waker, monotonic_us,
 };
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{Event, EventFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -44,7 +43,7 @@ use std::time::Duration;
 
 /// One worker's network: its epoll instance, its listeners, its receive buffer.
 pub struct Epoll {
-    epoll: OwnedFd,
+    set: EpollSet,
     listening: Listening,
     waker: Arc<Waker>,
     /// The connections. No other descriptor is touched, whatever number a handler comes with.
@@ -53,7 +52,11 @@ pub struct Epoll {
     reserved: ReservedDescriptors,
     /// Another process is about to take over.
     handing_over: Option<Box<HandingOver>>,
-    alarm: Alarm,
+    /// Connections that the kernel had no memory to register. The worker accepts no other until they
+    /// are registered.
+    unregistered: Vec<Peer>,
+    /// When the wait is to end, on the clock of [`monotonic_us`].
+    wake_us: Option<u64>,
     /// Why the connection that ended last did, if it was not an orderly end.
     broken: Option<Errno>,
     /// Lent to the handler, one read at a time.
@@ -85,23 +88,25 @@ impl Epoll {
     /// A backend for the calling thread, which should have its own file table already.
     ///
     /// # Errors
-    /// Out of files or memory.
+    /// Out of files or memory, or the user has as many files in epoll sets as it may.
     pub fn new(listeners: Vec<(Listener, Role)>, waker: Arc<Waker>) -> io::Result<Epoll> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&epoll, waker.as_fd(), EventData::new_u64(WAKER), flags)?;
+        let set = EpollSet::new()?;
+        set.add(waker.as_fd(), WAKER, EventFlags::IN | EventFlags::ET)?;
+        let (mut listening, clock) = (Listening::new(listeners), TurnClock::new());
+        listening.begin(&set, clock.now_ms)?;
         Ok(Epoll {
-            epoll,
-            listening: Listening::new(listeners),
+            set,
+            listening,
             waker,
             owned: OpenSockets::default(),
             reserved: ReservedDescriptors::default(),
             handing_over: None,
-            alarm: Alarm::new(),
+            unregistered: Vec::new(),
+            wake_us: None,
             broken: None,
             buffer: vec![0; RECEIVE_BYTES],
             reported: Reported { events: Vec::with_capacity(EVENTS_PER_TURN), handled: 0 },
-            clock: TurnClock::new(),
+            clock,
             _of_thread: PhantomData,
         })
     }
@@ -109,7 +114,7 @@ impl Epoll {
     /// From now on holds at most so many connections: others wait in the listening queues until
     /// one is closed. What files the limit of the process leaves then are for other things.
     pub fn limit_connections(&mut self, connections_max: usize) {
-        self.listening.connections_max = connections_max;
+        self.listening.limit_connections(connections_max);
     }
 
     /// Begins a connection to a server. [`Handler::ready`] is called as soon as it is established
@@ -147,11 +152,8 @@ impl Epoll {
 
     /// Makes [`Epoll::turn`] return by `at_us`, on the clock of [`monotonic_us`]. Finer than a
     /// deadline, which is in milliseconds. There is one such time, the earliest; it counts once.
-    ///
-    /// # Errors
-    /// Out of files or memory.
-    pub fn wake_by(&mut self, at_us: u64) -> io::Result<()> {
-        self.alarm.set(&self.epoll, at_us)
+    pub fn wake_by(&mut self, at_us: u64) {
+        self.wake_us = Some(self.wake_us.map_or(at_us, |earlier_us| earlier_us.min(at_us)));
     }
 
     /// Waits until something happens or `deadline_ms` (on [`Backend::now_ms`]'s clock) has come,
@@ -169,44 +171,60 @@ impl Epoll {
         while let Some((flags, data)) = self.reported.next() {
             match data {
                 WAKER => {}
-                ALARM => self.alarm.end(),
                 data if data >= LISTENER => {
                     // mutation: arrivals-first
-                    self.listening.arrivals.push((data - LISTENER) as usize);
+                    self.listening.report((data - LISTENER) as usize);
                 }
                 data => self.serve(handler, Peer(data as u32), flags),
             }
         }
         self.accept_arrivals(handler);
-        self.tend_listeners(handler);
-        self.tend_vanishing(handler);
+        self.register_again(handler);
         self.listening.look_at_queues(self.clock.turn_us);
         Ok(self.waker.take())
     }
 
     fn wait(&mut self, deadline_ms: Option<u64>) -> io::Result<()> {
-        let Reported { events, handled } = &mut self.reported;
-        events.clear();
-        *handled = 0;
-        self.listening.arrivals.clear();
-        let timeout_ms = self.timeout_ms(deadline_ms);
-        let timeout = timeout_ms.map(|ms| timespec(ms * 1_000));
-        let room = rustix::buffer::spare_capacity(&mut self.reported.events);
+        self.reported.handled = 0;
+        self.reported.events.clear();
+        let mut timeout_ms = self.timeout_ms(deadline_ms);
         let wait_us = monotonic_us();
-        match epoll::wait(&self.epoll, room, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        if let Some(at_us) = self.wake_us {
+            // The time that `epoll_wait` takes is in milliseconds.
+            let until_us = timeout_ms.map_or(u64::MAX, |ms| wait_us.saturating_add(ms * 1_000));
+            let left_us = at_us.min(until_us).saturating_sub(wait_us);
+            let mut asked = [PollFd::new(&self.set, PollFlags::IN)];
+            let _ = poll(&mut asked, Some(&timespec(left_us)));
+            timeout_ms = Some(left_us.div_ceil(1_000));
         }
+        let waits_ms = if self.wake_us.is_some() { Some(0) } else { timeout_ms };
+        self.set.wait(&mut self.reported.events, waits_ms)?;
         self.clock.read_after_wait(wait_us, timeout_ms);
+        self.wake_us = self.wake_us.filter(|&at_us| at_us > self.clock.turn_us);
         Ok(())
     }
 
     /// How long to wait for an event; `None`: for as long as it takes.
     fn timeout_ms(&self, deadline_ms: Option<u64>) -> Option<u64> {
         let now_ms = self.clock.now_ms;
-        let retry_ms = self.listening.next_ms(now_ms, self.has_room());
+        let retry_ms = self.listening.next_ms(now_ms, self.owned.len());
         let until = deadline_ms.into_iter().chain(retry_ms).min()?;
         Some(until.saturating_sub(now_ms))
+    }
+
+    /// Has the kernel report again what it had no memory for: connections, then the listeners.
+    /// Without memory for them, nothing is accepted until the next try.
+    fn register_again<H: Handler<Epoll>>(&mut self, handler: &mut H) {
+        let now_ms = self.clock.now_ms;
+        if !self.unregistered.is_empty() && !self.listening.is_paused(now_ms) {
+            std::mem::take(&mut self.unregistered).into_iter().for_each(|peer| self.rearm(peer));
+            if !self.unregistered.is_empty() {
+                self.pause(handler, Pause::Exhausted);
+            }
+        }
+        if self.listening.resume(&self.set, self.owned.len(), now_ms).is_err() {
+            handler.accept_paused(Pause::Exhausted);
+        }
     }
 
     fn serve<H: Handler<Epoll>>(&mut self, handler: &mut H, socket: Peer, flags: EventFlags) {
@@ -299,7 +317,10 @@ impl Epoll {
         if let Some(handing_over) = &mut self.handing_over {
             handing_over.note(socket);
         }
-        if let Err(refused) = handler.accepted(self, socket, role, peer) {
+        let admission = Admission { io: self, socket };
+        let accepted = handler.accepted(admission.io, socket, role, peer);
+        drop(admission);
+        if let Err(refused) = accepted {
             return self.turn_away(socket, refused);
         }
         // A layer may not have room for what it would have to do at once, and a header of a proxy
@@ -310,8 +331,8 @@ impl Epoll {
         }
         match self.add(socket, READABLE) {
             // Registered by a send that was cut short, or by a read that was.
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(_) => handler.ended(self, socket),
+            Ok(()) | Err(Errno::EXIST | Errno::BADF) => {}
+            Err(_) => self.unregistered.push(socket),
         }
     }
 
@@ -334,17 +355,16 @@ impl Epoll {
     }
 
     /// Asks the kernel to report the socket again if it can be read or written now.
-    fn rearm(&self, socket: Peer) {
+    fn rearm(&mut self, socket: Peer) {
         let Some(fd) = self.owned.get(socket) else { return };
-        let flags = READABLE | EventFlags::OUT;
-        if epoll::modify(&self.epoll, fd, data(socket), flags) == Err(Errno::NOENT) {
-            let _ = self.add(socket, flags);
+        if self.set.modify(fd, u64::from(socket.0), READABLE | EventFlags::OUT).is_err() {
+            self.unregistered.push(socket);
         }
     }
 
     fn add(&self, socket: Peer, flags: EventFlags) -> rustix::io::Result<()> {
         let fd = self.owned.get(socket).ok_or(Errno::BADF)?;
-        epoll::add(&self.epoll, fd, data(socket), flags)
+        self.set.add(fd, u64::from(socket.0), flags)
     }
 
     /// Closes a socket, whoever else has it.
@@ -356,6 +376,7 @@ impl Epoll {
             handover::end(fd, is_reset);
         }
         drop(self.owned.remove(socket));
+        self.unregistered.retain(|other| *other != socket);
         self.listening.freed_a_file(self.clock.now_ms);
     }
 }
@@ -467,11 +488,11 @@ impl Backend for Epoll {
     }
 
     fn refuse_new(&mut self, how: TurnAway) {
-        self.listening.refuse_new(&self.epoll, how);
+        self.listening.refuse_new(&self.set, how);
     }
 
     fn has_begun_connections(&mut self) -> bool {
-        self.listening.listeners.iter().any(|(listener, _)| listener.has_handshakes())
+        self.listening.iter().any(|(listener, _)| listener.has_handshakes())
     }
 
     fn close_listeners(&mut self) {
@@ -479,7 +500,7 @@ impl Backend for Epoll {
     }
 
     fn rest(&mut self, roles: &'static [Role]) {
-        self.listening.rest(&self.epoll, roles);
+        self.listening.rest(&self.set, roles);
     }
 
     fn accept_queue(&self) -> AcceptQueue {
@@ -496,18 +517,26 @@ fn bytes_of(parts: &[IoSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
-fn data(socket: Peer) -> EventData {
-    EventData::new_u64(u64::from(socket.0))
+/// A connection that the handler is being told of. If the handler panics, it may not know it.
+struct Admission<'e> {
+    io: &'e mut Epoll,
+    socket: Peer,
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.io.let_go(self.socket, false);
+        }
+    }
 }
 
 /// Interest of every connection; room to write is added when a send was cut short.
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Event data of the waker, the alarm and, counted up from it, of the listeners; below are
-/// sockets.
+/// Event data of the waker and, counted up from it, of the listeners; below are sockets.
 const WAKER: u64 = 1 << 32;
-const ALARM: u64 = WAKER + 1;
-const LISTENER: u64 = ALARM + 1;
+const LISTENER: u64 = WAKER + 1;
 
 /// The receive buffer, one for each worker: a whole burst of pipelined requests in one read.
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -522,7 +551,6 @@ mod tests {
     use super::clock::PAUSE_US;
     use super::listening::{ACCEPT_PART, ACCEPT_SHARE_US};
     use super::*;
-    use crate::Pause;
 
     /// There is nothing to handle.
     struct Nobody;
@@ -677,9 +705,9 @@ mod tests {
         io.turn(&mut Nobody, Some(0)).unwrap();
         for _ in 0..3 {
             let began_us = monotonic_us();
-            io.wake_by(began_us + 700_000).unwrap();
-            io.wake_by(began_us + 2_500).unwrap();
-            io.wake_by(began_us + 900_000).unwrap();
+            io.wake_by(began_us + 700_000);
+            io.wake_by(began_us + 2_500);
+            io.wake_by(began_us + 900_000);
             io.turn(&mut Nobody, Some(io.now_ms() + 5_000)).unwrap();
             let waited_us = monotonic_us() - began_us;
             assert!((2_500..600_000).contains(&waited_us), "{waited_us} us");
@@ -688,7 +716,7 @@ mod tests {
         let began_us = monotonic_us();
         io.turn(&mut Nobody, Some(io.now_ms() + 50)).unwrap();
         assert!(monotonic_us() - began_us >= 45_000);
-        io.wake_by(0).unwrap();
+        io.wake_by(0);
         io.turn(&mut Nobody, Some(io.now_ms() + 5_000)).unwrap();
         assert!(monotonic_us() - began_us < 4_000_000, "a time that has passed is one, too");
     }
@@ -700,7 +728,7 @@ mod tests {
     #[test]
     fn accepting_pauses_when_descriptors_run_out() {
         let mut io = without_listeners();
-        io.listening.pause(&io.epoll, Pause::Exhausted, io.clock.now_ms);
+        io.listening.pause(&io.set, Pause::Exhausted, io.clock.now_ms);
         assert_eq!(io.timeout_ms(None), Some(ACCEPT_RETRY_MS));
     }
 

@@ -32,7 +32,7 @@ enum ListenerOrigin {
     /// The socket file and its inode: unlinked when the listener goes, if it still is the same.
     File(PathBuf, u64),
     /// Another process has it too, and has it after this one.
-    Inherited { is_left: bool },
+    Inherited,
 }
 
 /// A listening socket that the process was started with (systemd's `LISTEN_FDS`). It is never
@@ -105,7 +105,7 @@ impl Inherited {
             Ok(fd)
         };
         match shared() {
-            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Inherited { is_left: false } }),
+            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Inherited }),
             Err(error) => Err(BindError { address: self.name.to_string(), error: error.into() }),
         }
     }
@@ -269,16 +269,13 @@ pub fn listen_unix(path: &Path) -> Result<Listener, BindError> {
 impl Listener {
     /// Lets no connection begin at a TCP listener any more, while handshakes under way complete.
     /// Closing a listener resets what is in its queue; after this call the queue empties first. A
-    /// socket file has no such filter and stays as it is. The queue of an inherited listener is
-    /// left to the process that has it next.
-    pub(crate) fn refuse_new(&mut self, how: TurnAway) {
-        match (&mut self.origin, how) {
-            (ListenerOrigin::Inherited { is_left }, _) => {
-                *is_left = true;
-                return;
-            }
+    /// socket file has no such filter and stays as it is. Returns false for an inherited listener:
+    /// its queue is left to the process that has it next.
+    pub(crate) fn refuse_new(&self, how: TurnAway) -> bool {
+        match (&self.origin, how) {
+            (ListenerOrigin::Inherited, _) => return false,
             // A socket file has no such filter.
-            (ListenerOrigin::File(..), _) => return,
+            (ListenerOrigin::File(..), _) => return true,
             (ListenerOrigin::Tcp(_), TurnAway::Drop) => self.drop_new(),
             (ListenerOrigin::Tcp(_), TurnAway::Refuse) => {
                 // To SYNs the listener is at home on a device where none arrives, so that the
@@ -290,21 +287,20 @@ impl Listener {
         }
         // Those it still keeps to itself would die with the listener.
         defer_accept(&self.fd, 0);
+        true
     }
 
-    /// Lets no connection begin any more, as [`Listener::refuse_new`]; a socket file goes. Returns
-    /// whether somebody may wait here for whom nobody else is there.
-    pub(crate) fn vanish(&mut self) -> bool {
-        // mutation: vanished-listener
-        self.refuse_new(TurnAway::Refuse);
+    /// Lets no connection begin any more, as [`Listener::refuse_new`]; a socket file goes.
+    pub(crate) fn vanish(&self) -> bool {
         // mutation: vanished-file
         self.remove_file();
-        !self.is_left()
+        // mutation: vanished-listener
+        self.refuse_new(TurnAway::Refuse)
     }
 
     /// Another process has it from now on, and this one only until it is dropped.
     pub(crate) fn leave(&mut self) {
-        self.origin = ListenerOrigin::Inherited { is_left: true };
+        self.origin = ListenerOrigin::Inherited;
     }
 
     /// Where it comes from, for [`Listener::described`].
@@ -319,7 +315,7 @@ impl Listener {
                 out.extend_from_slice(&inode.to_le_bytes());
                 out.extend_from_slice(path.as_os_str().as_bytes());
             }
-            ListenerOrigin::Inherited { .. } => out.push(b'I'),
+            ListenerOrigin::Inherited => out.push(b'I'),
         }
     }
 
@@ -332,7 +328,7 @@ impl Listener {
                 let (inode, path) = rest.split_first_chunk()?;
                 ListenerOrigin::File(OsStr::from_bytes(path).into(), u64::from_le_bytes(*inode))
             }
-            b'I' => ListenerOrigin::Inherited { is_left: false },
+            b'I' => ListenerOrigin::Inherited,
             _ => return None,
         };
         Some(Listener { fd, origin })
@@ -342,11 +338,6 @@ impl Listener {
     #[must_use]
     pub fn is_one_of_many(&self) -> bool {
         matches!(self.origin, ListenerOrigin::Tcp(_))
-    }
-
-    /// Whether it is left to another process.
-    pub(crate) fn is_left(&self) -> bool {
-        matches!(self.origin, ListenerOrigin::Inherited { is_left: true })
     }
 
     /// Whether handshakes of this port are under way, as the kernel's table of connections says. If

@@ -16,12 +16,13 @@
 //! connection has is taken, so none of them gets one.
 
 use super::reserved::nothing;
+use super::set::EpollSet;
 use super::{Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::OpenSockets;
 use crate::socket::Listener;
 use crate::{File, Peer, Role};
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, SendFlags};
@@ -116,7 +117,7 @@ impl Epoll {
 
     /// From now on accepts nobody, as long as this backend stands still.
     pub fn freeze(&mut self) {
-        self.listening.freeze(&self.epoll);
+        self.listening.freeze(&self.set);
     }
 
     /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To
@@ -125,6 +126,11 @@ impl Epoll {
     /// # Errors
     /// The other process is gone.
     pub fn hand_over_rest(&mut self) -> io::Result<()> {
+        // The next process has the set as it is.
+        std::mem::take(&mut self.unregistered).into_iter().for_each(|peer| self.rearm(peer));
+        if !self.unregistered.is_empty() {
+            return Err(Errno::NOMEM.into());
+        }
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(()) };
         while !send_next(state, &self.owned, end, SendFlags::empty())? {}
@@ -137,12 +143,12 @@ impl Epoll {
             send_numbers(state, &self.owned, numbers.iter().copied(), SendFlags::empty())?;
         }
         let channel = &state.channel;
-        for (listener, role) in &self.listening.listeners {
-            let mut bytes = vec![*role];
+        for (listener, role) in self.listening.iter() {
+            let mut bytes = vec![role];
             listener.describe(&mut bytes);
             channel.send_parcel(LISTENER, &bytes, &[listener.as_fd()], SendFlags::empty())?;
         }
-        Ok(channel.send_parcel(SET, &[], &[self.epoll.as_fd()], SendFlags::empty())?)
+        Ok(channel.send_parcel(SET, &[], &[self.set.as_fd()], SendFlags::empty())?)
     }
 
     /// Sends a part of what the owner of this backend has packed, with files that are being sent.
@@ -183,19 +189,19 @@ impl Epoll {
     /// How many listeners it has.
     #[must_use]
     pub fn listeners(&self) -> usize {
-        self.listening.listeners.len()
+        self.listening.iter().count()
     }
 
     /// This process does not take over: the other one has all of it but the first listeners, which
     /// this one had itself.
     pub fn give_back(mut self, own: usize) {
-        self.listening.listeners.drain(..own.min(self.listening.listeners.len()));
+        self.listening.close_first(own);
         self.leave_all();
     }
 
     /// The other process has taken over: this one touches none of it any more.
     pub fn leave_all(mut self) {
-        self.listening.listeners.iter_mut().for_each(|(listener, _)| listener.leave());
+        self.listening.leave();
     }
 
     /// Takes over what another process hands over by this channel. What its owner has packed comes
@@ -222,9 +228,13 @@ impl Epoll {
                     channel.send(MARK, &[])?;
                 }
                 CHANGED => places.empty(parcel.bytes)?,
-                LISTENER => self.listening.listeners.push(listener(parcel)?),
+                LISTENER => {
+                    let (listener, role) = listener(parcel)?;
+                    self.listening.push(listener, role);
+                }
                 SET => {
-                    self.epoll = only(parcel.files)?;
+                    self.listening.freeze(&self.set);
+                    self.set = EpollSet::from(only(parcel.files)?);
                     break;
                 }
                 _ => return Err(unexpected()),
@@ -235,9 +245,8 @@ impl Epoll {
                 let _ = self.owned.insert(socket);
             }
         }
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, self.waker.as_fd(), EventData::new_u64(WAKER), flags)?;
-        // The set of its own had one of them.
+        self.set.add(self.waker.as_fd(), WAKER, EventFlags::IN | EventFlags::ET)?;
+        // The set that was just replaced occupied a reserved descriptor.
         self.reserved.reserve(self.reserved.below())?;
         // Whatever is told as seen from now.
         self.clock.read();
@@ -746,7 +755,7 @@ mod tests {
 
     /// How often the epoll set has something by that name.
     fn registered(io: &Epoll, name: u64) -> usize {
-        let path = format!("/proc/thread-self/fdinfo/{}", io.epoll.as_raw_fd());
+        let path = format!("/proc/thread-self/fdinfo/{}", io.set.as_fd().as_raw_fd());
         let set = std::fs::read_to_string(path).unwrap();
         let names = set.split("data:").skip(1).map(|rest| rest.split_whitespace().next());
         let name = format!("{name:x}");
