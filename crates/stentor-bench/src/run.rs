@@ -8,6 +8,7 @@
 mod get;
 mod hold;
 mod push;
+mod stopped;
 mod surge;
 
 use std::io;

@@ -4,6 +4,7 @@
 //! It is a Unix socket of whole messages (`SOCK_SEQPACKET`). A message has a kind, some bytes, and
 //! some files, which the other process then has open as well (`SCM_RIGHTS`, unix(7)).
 
+use crate::parent::WaitingParent;
 use crate::process::timespec;
 use rustix::cmsg_space;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -18,7 +19,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zeroize::Zeroize;
 
@@ -84,43 +84,41 @@ impl Channel {
     /// The bytes of a message, at most.
     pub const BYTES_MAX: usize = 64 * 1024;
 
-    /// Starts a program, which finds the other end of the channel by [`Channel::inherited`].
+    /// Both ends of a new one.
+    ///
+    /// # Errors
+    /// Out of files or memory.
+    pub(crate) fn pair() -> io::Result<(Channel, Channel)> {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        let (one, other) = net::socketpair(family, SocketType::SEQPACKET, flags, None)?;
+        Ok((Channel::of(one), Channel::of(other)))
+    }
+
+    /// Starts a program, which finds the other end of the channel by [`Channel::inherited`]. It
+    /// gets no other file of this process.
     ///
     /// # Errors
     /// The program cannot be started.
     pub fn start(command: &mut Command) -> io::Result<(Channel, Child)> {
-        let flags = SocketFlags::CLOEXEC;
-        let (ours, theirs) =
-            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let (ours, theirs) = Channel::pair()?;
+        // A file that the process before left open may have the number of a connection.
+        close_at_exec();
         // It has to outlive the start of the program; no other is started meanwhile.
-        let kept = fcntl_getfd(&theirs)?;
-        fcntl_setfd(&theirs, kept - FdFlags::CLOEXEC)?;
-        command.env(VARIABLE, theirs.as_raw_fd().to_string());
+        fcntl_setfd(&theirs.fd, FdFlags::empty())?;
+        command.env(VARIABLE, theirs.fd.as_raw_fd().to_string());
         let child = command.spawn()?;
-        Ok((Channel::new(ours), child))
+        Ok((ours, child))
     }
 
-    /// The end that this process was started with, if it was. To be asked for before any other
-    /// thread is there, and before a file is opened: every other file is closed.
+    /// The end that this process was started with, if it was.
     ///
     /// # Errors
-    /// The environment speaks of what is no such channel; or it was asked for before.
+    /// The environment names no such channel, or it was taken before.
     pub fn inherited() -> io::Result<Option<Channel>> {
         let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let number = value.to_str().and_then(|value| value.parse::<i32>().ok());
-        let number = number.filter(|&number| number > 2).ok_or(io::ErrorKind::InvalidInput)?;
-        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-        first_time(&IS_TAKEN)?;
-        // SAFETY: the process before gave this file to this one, which has opened none yet. It is
-        // taken over once.
-        let fd = unsafe { started_with(number, SocketType::SEQPACKET)? };
-        // A file that the first process's parent left open may have the number of a connection.
-        // SAFETY: this process has opened no other file yet, so it owns none of these.
-        unsafe {
-            close_files(3, number - 1);
-            close_files(number + 1, i32::MAX);
-        }
-        Ok(Some(Channel::new(fd)))
+        let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Some(Channel::of(started_with(number, SocketType::SEQPACKET)?)))
     }
 
     /// To the listener of this name, which must be of that process.
@@ -134,17 +132,20 @@ impl Channel {
         net::connect(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
         sockopt::set_socket_timeout(&fd, Timeout::Send, None)?;
         check_peer(&fd, process)?;
-        Ok(Channel::new(fd))
+        Ok(Channel::of(fd))
     }
 
-    fn new(fd: OwnedFd) -> Channel {
+    pub(crate) fn of(fd: OwnedFd) -> Channel {
         Channel { fd, buffer: Vec::new() }
     }
 
-    /// The process at the other end, and its user.
-    pub(crate) fn peer(&self) -> io::Result<(u32, u32)> {
-        let peer = sockopt::socket_peercred(&self.fd)?;
-        Ok((peer.pid.as_raw_nonzero().get() as u32, peer.uid.as_raw()))
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// The process at the other end.
+    pub(crate) fn peer(&self) -> io::Result<PeerProcess> {
+        peer_process(&self.fd)
     }
 
     /// Waits no longer than that for a message, or for room to send one.
@@ -167,17 +168,26 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends a message with a token, of which this process keeps its own handle.
+    /// Sends a message with a token and what is known of the first process. This process keeps its
+    /// own handles of both.
     ///
     /// # Errors
     /// As [`Channel::send`], and if the bytes are more than [`Channel::BYTES_MAX`].
-    pub fn send_with_token(&self, kind: u8, bytes: &[u8], token: &Token) -> io::Result<()> {
-        Ok(self.send_parcel(kind, bytes, &[token.fd.as_fd()], SendFlags::empty())?)
+    pub fn send_with_token(
+        &self,
+        kind: u8,
+        bytes: &[u8],
+        token: &Token,
+        parent: Option<&WaitingParent>,
+    ) -> io::Result<()> {
+        let files = [Some(token.fd.as_fd()), parent.and_then(WaitingParent::file)];
+        let files: Vec<_> = files.into_iter().flatten().collect();
+        Ok(self.send_parcel(kind, bytes, &files, SendFlags::empty())?)
     }
 
-    /// Sends a message without bytes, if there is room for it. Returns whether there was.
-    pub(crate) fn try_send(&self, kind: u8) -> io::Result<bool> {
-        match self.send_parcel(kind, &[], &[], SendFlags::DONTWAIT) {
+    /// Sends a short message, if there is room for it. Returns whether there was.
+    pub(crate) fn try_send(&self, kind: u8, bytes: &[u8]) -> io::Result<bool> {
+        match self.send_parcel(kind, bytes, &[], SendFlags::DONTWAIT) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),
@@ -276,10 +286,12 @@ impl Channel {
 }
 
 impl Parcel<'_> {
-    /// The token that came with it, if one did.
+    /// The token that came with it, and what is known of the first process, if they did.
     #[must_use]
-    pub fn into_token(self) -> Option<Token> {
-        self.files.into_iter().next().map(|fd| Token { fd })
+    pub fn into_token(self) -> (Option<Token>, Option<WaitingParent>) {
+        let mut files = self.files.into_iter();
+        let token = files.next().map(|fd| Token { fd });
+        (token, files.next().map(WaitingParent::of))
     }
 }
 
@@ -311,24 +323,15 @@ impl ChannelListener {
         &self.name
     }
 
-    /// One that was listened on before, whose name nobody asks for any more.
-    pub(crate) fn of(fd: OwnedFd) -> ChannelListener {
-        ChannelListener { fd, name: Vec::new() }
-    }
-
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.fd
-    }
-
-    /// The next connection that waits to be accepted, with its process and user.
-    pub(crate) fn next_peer(&self) -> io::Result<Option<(Channel, u32, u32)>> {
+    /// The next connection that waits to be accepted, with its process.
+    pub(crate) fn next_peer(&self) -> io::Result<Option<(Channel, PeerProcess)>> {
         let mut asked = [PollFd::new(&self.fd, PollFlags::IN)];
         if poll(&mut asked, Some(&timespec(0)))? == 0 {
             return Ok(None);
         }
-        let channel = Channel::new(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?);
-        let (process, user) = channel.peer()?;
-        Ok(Some((channel, process, user)))
+        let channel = Channel::of(net::accept_with(&self.fd, SocketFlags::CLOEXEC)?);
+        let peer = channel.peer()?;
+        Ok(Some((channel, peer)))
     }
 
     /// Waits for that process to connect. Others are turned away.
@@ -343,7 +346,7 @@ impl ChannelListener {
                 result => result?,
             };
             if check_peer(&fd, process).is_ok() {
-                return Ok(Channel::new(fd));
+                return Ok(Channel::of(fd));
             }
         }
     }
@@ -360,53 +363,88 @@ fn socket() -> rustix::io::Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Succeeds at the first call with this flag.
-///
-/// # Errors
-/// It was called before.
-pub(crate) fn first_time(is_taken: &AtomicBool) -> io::Result<()> {
-    match is_taken.swap(true, Ordering::Relaxed) {
-        false => Ok(()),
-        true => Err(io::Error::other("it was taken over before")),
-    }
-}
-
 /// Takes over a socket that this process was started with, and keeps it from its children.
 ///
-/// # Safety
-/// Nothing in this process owns a file of that number, and the socket is taken over once.
+/// Such a file is told by its flag: a program that starts has no file that is closed at that moment,
+/// and this crate opens every file with the flag that has it closed then.
 ///
 /// # Errors
-/// There is no file of that number, or it is no such socket.
-pub(crate) unsafe fn started_with(number: RawFd, kind: SocketType) -> io::Result<OwnedFd> {
-    // SAFETY: the number is used for one system call, which refuses it if there is no such file.
+/// There is no file of that number, or it is no such socket, or it was taken before.
+pub(crate) fn started_with(number: RawFd, kind: SocketType) -> io::Result<OwnedFd> {
+    if number <= 2 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is used for system calls, which refuse it if there is no such file.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    if sockopt::socket_type(borrowed)? != kind {
+    if fcntl_getfd(borrowed)?.contains(FdFlags::CLOEXEC) || sockopt::socket_type(borrowed)? != kind
+    {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
-    // SAFETY: the file is open, and nothing else owns it, as the caller promises.
+    // SAFETY: the file is open. Nothing else owns it: what this process opens has the flag, and
+    // what it has taken over got it just now.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Closes the files with numbers from `first` to `last`.
+/// Has all files but the first three closed when this process starts a program. A kernel before
+/// 5.11 does not know that; then only files without an owner stay open, as they were.
+fn close_at_exec() {
+    let (first, last) = (3 as libc::c_long, libc::c_long::from(i32::MAX));
+    let flags = libc::CLOSE_RANGE_CLOEXEC as libc::c_long;
+    // SAFETY: the call takes three numbers, and closes no file of this process.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+}
+
+/// Closes the files with numbers from `first` on.
 ///
 /// # Safety
 /// Nothing in this process owns one of them.
-pub(crate) unsafe fn close_files(first: i32, last: i32) {
-    if first <= last {
-        let (first, last) = (libc::c_long::from(first), libc::c_long::from(last));
-        // SAFETY: the call takes three numbers; nothing owns the files, as the caller promises.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_long) };
+pub(crate) unsafe fn close_files(first: i32) {
+    let (first, last) = (libc::c_long::from(first), libc::c_long::from(i32::MAX));
+    // SAFETY: the call takes three numbers; nothing owns the files, as the caller promises.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_long) };
+}
+
+/// A process, as the kernel describes it to the other end of a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PeerProcess {
+    /// 0: it has no number here, for it is in another PID namespace.
+    pub(crate) process: u32,
+    pub(crate) user: u32,
+}
+
+/// Reads `SO_PEERCRED`. Not by rustix, whose type of process numbers has no 0.
+fn peer_process(fd: impl AsFd) -> io::Result<PeerProcess> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: `peer` is valid for writes of `length` bytes during the call, and any bytes are good
+    // numbers.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    match result {
+        0 => Ok(PeerProcess { process: peer.pid as u32, user: peer.uid }),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
 /// Whether the other end is of that process.
 fn check_peer(fd: impl AsFd, process: u32) -> io::Result<()> {
-    let peer = sockopt::socket_peercred(fd)?;
-    match peer.pid.as_raw_nonzero().get() as u32 == process {
+    match peer_process(fd)?.process == process {
         true => Ok(()),
         false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -430,16 +468,9 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn pair() -> (Channel, Channel) {
-        let flags = SocketFlags::CLOEXEC;
-        let (a, b) =
-            net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        (Channel::new(a), Channel::new(b))
-    }
-
     #[test]
     fn bytes_come_as_they_were_in_messages_of_bounded_length() {
-        let (first, mut second) = pair();
+        let (first, mut second) = Channel::pair().unwrap();
         let bytes: Vec<u8> = (0..Channel::BYTES_MAX * 2 + 3).map(|n| n as u8).collect();
         let sent = bytes.clone();
         let sender = thread::spawn(move || {
@@ -463,14 +494,14 @@ mod tests {
 
     #[test]
     fn who_says_nothing_or_takes_nothing_is_given_up() {
-        let (first, mut second) = pair();
+        let (first, mut second) = Channel::pair().unwrap();
         first.set_patience(Duration::from_millis(1)).unwrap();
         second.set_patience(Duration::from_millis(1)).unwrap();
         assert!(!second.has_mail().unwrap());
         assert_eq!(second.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let full = (0..10_000).find_map(|_| first.send(1, &[0; Channel::BYTES_MAX]).err());
         assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
-        assert!(!first.try_send(1).unwrap());
+        assert!(!first.try_send(1, &[]).unwrap());
     }
 
     #[test]
@@ -494,18 +525,18 @@ mod tests {
 
     #[test]
     fn a_token_is_taken_once() {
-        let (ours, mut theirs) = pair();
+        let (ours, mut theirs) = Channel::pair().unwrap();
         for is_theirs in [true, false] {
             let own = Token::new().unwrap();
-            ours.send_with_token(5, b"x", &own).unwrap();
+            ours.send_with_token(5, b"x", &own, None).unwrap();
             let parcel = theirs.receive().unwrap();
             assert_eq!((parcel.kind, parcel.bytes), (5, &b"x"[..]));
-            let other = parcel.into_token().unwrap();
+            let (Some(other), None) = parcel.into_token() else { panic!("it has one file") };
             let (first, second) = if is_theirs { (&other, &own) } else { (&own, &other) };
             assert!(first.take().unwrap());
             assert!(!second.take().unwrap() && !first.take().unwrap());
         }
         ours.send(5, b"").unwrap();
-        assert!(theirs.receive().unwrap().into_token().is_none());
+        assert!(theirs.receive().unwrap().into_token().0.is_none());
     }
 }

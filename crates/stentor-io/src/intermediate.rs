@@ -31,19 +31,21 @@ impl Intermediate {
     /// signal but `SIGKILL`, and ends with the exit code of its child, or 128 and the number of the
     /// signal that ended it.
     ///
-    /// The process must have one thread: a fork has a copy of the calling thread alone.
-    ///
     /// # Errors
-    /// The kernel refused to make another process, or the parent was killed.
+    /// The process has more than one thread: a fork has a copy of the calling thread alone. Or the
+    /// kernel refused to make another process, or the parent was killed.
     pub fn fork() -> io::Result<Intermediate> {
         let process = getpid();
+        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other("the process has other threads"));
+        }
         let signals = block_signals()?;
-        // SAFETY: the process has one thread, as the caller promises, so no thread that the child
-        // lacks holds a lock.
+        // SAFETY: the process has one thread, which makes no other in between, so no thread that
+        // the child lacks holds a lock.
         let child = unsafe { libc::fork() };
         if child > 0 {
             // SAFETY: this process uses no file until it ends, and it ends without destructors.
-            unsafe { close_files(3, i32::MAX) };
+            unsafe { close_files(3) };
             end_as(Pid::from_raw(child));
         }
         signals.thread_set_mask()?;

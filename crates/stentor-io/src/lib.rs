@@ -53,7 +53,6 @@ mod slab;
 mod small;
 mod socket;
 mod steer;
-mod stoppable;
 mod thousands;
 mod thread;
 mod user;
@@ -83,10 +82,10 @@ pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use intermediate::Intermediate;
 pub use lock::lock;
 pub use log_throttle::{LogThrottle, PAUSE_LOG_MS};
-pub use outcomes::{Outcome, Outcomes, Waiting, ask_process, tells_outcomes};
+pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
-    Children, Line, WaitingParent, adopt_orphans, has_waiting_parent, hold_signals, reap,
-    reap_within, release_signals, send_signal, tell_waiting_parent,
+    Children, Line, WaitingParent, adopt_orphans, hold_signals, reap, reap_within, release_signals,
+    send_signal,
 };
 pub use path::{
     FileState, append, check_readable, file_state, file_state_of, make_secret, read_file,
@@ -109,7 +108,6 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use steer::narrow_card;
-pub use stoppable::{StoppableProcess, Stopped};
 pub use thousands::thousands;
 pub use thread::{
     allowed_cores, lower_priority, pin_to_core, raise_priority, receive, sleep,

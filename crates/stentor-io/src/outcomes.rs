@@ -51,8 +51,8 @@ impl Outcomes {
         let mut waiting = Vec::new();
         // Other users may connect again and again.
         for _ in 0..ACCEPTS_MAX {
-            let Ok(Some((channel, _, user))) = self.0.next_peer() else { break };
-            if user == 0 || user == geteuid().as_raw() {
+            let Ok(Some((channel, peer))) = self.0.next_peer() else { break };
+            if peer.user == 0 || peer.user == geteuid().as_raw() {
                 waiting.push(Waiting(channel));
             }
         }
@@ -101,12 +101,6 @@ pub fn ask_process(process: u32, signal: i32, patience: Duration) -> io::Result<
         },
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
-}
-
-/// Whether a process tells commands the outcome of an upgrade that they ask for by a signal.
-#[must_use]
-pub fn tells_outcomes(process: u32) -> bool {
-    Channel::connect(&name(process, libc::SIGUSR2), process).is_ok()
 }
 
 fn name(process: u32, signal: i32) -> Vec<u8> {
@@ -168,7 +162,7 @@ mod tests {
         let outcomes = Outcomes::of(signal).unwrap();
         let _channel = Channel::connect(&name(own, signal), own).unwrap();
         let waiting = outcomes.waiting().remove(0);
-        while waiting.0.try_send(DONE).unwrap() {}
+        while waiting.0.try_send(DONE, &[]).unwrap() {}
         let (tells, told) = channel();
         thread::spawn(move || {
             waiting.tell(&Outcome::Done("done".to_owned()));
@@ -180,9 +174,6 @@ mod tests {
     #[test]
     fn an_outcome_comes_back_to_whoever_sent_the_signal() {
         let (own, patience) = (std::process::id(), Duration::from_secs(30));
-        assert!(!tells_outcomes(own));
-        let _of_upgrades = Outcomes::of(libc::SIGUSR2).unwrap();
-        assert!(tells_outcomes(own));
         let nobody = ask_process(own, SIGNAL, patience).unwrap_err();
         assert_eq!(nobody.kind(), io::ErrorKind::ConnectionRefused);
         let outcomes = Outcomes::of(SIGNAL).unwrap();

@@ -5,43 +5,40 @@
 //!
 //! The first process passes signals on, waits for its children, and ends with the server's exit
 //! code. It is a subreaper, so a process that takes over becomes its child when the intermediate
-//! process ends ([`Intermediate`](crate::Intermediate)). A process that takes over connects to a
-//! socket of the first process. By that the first process knows which child is the server. Each
-//! upgrade leaves two processes. If the first process is killed, the server ends too: then the
-//! ports and the store are free for the server that its supervisor starts next.
+//! process ends ([`Intermediate`](crate::Intermediate)). A pair of sockets ([`Line`]) tells it
+//! which child is the server: it keeps one end, and each server gives the other end to the next
+//! one. No other process can connect to it. Each upgrade leaves two processes. If the first process
+//! is killed, the server ends too: then the ports and the store are free for the server that its
+//! supervisor starts next.
 
-use crate::channel::{Channel, ChannelListener, first_time, parent_process, started_with};
+use crate::channel::{Channel, parent_process, started_with};
 use crate::intermediate::exit_code;
 use data_encoding::HEXLOWER;
 use nix::sys::signal::SigSet;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::net::SocketType;
 use rustix::process::{
-    Pid, Signal, WaitOptions, geteuid, getpid, kill_process, set_child_subreaper,
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper,
     set_parent_process_death_signal, wait,
 };
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The socket by which the first process learns which process is the server.
+/// The end of the first process, by which it learns which process is the server.
 #[derive(Debug)]
-pub struct Line(ChannelListener);
+pub struct Line(Channel);
 
 impl Line {
+    /// A pair: the end of this process, and the one for the next server.
+    ///
     /// # Errors
     /// Out of files or memory.
-    pub fn new() -> io::Result<Line> {
-        ChannelListener::new().map(Line)
-    }
-
-    /// Has a program find it, and all that this one starts.
-    pub fn lead_to(&self, program: &mut Command) {
-        let name = HEXLOWER.encode(self.0.name());
-        program.env(VARIABLE, format!("{} {name}", std::process::id()));
+    pub fn new() -> io::Result<(Line, WaitingParent)> {
+        let (own, next) = Channel::pair()?;
+        Ok((Line(own), WaitingParent::Line(next)))
     }
 
     /// Gives it to the program that takes the place of this one, which finds it by this number.
@@ -54,80 +51,132 @@ impl Line {
         Ok(fd.into_raw_fd())
     }
 
-    /// Takes what [`Line::pass_on`] gave. To be asked for before a file is opened.
+    /// Takes what [`Line::pass_on`] gave.
     ///
     /// # Errors
-    /// There is no such socket; or one was taken before.
+    /// This process was not started with such a socket, or it was taken before.
     pub fn passed_on(number: i32) -> io::Result<Line> {
-        if number <= 2 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-        first_time(&IS_TAKEN)?;
-        // SAFETY: `pass_on` gave up this file, and nothing has opened another at its number. It is
-        // taken over once.
-        let fd = unsafe { started_with(number, SocketType::SEQPACKET)? };
-        Ok(Line(ChannelListener::of(fd)))
+        started_with(number, SocketType::SEQPACKET).map(|fd| Line(Channel::of(fd)))
     }
 
-    /// Who has said last that it runs the server, if anybody has since this was asked.
+    /// The process that has said last that it runs the server, if one has since the last call. It
+    /// learns that this process is only a parent now.
     #[must_use]
-    pub fn heard(&self) -> Option<u32> {
+    pub fn heard(&mut self) -> Option<u32> {
         let mut last = None;
-        while let Ok(Some((_, process, user))) = self.0.next_peer() {
-            // Whoever is in another container has no number here.
-            if process > 1 && user == geteuid().as_raw() {
-                last = Some(process);
-            }
+        while let Ok(true) = self.0.has_mail() {
+            let Some(process) = self.0.receive().ok().and_then(|parcel| number_of(parcel.bytes))
+            else {
+                break;
+            };
+            // A server that does not wait for it has ended.
+            let _ = self.0.try_send(NOTED, &process.to_le_bytes());
+            last = Some(process);
         }
         last
     }
 }
 
-/// Whether the first process waits for this one.
-#[must_use]
-pub fn has_waiting_parent() -> bool {
-    std::env::var_os(VARIABLE).is_some()
-}
-
-/// The first process, which waits for the end of this one.
+/// The first process, as the servers after it know it.
 #[derive(Debug)]
-pub struct WaitingParent(Channel);
-
-/// Tells the first process that this one runs the server now, if that waits for it.
-///
-/// # Errors
-/// It is not there, or another's.
-pub fn tell_waiting_parent() -> io::Result<Option<WaitingParent>> {
-    let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
-    let (first, name) = value.to_str().and_then(line_of).ok_or(io::ErrorKind::InvalidInput)?;
-    // Who connects has said it.
-    Channel::connect(&name, first).map(|channel| Some(WaitingParent(channel)))
-}
-
-/// The first process, and the name of its socket. A release that hands over in form 1 gives the
-/// name alone, and only process 1 does.
-fn line_of(value: &str) -> Option<(u32, Vec<u8>)> {
-    let (first, name) = value.split_once(' ').unwrap_or(("1", value));
-    Some((first.parse().ok()?, HEXLOWER.decode(name.as_bytes()).ok()?))
+pub enum WaitingParent {
+    /// The other end of its [`Line`].
+    Line(Channel),
+    /// It is of a build before 0.1.0, and listens at an abstract address. It takes a process that
+    /// connects for the server.
+    Named {
+        /// The number of the first process.
+        process: u32,
+        /// Its address.
+        name: Vec<u8>,
+        /// The connection to it.
+        channel: Option<Channel>,
+    },
 }
 
 impl WaitingParent {
-    /// Has this process killed when the first one is. Waits until that has taken note of this
-    /// process: then it is only a parent, and has one thread. A process is killed at the end of the
-    /// thread that is its parent, and a server that becomes a parent ends many.
+    /// The one that listens at an address, if the environment names it.
+    ///
+    /// # Errors
+    /// The environment names no address.
+    pub fn named() -> io::Result<Option<WaitingParent>> {
+        let Some(value) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        let named = value.to_str().and_then(|value| {
+            let (process, name) = value.split_once(' ')?;
+            let name = HEXLOWER.decode(name.as_bytes()).ok()?;
+            Some(WaitingParent::Named { process: process.parse().ok()?, name, channel: None })
+        });
+        named.map(Some).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// What the next server gets of it. `None`: it finds the address in its environment.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            WaitingParent::Line(channel) => Some(channel.as_fd()),
+            WaitingParent::Named { .. } => None,
+        }
+    }
+
+    pub(crate) fn of(fd: OwnedFd) -> WaitingParent {
+        WaitingParent::Line(Channel::of(fd))
+    }
+
+    /// Whether the next server has to know what to do with the file that it gets. If this process is
+    /// the first one itself, it knows the next server without being told.
+    #[must_use]
+    pub fn is_told_by_file(&self) -> bool {
+        match self {
+            WaitingParent::Line(channel) => {
+                channel.peer().map_or(true, |first| first.process != std::process::id())
+            }
+            WaitingParent::Named { .. } => false,
+        }
+    }
+
+    /// Tells the first process that this one runs the server.
+    ///
+    /// # Errors
+    /// It is not there, or takes nothing.
+    pub fn tell(&mut self) -> io::Result<()> {
+        match self {
+            WaitingParent::Line(channel) => {
+                match channel.try_send(SERVES, &std::process::id().to_le_bytes())? {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            }
+            WaitingParent::Named { process, name, channel } => {
+                *channel = Some(Channel::connect(name, *process)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has this process killed when the first one is. Waits until the first process has taken note
+    /// of this one: then it is only a parent, and has one thread. A process is killed at the end of
+    /// the thread that is its parent, and a server that becomes a parent ends many.
     ///
     /// # Errors
     /// It takes no note, or is not the parent of this process.
-    pub fn share_its_end(mut self) -> io::Result<()> {
-        let (first, _) = self.0.peer()?;
-        self.0.set_patience(PATIENCE)?;
-        // It says nothing, and closes the channel.
-        match self.0.receive().map(drop) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) => return Err(error),
-            Ok(()) => return Err(io::ErrorKind::InvalidData.into()),
-        }
+    pub fn share_its_end(&mut self) -> io::Result<()> {
+        let first = match self {
+            WaitingParent::Line(channel) => {
+                channel.set_patience(PATIENCE)?;
+                while number_of(channel.receive()?.bytes) != Some(std::process::id()) {}
+                // The kernel says who has made the pair.
+                channel.peer()?.process
+            }
+            WaitingParent::Named { process, channel, .. } => {
+                let mut channel = channel.take().ok_or(io::ErrorKind::NotConnected)?;
+                channel.set_patience(PATIENCE)?;
+                // It says nothing, and closes the channel.
+                match channel.receive().map(drop) {
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => *process,
+                    Err(error) => return Err(error),
+                    Ok(()) => return Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+        };
         if parent_process() != first {
             return Err(io::Error::other("it is not the parent of this process"));
         }
@@ -138,6 +187,11 @@ impl WaitingParent {
             false => Err(io::Error::other("it has ended")),
         }
     }
+}
+
+/// The number of a process, as a message has it.
+fn number_of(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_le_bytes)
 }
 
 /// Has this process adopt what its children leave behind, as process 1 does of all others.
@@ -229,52 +283,68 @@ pub fn reap_within(patience: Duration) {
 /// How long the first process may take to become a parent, and take note of a successor.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where a process that takes over finds the line to the first process: its number, and the name of
-/// its socket in hexadecimal.
+/// Kinds of messages: a process runs the server; the first process has taken note of that.
+const SERVES: u8 = 1;
+const NOTED: u8 = 2;
+
+/// Where builds before 0.1.0 say which process is the first one, and its address in hexadecimal.
 const VARIABLE: &str = "STENTOR_PARENT";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::ChannelListener;
     use std::sync::mpsc::channel;
 
     #[test]
-    fn the_line_outlives_the_program_and_says_who_called() {
-        let line = Line::new().unwrap();
-        let name = line.0.name().to_vec();
-        let line = Line::passed_on(line.pass_on().unwrap()).unwrap();
-        assert!(Line::passed_on(3).is_err(), "it is taken over once");
+    fn the_line_outlives_the_program_and_each_server_is_noted() {
+        let (line, mut next) = Line::new().unwrap();
+        let number = line.pass_on().unwrap();
+        let mut line = Line::passed_on(number).unwrap();
+        assert!(Line::passed_on(number).is_err(), "it is taken once");
+        assert!(Line::passed_on(1).is_err());
         assert_eq!(line.heard(), None);
         let own = std::process::id();
         for _ in 0..2 {
-            drop(Channel::connect(&name, own).unwrap());
+            next.tell().unwrap();
         }
         assert_eq!((line.heard(), line.heard()), (Some(own), None));
-        let line = Line::new().unwrap();
-        let mut program = Command::new("true");
-        line.lead_to(&mut program);
-        let value = program.get_envs().find(|(name, _)| *name == VARIABLE).unwrap().1.unwrap();
-        let (first, name) = line_of(value.to_str().unwrap()).unwrap();
-        assert_eq!(first, own);
-        Channel::connect(&name, own).unwrap();
+        assert!(!next.is_told_by_file(), "this process is the first one itself");
+        let mut after = WaitingParent::of(next.file().unwrap().try_clone_to_owned().unwrap());
+        drop(next);
+        after.tell().unwrap();
         assert_eq!(line.heard(), Some(own));
-        assert!(
-            line_of("00") == line_of("1 00")
-                && line_of("1 00").is_some()
-                && line_of("1 0").is_none()
-                && line_of("1 x").is_none()
-        );
+        drop(after);
+        assert_eq!(line.heard(), None, "all servers have ended");
+        let (line, mut next) = Line::new().unwrap();
+        drop(line);
+        assert!(next.tell().is_err());
     }
 
     #[test]
     fn a_first_process_may_take_note_late() {
-        let (line, own) = (Line::new().unwrap(), std::process::id());
-        let first = WaitingParent(Channel::connect(line.0.name(), own).unwrap());
+        let (mut line, mut next) = Line::new().unwrap();
+        next.tell().unwrap();
         let (shares, shared) = channel();
-        thread::spawn(move || shares.send(first.share_its_end()));
+        thread::spawn(move || shares.send(next.share_its_end()));
         assert!(shared.recv_timeout(Duration::from_millis(20)).is_err(), "it waits");
-        assert_eq!(line.heard(), Some(own));
+        // The answer to a server before is not for this one.
+        line.0.try_send(NOTED, &0_u32.to_le_bytes()).unwrap();
+        assert_eq!(line.heard(), Some(std::process::id()));
         let refused = shared.recv_timeout(Duration::from_secs(30)).unwrap().unwrap_err();
         assert!(refused.to_string().contains("not the parent"), "{refused}");
+    }
+
+    #[test]
+    fn a_first_process_with_an_address_takes_note_of_a_connection() {
+        let (listener, process) = (ChannelListener::new().unwrap(), std::process::id());
+        let name = listener.name().to_vec();
+        let mut first = WaitingParent::Named { process, name, channel: None };
+        assert!(!first.is_told_by_file());
+        first.tell().unwrap();
+        drop(listener.accept(process, Duration::from_secs(30)).unwrap());
+        let refused = first.share_its_end().unwrap_err();
+        assert!(refused.to_string().contains("not the parent"), "{refused}");
+        assert!(first.tell().is_err(), "it has ended");
     }
 }

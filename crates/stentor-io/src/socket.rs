@@ -1,7 +1,7 @@
 //! Sockets before anything is connected. Listening ones: one of each address per worker, and none
 //! lost when they close. Dialling ones: from as many addresses as a client needs ports.
 
-use crate::channel::{first_time, started_with};
+use crate::channel::started_with;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, ipproto,
@@ -13,7 +13,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::{fmt, io};
 
 use crate::{Retransmission, TurnAway};
@@ -53,19 +52,13 @@ pub enum SocketName {
 }
 
 impl Inherited {
-    /// All that this process was started with (sd_listen_fds(3)). To be asked for before anything
-    /// else is opened.
+    /// All that this process was started with (sd_listen_fds(3)).
     ///
     /// # Errors
-    /// The environment speaks of what is not there, or of what is no listening socket; or they were
-    /// asked for before.
+    /// The environment names a file that is not there, or is no listening socket, or was taken
+    /// before.
     pub fn all() -> io::Result<Vec<Inherited>> {
-        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-        first_time(&IS_TAKEN)?;
-        // SAFETY: the supervisor gave these files to the process, which has opened none at their
-        // numbers. They are taken over once.
-        let owned = |fd| unsafe { started_with(fd, SocketType::STREAM) };
-        let inherited = |fd| match owned(fd) {
+        let inherited = |fd| match started_with(fd, SocketType::STREAM) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(unlike()),
             owned => Inherited::new(owned?),
         };

@@ -681,7 +681,7 @@ mod tests {
     fn a_server_that_stops_hands_nothing_over() {
         let server = start(settings(""), vec![]).unwrap();
         server.announce_stop();
-        let refused = server.hand_over(&mut Command::new("/absent"), &|| false);
+        let refused = server.hand_over(&mut Command::new("/absent"), None, &|| false);
         assert_eq!(refused, Err("the server is about to stop".to_owned()));
         server.drain();
         server.wait().unwrap();

@@ -149,38 +149,26 @@ pub(crate) fn take_over(
         error!("the supervisor may not wait for this process, for it is not its child: {error}");
     }
     // Before the other one ends: else the supervisor would take that for the end of the service.
-    let waiting_parent = if stentor_io::has_waiting_parent() {
+    if predecessor.has_waiting_parent() {
         // The supervisor of the first process knows no other.
         notify(&[NotifyState::Ready]);
-        tell_waiting_parent()
     } else {
         notify(&[NotifyState::MainPid(process::id()), NotifyState::Ready]);
-        None
-    };
-    predecessor.release();
-    Ok((server, waiting_parent))
+    }
+    Ok((server, predecessor.release()))
 }
 
 /// Has this process end with the first one, which waits for the end of the server.
-pub(crate) fn share_end(waiting_parent: Option<WaitingParent>) {
-    if let Some(Err(error)) = waiting_parent.map(WaitingParent::share_its_end) {
+pub(crate) fn share_end(parent: Option<&mut WaitingParent>) {
+    if let Some(Err(error)) = parent.map(WaitingParent::share_its_end) {
         warn!("this process may outlive the first one, which waits for its end: {error}");
     }
 }
 
-/// Tells the first process, which waits for the end of the server, that this one is the server.
-fn tell_waiting_parent() -> Option<WaitingParent> {
-    stentor_io::tell_waiting_parent().unwrap_or_else(|error| {
-        error!("this process cannot tell the first one that it has taken over: {error}");
-        None
-    })
-}
-
-/// Whether this process has to stay when another one takes over. The end of process 1 is the end of
-/// its container, and a supervisor without a notification socket waits for its child alone.
+/// Whether the first process has to stay when another one takes over. The end of process 1 is the
+/// end of its container, and a supervisor without a notification socket waits for its child alone.
 fn has_to_stay() -> bool {
-    let has_socket = env::var_os("NOTIFY_SOCKET").is_some();
-    !stentor_io::has_waiting_parent() && (process::id() == 1 || !has_socket)
+    process::id() == 1 || env::var_os("NOTIFY_SOCKET").is_none()
 }
 
 /// Signals wait while it is there, and none ever comes to a thread that is started meanwhile.
@@ -220,15 +208,16 @@ impl Program {
 
     /// Hands the server over to another process of it, with the arguments of this one. Returns that
     /// one once it serves. If `None`, this one continues as if nothing had happened. Commands that
-    /// wait hear the outcome.
+    /// wait hear the outcome. `parent` is the first process, if that is another one.
     pub(crate) fn upgrade(
         &self,
         server: &Server,
+        parent: Option<&mut WaitingParent>,
         signals: &mut Signals,
         commands: &LocalCommands,
     ) -> Option<Successor> {
         let (waiting, own) = (commands.upgrades(), process::id());
-        match self.try_to_upgrade(server, signals) {
+        match self.try_to_upgrade(server, parent.as_deref(), signals) {
             Ok(successor) => {
                 let sentence = format!("upgraded: process {own} -> {}", successor.process);
                 local::tell(&waiting, &Outcome::Done(sentence));
@@ -238,29 +227,40 @@ impl Program {
                 error!("not upgraded, this process goes on: {reason}");
                 let sentence = format!("not upgraded, process {own} goes on: {reason}");
                 local::tell(&waiting, &Outcome::Failed(sentence));
+                // The other process may have told it that it serves.
+                if let Some(Err(error)) = parent.map(WaitingParent::tell) {
+                    error!("the first process may send signals to no server: {error}");
+                }
                 None
             }
         }
     }
 
-    fn try_to_upgrade(&self, server: &Server, signals: &mut Signals) -> Result<Successor, String> {
-        let line = has_to_stay().then(|| stentor_io::adopt_orphans().and_then(|()| Line::new()));
+    fn try_to_upgrade(
+        &self,
+        server: &Server,
+        parent: Option<&WaitingParent>,
+        signals: &mut Signals,
+    ) -> Result<Successor, String> {
+        let stays = parent.is_none() && has_to_stay();
+        let line = stays.then(|| stentor_io::adopt_orphans().and_then(|()| Line::new()));
         let line = line.transpose().map_err(|error| {
             let reason = format!("the next process could not be waited for: {error}");
             server.fail_upgrade(&reason);
             reason
         })?;
+        let (line, own_end) = line.unzip();
         info!("upgrading: {} is started and takes over", self.0.display());
         let mut program = Command::new(&self.0);
         program.args(env::args_os().skip(1)).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
-        if let Some(line) = &line {
-            line.lead_to(&mut program);
+        if stays {
             // What a terminal sends it sends to all of a group, and this process passes it on.
             program.process_group(0);
         }
         let signals = RefCell::new(signals);
-        let next = server.hand_over(&mut program, &|| signals.borrow_mut().is_to_stop())?;
-        let then = if line.is_some() { "waits for its end" } else { "ends" };
+        let parent = parent.or(own_end.as_ref());
+        let next = server.hand_over(&mut program, parent, &|| signals.borrow_mut().is_to_stop())?;
+        let then = if stays { "waits for its end" } else { "ends" };
         info!("process {next} has taken over, and this one {then}, process {}", process::id());
         Ok(Successor { process: next, line })
     }

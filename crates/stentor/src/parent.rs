@@ -42,18 +42,18 @@ pub(crate) fn become_parent(line: Line, server: u32) -> Result<(), Failure> {
     event_log::say(&format!(
         "stentor: the first process keeps its memory, for it cannot be another program: {error}"
     ));
-    wait(server, &Line::passed_on(number).map_err(failed)?)
+    wait(server, Line::passed_on(number).map_err(failed)?)
 }
 
 pub(crate) fn run(args: &ParentArgs) -> Result<(), Failure> {
     let line = Line::passed_on(args.line).map_err(|error| {
         Failure::Usage(format!("only a server that is upgraded starts this: {error}"))
     })?;
-    wait(args.server, &line)
+    wait(args.server, line)
 }
 
 /// Passes signals on until the server has ended, and ends as that.
-fn wait(mut server: u32, line: &Line) -> Result<(), Failure> {
+fn wait(mut server: u32, mut line: Line) -> Result<(), Failure> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD]);
     let mut signals =
         signals.map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let asks_operators = settings.access.control_token;
     let takes_over = predecessor.is_some();
-    let (mut server, waiting_parent) = match predecessor {
+    let (mut server, mut parent) = match predecessor {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
         None => (lifecycle::start(settings)?, None),
     };
@@ -88,11 +88,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if !takes_over {
         lifecycle::notify(&[NotifyState::Ready]);
     }
-    lifecycle::share_end(waiting_parent);
+    lifecycle::share_end(parent.as_mut());
     loop {
         match signals.wait() {
             Told::Upgrade => {
-                if let Some(successor) = program.upgrade(&server, &mut signals, &commands) {
+                let parent = parent.as_mut();
+                if let Some(successor) = program.upgrade(&server, parent, &mut signals, &commands) {
                     return successor.leave_to(server.wait(), signals, commands);
                 }
             }

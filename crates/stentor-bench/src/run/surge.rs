@@ -14,8 +14,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stentor_io::{StoppableProcess, Stopped, monotonic_us, raise_priority};
+use stentor_io::{monotonic_us, raise_priority};
 
+use super::stopped::StoppedProcess;
 use super::{
     ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, no_process,
     publish_first, seconds_since, spawn_publisher,
@@ -32,8 +33,6 @@ use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Report, BenchError> {
     let setup = &plan.setup;
-    // Its helper is forked, so it comes before the threads and their memory.
-    let server = stoppable(setup, surge)?;
     let run = run_number();
     let work = ThreadWork {
         rank: if surge.queued { Rank::LastInBatches } else { Rank::Last },
@@ -46,14 +45,14 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     session.beside = bystanders(setup, surge, run)?;
     let began_us = monotonic_us();
     let publishing = calm_before(&mut session, surge, publisher)?;
-    let (opening_seconds, processor) = come(&mut session, surge, server.as_ref())?;
+    let (opening_seconds, processor) = come(&mut session, surge)?;
     let busy = session.busy_since(processor);
     let opened = session.crew.counts();
     let memory = (opened.held > 0).then(|| session.memory(opened.held));
     session.look_on_for("after the surge", surge.calm);
     let counts = session.crew.counts();
-    if let (Some(timeout), Some(server)) = (surge.timeout, &server) {
-        time_out(&mut session, surge, timeout, server)?;
+    if let Some(timeout) = surge.timeout {
+        time_out(&mut session, surge, timeout)?;
     }
     let measured = Measured {
         seconds: seconds_since(began_us),
@@ -72,16 +71,6 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
         report.bystanders = Some(what_they_felt(surge, &outcome, &counts, published));
     }
     Ok(report)
-}
-
-/// Prepares to stop the watched process, if this run stops it.
-fn stoppable(setup: &Setup, surge: &Surge) -> Result<Option<StoppableProcess>, BenchError> {
-    if !surge.queued && surge.timeout.is_none() {
-        return Ok(None);
-    }
-    let pid = setup.pid.unwrap_or_default();
-    let process = StoppableProcess::new(pid).map_err(|error| no_process(Some(pid), &error))?;
-    Ok(Some(process))
 }
 
 fn hold_work(setup: &Setup, target: &Target, role: Role, run: u32) -> HoldWork {
@@ -159,15 +148,9 @@ fn calm_before(
 
 /// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
 /// and the processor time of the server before.
-fn come(
-    session: &mut ActiveRun<'_>,
-    surge: &Surge,
-    server: Option<&StoppableProcess>,
-) -> Result<(f64, Option<Duration>), BenchError> {
-    let stopped = match server {
-        Some(server) if surge.queued && !session.interrupted => Some(stand_still(session, server)?),
-        _ => None,
-    };
+fn come(session: &mut ActiveRun<'_>, surge: &Surge) -> Result<(f64, Option<Duration>), BenchError> {
+    let stops = surge.queued && !session.interrupted;
+    let stopped = stops.then(|| stand_still(session)).transpose()?;
     if stopped.is_some() {
         fill_queue(session, surge);
     }
@@ -195,13 +178,11 @@ fn come(
 
 /// Stops the server once nothing of the bystanders' is under way, until what is returned is
 /// dropped.
-fn stand_still<'s>(
-    session: &mut ActiveRun<'_>,
-    server: &'s StoppableProcess,
-) -> Result<Stopped<'s>, BenchError> {
+fn stand_still(session: &mut ActiveRun<'_>) -> Result<StoppedProcess, BenchError> {
     session.pause();
     session.look_on_for("waiting for the bystanders", PAUSE);
-    server.stop().map_err(|error| no_process(session.plan.setup.pid, &error))
+    let pid = session.plan.setup.pid;
+    StoppedProcess::stop(pid.unwrap_or_default()).map_err(|error| no_process(pid, &error))
 }
 
 /// All newcomers connect and ask, as far as the kernel takes them.
@@ -226,14 +207,13 @@ fn time_out(
     session: &mut ActiveRun<'_>,
     surge: &Surge,
     timeout: Duration,
-    server: &StoppableProcess,
 ) -> Result<(), BenchError> {
     let left = timeout.saturating_sub(surge.calm).saturating_sub(TIMEOUT_MARGIN);
     session.look_on_for("waiting for the timeout", left);
     if session.interrupted {
         return Ok(());
     }
-    let stopped = stand_still(session, server)?;
+    let stopped = stand_still(session)?;
     session.look_on_for("waiting for the timeout", 2 * TIMEOUT_MARGIN);
     let began_us = monotonic_us();
     session.begin_period(TIMEOUT, began_us);

@@ -98,7 +98,7 @@ impl Epoll {
         match state.mark {
             MarkState::NotAsked => {
                 let is_all = send_next(state, &self.owned, end, SendFlags::DONTWAIT)?;
-                if is_all && state.channel.try_send(MARK)? {
+                if is_all && state.channel.try_send(MARK, &[])? {
                     state.mark = MarkState::Asked;
                 }
                 Ok(false)
@@ -568,7 +568,7 @@ mod tests {
         let next = spawn(move || {
             // The next process would not have the files that this one was started with.
             // SAFETY: this thread, whose table it is, has opened none yet.
-            unsafe { crate::channel::close_files(3, i32::MAX) };
+            unsafe { crate::channel::close_files(3) };
             let channel = ChannelListener::new().unwrap();
             named.send(channel.name().to_vec()).unwrap();
             let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
@@ -633,7 +633,7 @@ mod tests {
     #[test]
     fn what_the_channel_has_no_room_for_is_sent_later() {
         let (near, mut far) = channel();
-        while near.try_send(MARK).unwrap() {}
+        while near.try_send(MARK, &[]).unwrap() {}
         let mut epoll = epoll();
         let peer = epoll.owned.insert(nothing().unwrap());
         epoll.begin_hand_over(near).unwrap();
@@ -701,7 +701,7 @@ mod tests {
         let run = || {
             // The table is a copy, and other tests have descriptors open.
             // SAFETY: this thread, whose table it is, has opened none yet.
-            unsafe { crate::channel::close_files(3, i32::MAX) };
+            unsafe { crate::channel::close_files(3) };
             let mut io = epoll();
             io.keep_numbers(KEPT).unwrap();
             assert!(io.keep_numbers(u32::MAX).is_err());

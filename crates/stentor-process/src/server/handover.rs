@@ -17,9 +17,10 @@
 //! ```
 //!
 //! The process that was started forks: its child is the one that takes over, and it waits for that
-//! ([`Intermediate`](stentor_io::Intermediate)). In form 1 it does not fork, and does not say its
-//! number: the one that serves finds the workers in the process that it started. Some builds before
-//! 0.1.0 know form 1 alone and expect both; this program hands over to none of these.
+//! ([`Intermediate`](stentor_io::Intermediate)). Since form 3 the first message may bring a file: how
+//! to tell the first process, which waits for the end of the server
+//! ([`WaitingParent`](stentor_io::WaitingParent)), that another one serves. The process that takes
+//! over tells it before it takes the token.
 //!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
 //! goes on: the second once it has everything, the first if anything fails before. Until it is
@@ -104,16 +105,19 @@ impl Address {
 
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [1, 2];
+    const FORMATS: [u16; 2] = [2, 3];
 
     /// The life of the sequence that goes on.
     pub(super) fn life(&self) -> Life {
         Life { epoch: Epoch::from_number(self.epoch), base: self.base }
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// The first message. `has_parent`: the other process has to tell the first process that it
+    /// serves, as it does since form 3.
+    pub(super) fn to_bytes(&self, has_parent: bool) -> Vec<u8> {
         let mut out = Packer::new(0);
-        Hello::FORMATS.pack(&mut out);
+        let [oldest, newest] = Hello::FORMATS;
+        [if has_parent { WITH_PARENT } else { oldest }, newest].pack(&mut out);
         self.pack(&mut out);
         out.into_bytes()
     }
@@ -140,8 +144,7 @@ impl Hello {
 /// Where the workers of the process that takes over wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ready {
-    /// `None`: it is the one that was started, as in form 1.
-    pub(super) process: Option<u32>,
+    pub(super) process: u32,
     /// The names of their channels.
     pub(super) names: Vec<Vec<u8>>,
 }
@@ -150,7 +153,7 @@ impl Ready {
     pub(super) fn to_bytes(&self, form: u16) -> Vec<u8> {
         let mut out = Packer::new(0);
         form.pack(&mut out);
-        self.process.inspect(|process| process.pack(&mut out));
+        self.process.pack(&mut out);
         self.names.pack(&mut out);
         out.into_bytes()
     }
@@ -165,7 +168,7 @@ impl Ready {
         if !(oldest..=newest).contains(&form) {
             return Err(format!("it takes over in form {form}, which is unknown here"));
         }
-        let process = if form < WITH_PROCESS { None } else { Some(u32::unpack(&mut input)?) };
+        let process = u32::unpack(&mut input)?;
         let names = Vec::unpack(&mut input)?;
         input.end()?;
         Ok(Ready { process, names })
@@ -196,9 +199,8 @@ pub(super) mod kind {
     pub(crate) const GONE_ON: u8 = 10;
 }
 
-/// The first form in which the process that takes over says its number: it has an intermediate
-/// process ([`Intermediate`](stentor_io::Intermediate)).
-pub(super) const WITH_PROCESS: u16 = 2;
+/// The first form in which the process that hands over may pass on how to tell the first process.
+const WITH_PARENT: u16 = 3;
 
 /// What came is not what should have come.
 pub(super) fn unexpected(kind: u8) -> io::Error {
@@ -354,8 +356,8 @@ mod tests {
     use std::thread;
     use stentor_server::{CONTROL, PUBLIC};
 
-    /// The first message of a release that knows the forms 1 and 2.
-    const HELLO: &[u8] = b"\x01\0\x02\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+    /// The first message of a release that knows the forms 2 and 3.
+    const HELLO: &[u8] = b"\x02\0\x03\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
         \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -386,8 +388,11 @@ mod tests {
 
     #[test]
     fn what_a_release_says_first_is_understood() {
-        assert_eq!(hello().to_bytes(), HELLO, "it is another form: see CONTRIBUTING");
-        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 2)));
+        assert_eq!(hello().to_bytes(false), HELLO, "it is another form: see CONTRIBUTING");
+        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 3)));
+        // A release that does not know what to do with the file takes nothing over.
+        let with_parent = [b"\x03\0", &HELLO[2..]].concat();
+        assert_eq!(hello().to_bytes(true), with_parent);
     }
 
     #[test]
@@ -397,25 +402,22 @@ mod tests {
             bytes.extend_from_slice(&HELLO[4..]);
             Hello::from_bytes(&bytes).map(|(_, form)| form)
         };
-        assert_eq!(of(0, 1), Ok(1));
-        assert_eq!(of(1, 1), Ok(1));
-        assert_eq!(of(2, 3), Ok(2));
-        for (oldest, newest) in [(0, 0), (3, 4)] {
+        assert_eq!(of(1, 2), Ok(2));
+        assert_eq!(of(2, 2), Ok(2));
+        assert_eq!(of(3, 4), Ok(3));
+        for (oldest, newest) in [(0, 1), (4, 5)] {
             let refused = of(oldest, newest).unwrap_err();
             assert!(refused.contains(&format!("in the forms {oldest} to {newest}")), "{refused}");
         }
     }
 
     #[test]
-    fn form_1_names_no_process() {
-        let mut ready = Ready { process: None, names: vec![b"a".to_vec(), b"bc".to_vec()] };
+    fn an_answer_names_the_process_and_its_workers() {
+        let ready = Ready { process: 7, names: vec![b"a".to_vec(), b"bc".to_vec()] };
         let names = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
-        assert_eq!(ready.to_bytes(1), [b"\x01\0", &names[..]].concat());
-        assert_eq!(Ready::from_bytes(&ready.to_bytes(1)).as_ref(), Ok(&ready));
-        ready.process = Some(7);
         assert_eq!(ready.to_bytes(2), [b"\x02\0\x07\0\0\0", &names[..]].concat());
         assert_eq!(Ready::from_bytes(&ready.to_bytes(2)).as_ref(), Ok(&ready));
-        for form in [0_u8, 3] {
+        for form in [1_u8, 4] {
             let refused = Ready::from_bytes(&[form, 0, 0, 0, 0, 0]).unwrap_err();
             assert!(refused.contains(&format!("in form {form}")), "{refused}");
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Token, monotonic_us, sleep};
+use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::{Report as _, Tapping};
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
@@ -22,7 +22,8 @@ use stentor_store::Ended;
 
 impl Server {
     /// Hands everything over to another process of this program, which `program` starts: every
-    /// connection, listener, value and number. It returns the number of the other process when that
+    /// connection, listener, value and number, and how to tell the first process, if that waits for
+    /// the end of the server. It returns the number of the other process when that
     /// serves, and this one is to end. If anything fails before, or `gives_up` returns true, this
     /// process ends the other one, and this one continues as if nothing had happened.
     ///
@@ -31,10 +32,11 @@ impl Server {
     pub fn hand_over(
         &self,
         program: &mut Command,
+        parent: Option<&WaitingParent>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<u32, String> {
         let upgrades = self.shared.process.upgrades.begin();
-        let handed_over = self.try_hand_over(program, upgrades, gives_up);
+        let handed_over = self.try_hand_over(program, parent, upgrades, gives_up);
         // mutation: failed-upgrade
         handed_over.inspect_err(|reason| self.fail_upgrade(reason))
     }
@@ -47,6 +49,7 @@ impl Server {
     fn try_hand_over(
         &self,
         program: &mut Command,
+        parent: Option<&WaitingParent>,
         upgrades: History<Upgraded>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<u32, String> {
@@ -77,7 +80,7 @@ impl Server {
         };
         leaving.changes.open();
         let hello = self.hello(upgrades);
-        let handed_over = leaving.hand_over(&hello, gives_up);
+        let handed_over = leaving.hand_over(&hello, parent, gives_up);
         let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
             self.cue(|_| Cue::Leave);
             return Ok(leaving.process);
@@ -191,14 +194,19 @@ struct Leaving<'s> {
 }
 
 impl Leaving<'_> {
-    fn hand_over(&mut self, hello: &Hello, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+    fn hand_over(
+        &mut self,
+        hello: &Hello,
+        parent: Option<&WaitingParent>,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        let hello = hello.to_bytes();
-        self.channel.send_with_token(kind::HELLO, &hello, &self.token).map_err(told)?;
+        let hello = hello.to_bytes(parent.is_some_and(WaitingParent::is_told_by_file));
+        let sent = self.channel.send_with_token(kind::HELLO, &hello, &self.token, parent);
+        sent.map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let Ready { process, names } = Ready::from_bytes(&answer)?;
         // The one that was started stands between the two (`Intermediate`).
-        let process = process.unwrap_or(self.process);
         self.process = process;
         if names.len() != self.server.mailboxes.len() {
             return Err("it has not as many workers".to_owned());

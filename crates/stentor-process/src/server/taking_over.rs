@@ -1,8 +1,6 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, Ready, WITH_PROCESS, kind, told, unexpected,
-};
+use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, told, unexpected};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use std::io;
@@ -12,7 +10,7 @@ use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{
-    Channel, Intermediate, Token, parent_process, release_memory, sleep, tells_outcomes,
+    Channel, Intermediate, Token, WaitingParent, parent_process, release_memory, sleep,
 };
 use stentor_order::next_entry;
 use stentor_replication::FollowState;
@@ -28,14 +26,15 @@ pub struct Predecessor {
     /// In which it hands over.
     form: u16,
     pub(super) process: u32,
-    /// The process between the two, until this one serves. `None`: the one before knows of none.
+    /// The process between the two, until this one serves.
     intermediate: Option<Intermediate>,
+    /// The first process, if it waits for the end of the server.
+    parent: Option<WaitingParent>,
 }
 
 impl Predecessor {
-    /// The one that started this process to take over, if one did. Call it once, before
-    /// anything else is opened and before there is another thread: where there is one, this forks,
-    /// if that one knows of intermediate processes, and returns in the child.
+    /// The one that started this process to take over, if one did. Then this forks, and returns in
+    /// the child: call it once, before there is another thread.
     ///
     /// # Errors
     /// A sentence, if this process cannot take over from that one, which goes on then.
@@ -49,19 +48,26 @@ impl Predecessor {
             kind::HELLO => Hello::from_bytes(parcel.bytes),
             other => Err(unexpected(other).to_string()),
         };
-        let token = parcel.into_token();
+        let (token, parent) = parcel.into_token();
         let (hello, form) = hello.inspect_err(|reason| {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
         })?;
-        // Some builds before 0.1.0 know form 1 alone and have it: they tell outcomes of signals.
-        // mutation: own-number
-        let forks = form >= WITH_PROCESS || tells_outcomes(process);
-        let intermediate = forks.then(Intermediate::fork).transpose().map_err(|error| {
-            let reason = format!("no intermediate process: {error}");
+        let refused = |reason: String| {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
             reason
-        })?;
-        Ok(Some(Predecessor { channel, token, hello, form, process, intermediate }))
+        };
+        let parent = parent.map_or_else(WaitingParent::named, |parent| Ok(Some(parent)));
+        let parent = parent.map_err(|error| refused(format!("no first process: {error}")))?;
+        let intermediate = Intermediate::fork()
+            .map_err(|error| refused(format!("no intermediate process: {error}")))?;
+        let intermediate = Some(intermediate);
+        Ok(Some(Predecessor { channel, token, hello, form, process, intermediate, parent }))
+    }
+
+    /// Whether the first process waits for the end of the server. Its supervisor knows no other.
+    #[must_use]
+    pub fn has_waiting_parent(&self) -> bool {
+        self.parent.is_some()
     }
 
     /// Tells it why it has to go on.
@@ -79,10 +85,12 @@ impl Predecessor {
     }
 
     /// Tells it that this process goes on: it ends. Whoever supervises both has to know by then.
-    pub fn release(self) {
+    /// Returns the first process, if it waits for the end of the server.
+    pub fn release(self) -> Option<WaitingParent> {
         if self.channel.send(kind::GONE_ON, &[]).is_err() {
             tracing::warn!("the process before has ended by itself");
         }
+        self.parent
     }
 
     /// Makes the settings fit what cannot change while the server is handed over.
@@ -157,8 +165,7 @@ impl Predecessor {
         server: &Server,
         entrance: &Arc<Entrance>,
     ) -> Result<u64, StartError> {
-        let says_process = self.intermediate.as_ref().map(|_| std::process::id());
-        let ready = Ready { process: says_process, names: server.channels.clone() };
+        let ready = Ready { process: std::process::id(), names: server.channels.clone() };
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
         let sent = self.channel.send(kind::READY, &ready.to_bytes(self.form));
@@ -182,6 +189,14 @@ impl Predecessor {
             follow.goes_on_with(hub);
         }
         phases.end("beginning the store and the rules");
+        // Before the token is taken: a first process that knew nothing of this one would take the
+        // end of the other one for the end of the server.
+        if let Some(parent) = &mut self.parent {
+            parent.tell().map_err(|error| {
+                let reason = "the first process, which waits for the end of the server, cannot be";
+                StartError(format!("{reason} told of this one: {error}"))
+            })?;
+        }
         entrance.hub.decide(true);
         let mut begun_us = since_us;
         for _ in &server.mailboxes {
@@ -304,7 +319,15 @@ mod tests {
             upgrades: Default::default(),
         };
         let channel = Channel::connect(listener.name(), own).unwrap();
-        Predecessor { channel, token: None, hello, form: 2, process: own, intermediate: None }
+        Predecessor {
+            channel,
+            token: None,
+            hello,
+            form: 2,
+            process: own,
+            intermediate: None,
+            parent: None,
+        }
     }
 
     fn settings(workers: usize) -> Settings {

@@ -34,7 +34,6 @@ WORKERS = ["", "w-numbers", "w-mark", "w-changed", "w-listener", "w-set", "", "w
            "w-files", "w-packed"]
 # There may be nothing to say.
 OPTIONAL = ["entries", "store", "w-changed", "w-files"]
-FORM_1 = struct.pack("<H", 1)
 PR_SET_PDEATHSIG = 1
 BYTES_MAX, FILES_MAX = 1 + 64 * 1024, 253
 
@@ -49,8 +48,7 @@ class Between:
         self.step, self.deed = step, deed
         self.said = set()
         self.first = os.getppid()
-        # The process that takes over, once it has said which: a child of the one started here, or,
-        # in form 1, that one.
+        # The process that takes over, once it has said which: a child of the one started here.
         self.server = None
         self.channel = socket.socket(fileno=int(os.environ["STENTOR_HANDOVER"]))
         self.channel.set_inheritable(False)
@@ -92,7 +90,7 @@ class Between:
         if self.deed == "list" and name not in self.said:
             self.said.add(name)
             print(f"between: said {name or message[0]}", file=sys.stderr, flush=True)
-        if name == "ready" and message[1:3] != FORM_1:
+        if name == "ready":
             (self.server,) = struct.unpack_from("<I", message, 3)
         if self.deed != "list" and name in [self.step, self.step in OPTIONAL and "w-end"]:
             message = self.act(message)
@@ -136,12 +134,9 @@ class Between:
 
     def listen(self, names):
         """Workers find this process where they would have found the others. The first two bytes are
-        the form in which both go on, and the next four the process, but in form 1."""
-        told = names[:2]
+        the form in which both go on, and the next four the process."""
+        told = names[:2] + struct.pack("<I", os.getpid())
         place = len(told) + 4
-        if told != FORM_1:
-            told += struct.pack("<I", os.getpid())
-            place += 4
         (count,) = struct.unpack_from("<I", names, place - 4)
         told += struct.pack("<I", count)
         for _ in range(count):
