@@ -2,8 +2,9 @@
 
 use crate::{FileKind, FileStatus, User};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Stat, fstat, stat};
+use rustix::fs::{CWD, RenameFlags, Stat, fstat, renameat_with, stat};
 use std::fs::{File, OpenOptions, hard_link, remove_file};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
@@ -106,20 +107,54 @@ pub fn unbuffered(file: BorrowedFd<'_>) -> io::Result<impl Write + Send + use<>>
 /// # Errors
 /// The directory cannot be written, or the file cannot be given to that owner.
 pub fn make_secret(path: &Path, secret: &[u8], owner: Option<&User>) -> io::Result<()> {
-    // Not in its place: half of it would be a secret too.
-    let made = path.with_extension(format!("{}.new", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
-    let done = owner.map_or(Ok(()), |owner| owner.own(&file)).and_then(|()| {
-        file.write_all(secret)?;
-        file.sync_all()?;
-        // Not over one that another process has made meanwhile.
-        match hard_link(&made, path) {
+    // Not in its place: half of it would be a secret too. By chance, so that no file that a killed
+    // process left is in the way: process numbers come again, above all in containers.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{:016x}.new", RandomState::new().hash_one(())));
+    let made = path.with_file_name(name);
+    let done = write_secret(&made, secret, owner)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", made.display())))
+        .and_then(|()| rename_new(&made, path));
+    match remove_file(&made) {
+        Err(error) if error.kind() != ErrorKind::NotFound => done.and(Err(error)),
+        _ => done,
+    }?;
+    // Without this, a power cut could take it back after it was used.
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    step()?;
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn write_secret(path: &Path, secret: &[u8], owner: Option<&User>) -> io::Result<()> {
+    step()?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    owner.map_or(Ok(()), |owner| owner.own(&file))?;
+    step()?;
+    file.write_all(secret)?;
+    step()?;
+    file.sync_all()
+}
+
+/// Renames a file, unless one of that name exists: another process may have made it.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let renamed =
+        step().and_then(|()| Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?));
+    match renamed {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        // The file system does not know the flag: some know hard links.
+        Err(_) => match step().and_then(|()| hard_link(from, to)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            result => result,
-        }
-    });
-    remove_file(&made)?;
-    done
+            linked => linked,
+        },
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A step that a test can have fail.
+fn step() -> io::Result<()> {
+    #[cfg(test)]
+    tests::step()?;
+    Ok(())
 }
 
 /// A file of this size is read into memory that was taken before.
@@ -130,8 +165,23 @@ mod tests {
     use super::*;
     use crate::monotonic_us;
     use crate::scratch::Scratch;
+    use std::cell::Cell;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    thread_local! {
+        /// Which of the next steps fail, one bit each.
+        static FAILING: Cell<u32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn step() -> io::Result<()> {
+        let failing = FAILING.get();
+        FAILING.set(failing >> 1);
+        match failing & 1 {
+            0 => Ok(()),
+            _ => Err(ErrorKind::PermissionDenied.into()),
+        }
+    }
 
     #[test]
     fn a_file_is_read_up_to_its_bound() {
@@ -189,6 +239,41 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"first");
         assert_eq!(file_state(&path).unwrap().permissions & 0o077, 0);
         assert_eq!(fs::read_dir(&*scratch).unwrap().count(), 1, "no other file is left");
+    }
+
+    /// Opening, writing and syncing the file, the rename and the link, syncing the directory.
+    #[test]
+    fn a_secret_is_whole_or_missing_whichever_step_fails() {
+        let count = |scratch: &Scratch| fs::read_dir(&**scratch).unwrap().count();
+        for failing in [0b1, 0b10, 0b100, 0b11000] {
+            let scratch = Scratch::new();
+            let path = scratch.join("secret");
+            FAILING.set(failing);
+            let error = make_secret(&path, b"secret", None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+            assert_eq!(error.to_string().contains(".new: "), failing < 0b1000, "{error}");
+            assert_eq!((FAILING.get(), count(&scratch)), (0, 0), "{failing:b}");
+            make_secret(&path, b"secret", None).unwrap();
+        }
+        // A file system that does not know the flag, and a directory that cannot be synced.
+        for (failing, is_made) in [(0b1000, true), (0b10000, false), (0b101000, false)] {
+            let scratch = Scratch::new();
+            let path = scratch.join("secret");
+            FAILING.set(failing);
+            assert_eq!(make_secret(&path, b"secret", None).is_ok(), is_made, "{failing:b}");
+            assert_eq!(fs::read(&path).unwrap(), b"secret");
+            assert_eq!((FAILING.get(), count(&scratch)), (0, 1));
+        }
+        // Left by a process that was killed.
+        let scratch = Scratch::new();
+        let path = scratch.join("secret");
+        fs::write(scratch.join(format!("secret.{}.new", std::process::id())), "half").unwrap();
+        make_secret(&path, b"secret", None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"secret");
+        // Another process is quicker.
+        FAILING.set(0b1000);
+        make_secret(&path, b"other", None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"secret");
     }
 
     #[test]
