@@ -39,6 +39,8 @@ pub struct Prepared {
     public: Option<Acceptor>,
     control: Option<Acceptor>,
     certificates: Option<Arc<Certificates>>,
+    /// Keys of tickets that no file has. They live as long as the process.
+    random_tickets: Option<Arc<Tickets>>,
     /// What they were read for.
     tls: Tls,
     /// The files, and what they were like before they were read.
@@ -97,7 +99,8 @@ pub enum MissingTickets<'a> {
 
 impl Prepared {
     /// Reads what the settings name. Nothing is read where there is no certificate. A pair that
-    /// cannot be used stops no other: the one `before` of its file stays.
+    /// cannot be used stops no other: the one `before` of its file stays. So do random keys of
+    /// tickets.
     ///
     /// # Errors
     /// What is wrong with which file, if no pair can be used, or if a file is bad that is for all.
@@ -105,7 +108,7 @@ impl Prepared {
         tls: &Tls,
         now_unix_s: u64,
         missing: MissingTickets<'_>,
-        before: Option<&Certificates>,
+        before: Option<&Prepared>,
     ) -> Result<Prepared, Unusable> {
         let pairs = tls.pairs();
         if pairs.is_empty() {
@@ -118,7 +121,8 @@ impl Prepared {
         });
         // Before they are read: what changes meanwhile is read again.
         let files = states_of(files_of(tls));
-        let (certificates, unusable) = match read_pairs(&pairs, now_unix_s, before) {
+        let known = before.and_then(|before| before.certificates.as_deref());
+        let (certificates, unusable) = match read_pairs(&pairs, now_unix_s, known) {
             Ok((certificates, unusable)) => (Some(certificates), unusable),
             Err(reasons) => {
                 wrong.extend(reasons);
@@ -132,13 +136,16 @@ impl Prepared {
             });
             ClientAuth { file: file.clone(), pem, required: true }
         });
-        let tickets = match secrets {
-            Some(secrets) => {
+        let is_random = secrets.is_none();
+        let random = before.and_then(|before| before.random_tickets.clone());
+        let tickets = match (secrets, random) {
+            (Some(secrets), _) => {
                 let named: Vec<(&Path, &[u8])> =
                     secrets.iter().map(|(file, bytes)| (&**file, &***bytes)).collect();
-                Tickets::new(&named)
+                Tickets::new(&named).map(Arc::new)
             }
-            None => Tickets::random(),
+            (None, Some(random)) => Ok(random),
+            (None, None) => Tickets::random().map(Arc::new),
         };
         let tickets = tickets.map_err(|error| wrong.push(error.to_string())).ok();
         let (Some(certificates), Some(tickets), true) = (certificates, tickets, wrong.is_empty())
@@ -146,6 +153,7 @@ impl Prepared {
             return Err(Unusable(wrong));
         };
         let certificates = Arc::new(certificates);
+        let random_tickets = is_random.then(|| Arc::clone(&tickets));
         let [public, control] = handshakes(tls, &certificates, tickets, client_auth);
         let made = |of: &Handshakes| {
             Acceptor::new(of).map(Some).map_err(|error| Unusable(vec![error.to_string()]))
@@ -157,6 +165,7 @@ impl Prepared {
             unusable,
             tls: tls.clone(),
             certificates: Some(certificates),
+            random_tickets,
             files,
         })
     }
@@ -279,8 +288,8 @@ impl Acceptors {
 
     /// Reads the files of settings, and keeps the current certificate of each unusable pair.
     fn read(&self, tls: &Tls, now_unix_s: u64) -> Result<Prepared, Unusable> {
-        let before = self.current(|prepared| prepared.certificates.clone());
-        Prepared::read(tls, now_unix_s, MissingTickets::Made(None), before.as_deref())
+        let before = self.current(Prepared::clone);
+        Prepared::read(tls, now_unix_s, MissingTickets::Made(None), Some(&before))
     }
 
     /// Has handshakes begun by this from now on.
@@ -455,12 +464,12 @@ impl Looker {
 fn handshakes(
     tls: &Tls,
     certificates: &Arc<Certificates>,
-    tickets: Tickets,
+    tickets: Arc<Tickets>,
     client_auth: Option<ClientAuth>,
 ) -> [Handshakes; 2] {
     let public = Handshakes {
         certificates: Arc::clone(certificates),
-        tickets: Some(Arc::new(tickets)),
+        tickets: Some(tickets),
         oldest: tls.min_version,
         alpn: vec![b"http/1.1".to_vec()],
         client_auth: None,

@@ -50,6 +50,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_io::{
     Backend, File, FileSendError, Gone, Handler, Peer, Retransmission, Role, Sent, Slab, TurnAway,
+    leave_out_of_dumps,
 };
 use stentor_tls::{Alert, Contexts, SEAL_ROOM_MIN, SealError, Session};
 
@@ -285,7 +286,7 @@ impl Sessions {
         let place = self.entry(peer)?.place;
         // A server without TLS has none.
         if self.contexts.places() == 0 {
-            self.contexts = Contexts::new(CONTEXTS_KEPT);
+            self.contexts = Contexts::new(CONTEXTS_KEPT, leave_out_of_dumps);
         }
         Some((self.pools.session(place)?, &mut self.contexts))
     }

@@ -103,7 +103,7 @@ impl World {
 
     /// The time of a record of one of several clients, of the quickest round.
     fn open(&self, suite: SupportedCipherSuite, bytes: usize, places: usize) -> Duration {
-        let mut contexts = Contexts::new(places);
+        let mut contexts = Contexts::new(places, |_| ());
         let mut connections: Vec<_> = (0..CLIENTS).map(|_| self.connection(suite)).collect();
         let text = vec![7; bytes];
         let mut best = Duration::MAX;

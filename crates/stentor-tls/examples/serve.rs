@@ -85,7 +85,7 @@ fn serve(acceptor: &Acceptor, mut socket: TcpStream) -> Result<(), Failed> {
     println!("{negotiated:?}");
     drop(handshake);
     let (mut inbound, mut request) = (Inbound::default(), Vec::new());
-    let mut contexts = Contexts::new(1);
+    let mut contexts = Contexts::new(1, |_| ());
     loop {
         let mut records = inbound.records(&mut arrived);
         let last = loop {

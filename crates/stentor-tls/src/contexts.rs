@@ -16,6 +16,7 @@
 //! found. Contexts and secrets are overwritten with zeros when they are dropped.
 
 use std::fmt;
+use std::ops::Range;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use zeroize::Zeroizing;
@@ -26,31 +27,50 @@ use crate::suite::Suite;
 
 /// A cache of contexts, for [`Session::open_with`] and [`crate::Records::next_with`]. A worker has
 /// one for all its connections.
-#[derive(Default)]
 pub struct Contexts {
-    places: Vec<Option<Box<Entry>>>,
+    /// The index of the context in each place.
+    places: Vec<Option<u16>>,
+    pages: Vec<Box<ContextPage>>,
+    free: Vec<u16>,
+    mark: fn(&[ContextPage]),
 }
 
-pub(crate) struct Entry {
+/// Memory of contexts: whole pages, so that a core dump can omit them, where pages have 64 KiB too.
+#[repr(align(65536))]
+pub struct ContextPage([Option<Entry>; PAGE_ENTRIES]);
+
+const PAGE_ENTRIES: usize = 65_536 / size_of::<Option<Entry>>();
+
+struct Entry {
     suite: Suite,
     secret: Zeroizing<[u8; SECRET_BYTES_MAX]>,
     opener: Opener,
 }
 
+impl Default for Contexts {
+    /// No places.
+    fn default() -> Contexts {
+        Contexts::new(0, |_| ())
+    }
+}
+
 impl Contexts {
-    /// A cache of so many places, or of the next power of two; each that is taken holds some 700
-    /// bytes. One of none keeps nothing, and owns nothing.
+    /// A cache with `places` slots, rounded up to a power of two. A used slot takes about 700
+    /// bytes. With 0 slots nothing is cached. `mark` sees each piece of memory before a key is in
+    /// it, and can have core dumps omit it.
     #[must_use]
-    pub fn new(places: usize) -> Contexts {
+    pub fn new(places: usize, mark: fn(&[ContextPage])) -> Contexts {
         let places = if places == 0 { 0 } else { places.next_power_of_two() };
-        Contexts { places: (0..places).map(|_| None).collect() }
+        Contexts { places: vec![None; places], pages: Vec::new(), free: Vec::new(), mark }
     }
 
     /// Drops what there is of a session: to be called before its socket is closed, while the
     /// session is there. What is not forgotten so stays until somebody else takes its place.
     pub fn forget(&mut self, session: &mut Session<'_>) {
-        if let Some((suite, secret)) = session.secret_of_contexts() {
-            self.take(suite, secret);
+        if let Some((suite, secret)) = session.secret_of_contexts()
+            && let Some(index) = self.take(suite, secret)
+        {
+            self.release(index);
         }
     }
 
@@ -66,72 +86,99 @@ impl Contexts {
         self.places.iter().flatten().count()
     }
 
-    /// The context of a secret, out of its place or made now. Whoever has opened something
-    /// authentic with it, and will again, [keeps](Contexts::keep) it.
+    /// The context of a secret, out of its place or made now. The caller [puts it
+    /// back](Contexts::put_back).
     pub(crate) fn find(&mut self, suite: Suite, secret: &[u8]) -> Result<Found, CipherFailed> {
-        let entry = match self.take(suite, secret) {
-            Some(entry) => entry,
-            None if self.places.is_empty() => {
-                return Ok(Found::Passing(Opener::new(suite, secret)?));
-            }
-            None => {
-                let opener = Opener::new(suite, secret)?;
-                let unset = Zeroizing::new([0; SECRET_BYTES_MAX]);
-                let mut entry = Box::new(Entry { suite, secret: unset, opener });
-                entry.secret[..secret.len()].copy_from_slice(secret);
-                entry
-            }
-        };
-        Ok(Found::Kept(entry))
+        if let Some(index) = self.take(suite, secret) {
+            return Ok(Found::Kept(index));
+        }
+        let opener = Opener::new(suite, secret)?;
+        if self.places.is_empty() {
+            return Ok(Found::Passing(Box::new(opener)));
+        }
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
+        let unset = Zeroizing::new([0; SECRET_BYTES_MAX]);
+        let entry = self.slot(index).insert(Entry { suite, secret: unset, opener });
+        entry.secret[..secret.len()].copy_from_slice(secret);
+        Ok(Found::Kept(index))
     }
 
-    pub(crate) fn keep(&mut self, found: Found) {
-        if let Found::Kept(entry) = found {
-            let set = self.set(entry.secret());
-            // The one heard of last stands first, and behind a place that is free nothing moves.
-            let last = set.iter().position(Option::is_none).unwrap_or(set.len() - 1);
-            set[..=last].rotate_right(1);
-            set[0] = Some(entry);
+    /// What opens records with a context.
+    pub(crate) fn opener<'c>(&'c self, found: &'c Found) -> Option<&'c Opener> {
+        match found {
+            Found::Kept(index) => Some(&self.entry(*index)?.opener),
+            Found::Passing(opener) => Some(opener),
         }
     }
 
-    fn take(&mut self, suite: Suite, secret: &[u8]) -> Option<Box<Entry>> {
+    /// Gives a context its place, if it has opened something authentic and will again.
+    pub(crate) fn put_back(&mut self, found: Found, is_kept: bool) {
+        let Found::Kept(index) = found else { return };
+        let (true, Some(entry)) = (is_kept, self.entry(index)) else { return self.release(index) };
+        let places = self.set(entry.secret());
+        let set = &mut self.places[places];
+        // The one heard of last stands first, and behind a place that is free nothing moves.
+        let last = set.iter().position(Option::is_none).unwrap_or(set.len() - 1);
+        set[..=last].rotate_right(1);
+        if let Some(oldest) = set[0].replace(index) {
+            self.release(oldest);
+        }
+    }
+
+    fn take(&mut self, suite: Suite, secret: &[u8]) -> Option<u16> {
         if self.places.is_empty() {
             return None;
         }
-        let is_of = |entry: &mut Box<Entry>| {
-            entry.suite == suite && verify_slices_are_equal(entry.secret(), secret).is_ok()
-        };
-        self.set(secret).iter_mut().find_map(|place| place.take_if(is_of))
+        let place = self.set(secret).find(|&place| {
+            self.places[place].and_then(|index| self.entry(index)).is_some_and(|entry| {
+                entry.suite == suite && verify_slices_are_equal(entry.secret(), secret).is_ok()
+            })
+        })?;
+        self.places[place].take()
+    }
+
+    /// Overwrites a context with zeros.
+    fn release(&mut self, index: u16) {
+        *self.slot(index) = None;
+        self.free.push(index);
+    }
+
+    /// Takes memory for more contexts. Returns the index of one.
+    fn grow(&mut self) -> u16 {
+        let page = Box::new(ContextPage([const { None }; PAGE_ENTRIES]));
+        (self.mark)(std::slice::from_ref(&*page));
+        let first = self.pages.len() * PAGE_ENTRIES;
+        self.pages.push(page);
+        self.free.extend((first + 1..first + PAGE_ENTRIES).rev().map(|index| index as u16));
+        first as u16
+    }
+
+    fn entry(&self, index: u16) -> Option<&Entry> {
+        self.pages[usize::from(index) / PAGE_ENTRIES].0[usize::from(index) % PAGE_ENTRIES].as_ref()
+    }
+
+    fn slot(&mut self, index: u16) -> &mut Option<Entry> {
+        &mut self.pages[usize::from(index) / PAGE_ENTRIES].0[usize::from(index) % PAGE_ENTRIES]
     }
 
     /// The places where it may be. Which they are says a few bits of the secret, to whoever could
     /// watch the memory; the rest of it is as long as any key.
-    fn set(&mut self, secret: &[u8]) -> &mut [Option<Box<Entry>>] {
+    fn set(&self, secret: &[u8]) -> Range<usize> {
         let last = secret.last_chunk().expect("a secret has more than four bytes");
         let number = usize::try_from(u32::from_le_bytes(*last)).expect("it fits");
         let places = SET_PLACES.min(self.places.len());
         let first = number & (self.places.len() - places);
-        &mut self.places[first..first + places]
+        first..first + places
     }
 }
 
 /// In so many places a context may be.
 const SET_PLACES: usize = 4;
 
-/// A context, and whether there is a place for it.
+/// A context: its index, or one that has no place.
 pub(crate) enum Found {
-    Kept(Box<Entry>),
-    Passing(Opener),
-}
-
-impl Found {
-    pub(crate) fn opener(&self) -> &Opener {
-        match self {
-            Found::Kept(entry) => &entry.opener,
-            Found::Passing(opener) => opener,
-        }
-    }
+    Kept(u16),
+    Passing(Box<Opener>),
 }
 
 impl Entry {
@@ -152,6 +199,7 @@ impl fmt::Debug for Contexts {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::io::IoSlice;
 
     use super::*;
@@ -171,7 +219,7 @@ mod tests {
     #[test]
     fn a_context_serves_its_own_connection_until_that_is_forgotten() {
         for suite in TLS13 {
-            let mut contexts = Contexts::new(8);
+            let mut contexts = Contexts::new(8, |_| ());
             let mut pairs: Vec<_> = (0..40).map(|_| sessions(suite)).collect();
             for round in 0..3_u8 {
                 for (server, client) in &mut pairs {
@@ -190,9 +238,33 @@ mod tests {
         }
     }
 
+    /// A core dump can omit whole pages only.
+    #[test]
+    fn contexts_lie_in_whole_pages_that_were_marked() {
+        thread_local! {
+            static MARKED: RefCell<Vec<Range<usize>>> = const { RefCell::new(Vec::new()) };
+        }
+        let mut contexts = Contexts::new(256, |pages| {
+            let range = pages.as_ptr().addr()..pages.as_ptr_range().end.addr();
+            assert!(range.start.is_multiple_of(65_536) && range.end.is_multiple_of(65_536));
+            MARKED.with_borrow_mut(|marked| marked.push(range));
+        });
+        let mut pairs: Vec<_> = (0..200).map(|_| sessions(Suite::Tls13Aes128)).collect();
+        for (server, client) in &mut pairs {
+            open(&mut contexts, server, &mut seal(client, b"x"));
+        }
+        for index in contexts.places.iter().flatten() {
+            let at = std::ptr::from_ref(contexts.entry(*index).unwrap()).addr();
+            assert!(MARKED.with_borrow(|marked| marked.iter().any(|range| range.contains(&at))));
+        }
+        let all = contexts.taken() + contexts.free.len();
+        assert_eq!(all, contexts.pages.len() * PAGE_ENTRIES, "none is lost");
+        assert!(contexts.pages.len() <= 256_usize.div_ceil(PAGE_ENTRIES));
+    }
+
     #[test]
     fn a_context_is_used_again() {
-        let mut contexts = Contexts::new(1);
+        let mut contexts = Contexts::new(1, |_| ());
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         let (mut other, mut client_of_other) = sessions(Suite::Tls13Aes128);
         let before = OPENERS.get();
@@ -211,7 +283,7 @@ mod tests {
     /// Secrets of these tests end alike, so that all have the same places.
     #[test]
     fn where_all_places_are_taken_the_one_unheard_of_for_longest_goes() {
-        let mut contexts = Contexts::new(64);
+        let mut contexts = Contexts::new(64, |_| ());
         let mut pairs: Vec<_> = (0..5).map(|_| sessions(Suite::Tls13Aes128)).collect();
         let mut made_for = |order: &[usize]| {
             let before = OPENERS.get();
@@ -233,7 +305,7 @@ mod tests {
     #[test]
     fn nothing_that_is_sent_and_nothing_of_tls12_takes_a_place() {
         for suite in Suite::ALL {
-            let mut contexts = Contexts::new(4);
+            let mut contexts = Contexts::new(4, |_| ());
             let (mut server, mut client) = sessions(suite);
             server.session().seal(&[IoSlice::new(b"x")], 9, &mut [0; 100]).unwrap();
             assert!(contexts.taken() == 0);
@@ -244,17 +316,18 @@ mod tests {
 
     #[test]
     fn without_places_nothing_is_kept() {
-        let mut contexts = Contexts::new(0);
+        let mut contexts = Contexts::new(0, |_| ());
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
         contexts.forget(&mut server.session());
         assert!(contexts.taken() == 0 && contexts.places.capacity() == 0);
-        assert_eq!(Contexts::new(1000).places.len(), 1024);
+        assert!(contexts.pages.is_empty());
+        assert_eq!(Contexts::new(1000, |_| ()).places.len(), 1024);
     }
 
     #[test]
     fn behind_another_key_the_one_of_before_is_gone() {
-        let mut contexts = Contexts::new(64);
+        let mut contexts = Contexts::new(64, |_| ());
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
         assert_eq!(contexts.taken(), 1);
@@ -265,7 +338,7 @@ mod tests {
 
     #[test]
     fn what_was_not_authentic_or_is_over_keeps_no_place() {
-        let mut contexts = Contexts::new(64);
+        let mut contexts = Contexts::new(64, |_| ());
         let (mut server, mut client) = sessions(Suite::Tls13Aes128);
         open(&mut contexts, &mut server, &mut seal(&mut client, b"x"));
         let mut sealed = seal(&mut client, b"y");

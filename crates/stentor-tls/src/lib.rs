@@ -58,7 +58,7 @@ mod x509;
 
 pub use alert::{Alert, PeerAlert};
 pub use certificates::{CertificateError, Certificates, Identity, KeyKind, Pair, PemPair, Problem};
-pub use contexts::Contexts;
+pub use contexts::{ContextPage, Contexts};
 pub use failure::{Failure, SealError};
 pub use handshake::{
     Acceptor, ClientAuth, ClientHandshake, Connector, Established, HANDSHAKE_BYTES_MAX,

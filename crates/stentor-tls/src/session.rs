@@ -328,13 +328,15 @@ impl<'a> Session<'a> {
                 let suite = self.suite();
                 let failed = |_| Failure::NotAuthentic;
                 let found = contexts.find(suite, self.rx_secret()).map_err(failed)?;
-                let (kind, content) = self.open_tls13(found.opener(), header, record)?;
-                let what = self.understand(kind, content, record)?;
-                // Behind a KeyUpdate, where numbers begin anew, it opens nothing more.
-                if self.header.rx_seq > 0 && what != What::Closed {
-                    contexts.keep(found);
-                }
-                what
+                let opener = contexts.opener(&found).ok_or(Failure::NotAuthentic)?;
+                let opened = self.open_tls13(opener, header, record);
+                let what =
+                    opened.and_then(|(kind, content)| self.understand(kind, content, record));
+                // After a KeyUpdate, where numbers begin again at 0, it opens nothing more.
+                let is_kept =
+                    self.header.rx_seq > 0 && matches!(&what, Ok(what) if *what != What::Closed);
+                contexts.put_back(found, is_kept);
+                what?
             }
             Version::Tls12 => {
                 let content = self.open_tls12(header, record)?;

@@ -437,6 +437,27 @@ fn who_looks_after_files_that_do_not_count_any_more_changes_nothing() {
     assert_eq!(names(&acceptors), ["b.example"]);
 }
 
+/// A client that comes back after a reload or a renewal resumes.
+#[test]
+fn random_keys_of_tickets_live_as_long_as_the_process() {
+    let place = Place::new();
+    place.write_pair("a.example", 80);
+    let (acceptors, mut looker) = looked_after(&place);
+    let keys = |of: &Prepared| of.random_tickets.clone().unwrap();
+    let first = acceptors.current(keys);
+    let reread = acceptors.reread(&place.tls(), &place.tls(), NOW).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&keys(&reread), &first));
+    acceptors.set(reread, NOW);
+    place.write_pair("b.example", 80);
+    look(&mut looker, NOW);
+    assert_eq!(names(&acceptors), ["b.example"]);
+    assert!(Arc::ptr_eq(&acceptors.current(keys), &first));
+    place.write("tickets", &"s".repeat(TICKET_SECRET_BYTES_MIN));
+    let tls = Tls { ticket_secrets: vec![place.path("tickets")], ..place.tls() };
+    let reread = acceptors.reread(&place.tls(), &tls, NOW).unwrap().unwrap();
+    assert!(reread.random_tickets.is_none(), "a file has them");
+}
+
 #[test]
 fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
     let place = Place::new();
@@ -475,7 +496,8 @@ fn whoever_signs_operators_is_asked_at_the_control_listener_only() {
     let of = |client_auth: Option<ClientAuth>| {
         let oldest = stentor_tls::Version::Tls13;
         let tls = Tls { min_version: oldest, ..Tls::default() };
-        let both = handshakes(&tls, &certificates, Tickets::random().unwrap(), client_auth);
+        let both =
+            handshakes(&tls, &certificates, Arc::new(Tickets::random().unwrap()), client_auth);
         assert!(both.iter().all(|one| one.oldest == oldest));
         both.map(|one| (one.client_auth, one.tickets.is_some()))
     };

@@ -47,6 +47,8 @@ struct UnderWay {
     handshake: Handshake,
     stamp: u64,
     answered_ms: Option<u64>,
+    /// How much of [`Handshakes::bytes`] is this one's. A step that panics may leave another size.
+    counted: usize,
 }
 
 impl UnderWay {
@@ -54,6 +56,15 @@ impl UnderWay {
     fn bytes(&self) -> usize {
         let made = if self.handshake.has_hello() { HANDSHAKE_BYTES } else { 0 };
         size_of::<(Peer, UnderWay)>() + made + self.handshake.held_bytes()
+    }
+}
+
+impl UnderWay {
+    /// Corrects the account of all.
+    fn count(&mut self, all: &mut usize) {
+        let now = self.bytes();
+        *all = *all - self.counted + now;
+        self.counted = now;
     }
 }
 
@@ -75,8 +86,8 @@ impl Handshakes {
     pub(super) fn begin(&mut self, peer: Peer, acceptor: &Acceptor) {
         self.stamp += 1;
         let (stamp, handshake) = (self.stamp, acceptor.begin());
-        let under_way = UnderWay { handshake, stamp, answered_ms: None };
-        self.bytes += under_way.bytes();
+        let mut under_way = UnderWay { handshake, stamp, answered_ms: None, counted: 0 };
+        under_way.count(&mut self.bytes);
         self.under_way.insert(peer, under_way);
     }
 
@@ -94,9 +105,8 @@ impl Handshakes {
         out: &mut Vec<u8>,
     ) -> Option<Result<Progress, HandshakeError>> {
         let under_way = self.under_way.get_mut(&peer)?;
-        self.bytes -= under_way.bytes();
         let progress = wiping(|| under_way.handshake.receive(now_unix_s, bytes, out));
-        self.bytes += under_way.bytes();
+        under_way.count(&mut self.bytes);
         if under_way.answered_ms.is_none() && under_way.handshake.has_sent() {
             under_way.answered_ms = Some(now_ms);
             self.answered += 1;
@@ -117,7 +127,7 @@ impl Handshakes {
         let ended = self.under_way.remove(&peer);
         let was_under_way = ended.is_some();
         if let Some(ended) = ended {
-            self.bytes -= ended.bytes();
+            self.bytes -= ended.counted;
             self.answered -= usize::from(ended.answered_ms.is_some());
             wiping(|| drop(ended));
         }

@@ -1,8 +1,11 @@
 //! The sessions of a worker, in arrays by their size.
 //!
 //! Nearly all are the smallest, so an array of its own for each size wastes nothing on those that
-//! are not. A freed place is overwritten with zeros and given to the next that comes. None of it is
-//! found in a core dump.
+//! are not. A freed place is overwritten with zeros and given to the next session.
+//!
+//! A core dump omits whole pages only. So each array grows by blocks of 64 KiB, which is a whole
+//! number of pages on every host, and each block is marked. The contexts of a worker lie in such
+//! blocks too. What rustls holds of a handshake under way can be in a core dump.
 
 use stentor_io::leave_out_of_dumps;
 use stentor_tls::{Kept, LargeSession, MediumSession, NoSession, Owned, Session, SmallSession};
@@ -37,14 +40,19 @@ impl Default for Place {
 /// Sessions of all sizes.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    small: Pool<{ keys(size_of::<SmallSession>()) }>,
-    medium: Pool<{ keys(size_of::<MediumSession>()) }>,
-    large: Pool<{ keys(size_of::<LargeSession>()) }>,
+    small: Pool<{ keys(size_of::<SmallSession>()) }, { places(size_of::<SmallSession>()) }>,
+    medium: Pool<{ keys(size_of::<MediumSession>()) }, { places(size_of::<MediumSession>()) }>,
+    large: Pool<{ keys(size_of::<LargeSession>()) }, { places(size_of::<LargeSession>()) }>,
 }
 
 /// A session has 32 bytes in front of its keys.
 const fn keys(bytes: usize) -> usize {
     bytes - 32
+}
+
+/// How many sessions of so many bytes a block has room for.
+const fn places(bytes: usize) -> usize {
+    BLOCK_BYTES / bytes
 }
 
 impl Pools {
@@ -100,33 +108,37 @@ impl Pools {
     }
 }
 
+/// Whole pages of sessions.
+#[derive(Debug)]
+#[repr(align(65536))]
+struct Block<const KEYS: usize, const PLACES: usize>([Kept<KEYS>; PLACES]);
+
 /// Sessions of one size.
 #[derive(Debug, Default)]
-struct Pool<const KEYS: usize> {
-    chunks: Vec<Box<[Kept<KEYS>]>>,
+struct Pool<const KEYS: usize, const PLACES: usize> {
+    blocks: Vec<Box<Block<KEYS, PLACES>>>,
     free: Vec<u32>,
     /// Places that were ever used.
     used: u32,
 }
 
-impl<const KEYS: usize> Pool<KEYS> {
+impl<const KEYS: usize, const PLACES: usize> Pool<KEYS, PLACES> {
     fn insert(&mut self, from: &mut Kept<KEYS>) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.used += 1;
             self.used - 1
         });
-        if index as usize >= self.chunks.len() * CHUNK {
-            let chunk: Box<[Kept<KEYS>]> =
-                std::iter::repeat_with(Kept::vacant).take(CHUNK).collect();
-            leave_out_of_dumps(&chunk);
-            self.chunks.push(chunk);
+        if index as usize >= self.blocks.len() * PLACES {
+            let block = Box::new(Block(std::array::from_fn(|_| Kept::vacant())));
+            leave_out_of_dumps(std::slice::from_ref(&*block));
+            self.blocks.push(block);
         }
-        self.chunks[index as usize / CHUNK][index as usize % CHUNK].take(from);
+        self.blocks[index as usize / PLACES].0[index as usize % PLACES].take(from);
         index
     }
 
     fn at(&mut self, index: usize) -> Option<&mut Kept<KEYS>> {
-        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+        self.blocks.get_mut(index / PLACES)?.0.get_mut(index % PLACES)
     }
 
     fn remove(&mut self, index: usize) {
@@ -141,7 +153,7 @@ impl<const KEYS: usize> Pool<KEYS> {
     }
 
     fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Kept<KEYS>>() + self.free.capacity() * 4
+        self.blocks.len() * BLOCK_BYTES + self.free.capacity() * 4
     }
 }
 
@@ -151,5 +163,23 @@ const SMALL: u32 = 0;
 const MEDIUM: u32 = 1;
 const LARGE: u32 = 2;
 
-/// How many sessions an array grows by.
-const CHUNK: usize = 512;
+/// An array grows by such a block. Its alignment is the same number.
+const BLOCK_BYTES: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_lie_in_whole_pages() {
+        fn check<const KEYS: usize, const PLACES: usize>(_: &Pool<KEYS, PLACES>) {
+            assert_eq!(align_of::<Block<KEYS, PLACES>>(), BLOCK_BYTES);
+            assert_eq!(size_of::<Block<KEYS, PLACES>>(), BLOCK_BYTES);
+            assert!(BLOCK_BYTES - PLACES * size_of::<Kept<KEYS>>() < 256, "little is left over");
+        }
+        let Pools { small, medium, large } = Pools::default();
+        check(&small);
+        check(&medium);
+        check(&large);
+    }
+}

@@ -138,7 +138,7 @@ fn shake_at(
 fn hear(session: &mut Owned, mut bytes: Vec<u8>, piece: usize) -> Result<Vec<u8>, Failure> {
     let (mut inbound, mut data) = (Inbound::default(), Vec::new());
     // With a cache and without it comes to the same.
-    let mut contexts = Contexts::new(piece % 2);
+    let mut contexts = Contexts::new(piece % 2, |_| ());
     for piece in bytes.chunks_mut(piece) {
         let mut records = inbound.records(piece);
         while let Some(record) = records.next_with(&mut session.session(), &mut contexts)? {
