@@ -31,7 +31,7 @@ from .attacker import (
     stream,
     websocket,
 )
-from .bench import MeasurementError
+from .bench import OUT_DIR, MeasurementError
 from .honest import Publisher
 from .secured import KEY_UPDATE_BYTES, Session, credulous, hello
 from .servers import ask
@@ -549,6 +549,174 @@ class Lookups(Attack):
             attacker.send(connection, floods[connection.number % len(floods)])
 
 
+# ---- Work that must be admitted ----
+
+
+class Admitted(Attack):
+    """An attack on the budget of a work class; a WebSocket that pings must not notice it."""
+
+    PONG_MS_MAX = 100
+
+    def probe(self, stage: "Stage") -> bool:
+        """A WebSocket that was not there before has its ping answered at once."""
+        with contextlib.suppress(OSError), socket.create_connection(
+                ("127.0.0.1", stage.server.port), 1, ("127.3.0.4", 0)) as opened:
+            opened.sendall(websocket("/-/events", commands=True))
+            if not received(opened, b"\r\n\r\n"):
+                return False
+            began = time.monotonic()
+            opened.sendall(frame(b'{"ping":1}'))
+            is_answered = received(opened, b'{"pong":1}')
+            return is_answered and time.monotonic() - began <= self.PONG_MS_MAX / 1_000
+        return False
+
+
+def received(opened: socket.socket, end: bytes) -> bool:
+    """Whether this comes before the time of the socket is over."""
+    bytes_read = b""
+    while not bytes_read.endswith(end):
+        if not (more := opened.recv(4_096)):
+            return False
+        bytes_read += more
+    return True
+
+
+class ResumeNames(Admitted):
+    """8 connections pipeline resumes of 16 topics, 65,000 changes of another topic behind."""
+
+    SOCKETS = 8
+    NAMES = 16
+    CHANGES = 65_000
+    PIPELINED = 20
+
+    def prepare(self, stage: "Stage") -> None:
+        publish_many(stage, [f"/resumed/{at}" for at in range(self.NAMES)], lambda _: "1")
+        cursor = tag_of(stage.server.port, f"/resumed/{self.NAMES - 1}").strip('"')
+        stage.server.put_many(("/resumed/busy", str(at)) for at in range(self.CHANGES))
+        topics = "&".join(f"topic=/resumed/{at}" for at in range(self.NAMES))
+        self.target = f"/-/events?{topics}&since={cursor}"
+
+    def strike(self, attacker: Attacker) -> None:
+        pipelined = get(self.target) * self.PIPELINED
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, pipelined)
+
+
+class ResumeReaders(ResumeNames):
+    """200 readers of those topics lose their connections together and come back, again and again."""
+
+    READERS = 200
+    EVERY_SECONDS = 0.5
+
+    def strike(self, attacker: Attacker) -> None:
+        while not attacker.over:
+            come_and_go(attacker, self.target, self.READERS, self.EVERY_SECONDS)
+
+
+class ShortNames(Admitted):
+    """16 connections pipeline long-polls of 16 topics with short names."""
+
+    rate = 20 * BYTES_PER_SECOND
+    SOCKETS = 16
+    PIPELINED = 400
+
+    def strike(self, attacker: Attacker) -> None:
+        topics = "&".join(f"topic=/t{at}" for at in range(16))
+        pipelined = get(f"/-/events?{topics}") * self.PIPELINED
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, pipelined)
+
+
+class LargePolls(Admitted):
+    """16 connections long-poll 8 values of 60 KB; a reader of a pattern comes meanwhile."""
+
+    SOCKETS = 16
+    VALUES = 8
+    PIPELINED = 10
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put_many((f"/polled/{at}", text(60 * KB, at)) for at in range(self.VALUES))
+        stage.server.put("/pattern/value", b"found")
+
+    def probe(self, stage: "Stage") -> bool:
+        """A reader of a pattern has its first message in a second, and a ping is answered."""
+        with contextlib.suppress(OSError), socket.create_connection(
+                ("127.0.0.1", stage.server.port), 1, ("127.3.0.5", 0)) as opened:
+            opened.sendall(stream("/-/events?topic=/pattern/*"))
+            return received(opened, b'"data":"found"}\n\n') and super().probe(stage)
+        return False
+
+    def strike(self, attacker: Attacker) -> None:
+        topics = "&".join(f"topic=/polled/{at}" for at in range(self.VALUES))
+        pipelined = get(f"/-/events?{topics}&wait=9") * self.PIPELINED
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, pipelined)
+
+
+class OneByteBodies(Admitted):
+    """30 connections look up 1 MB of values, each request with a body of one byte."""
+
+    SOCKETS = 30
+    VALUES = 8
+
+    def prepare(self, stage: "Stage") -> None:
+        stage.server.put_many((f"/bodies/{at}", text(120 * KB, at)) for at in range(self.VALUES))
+
+    def strike(self, attacker: Attacker) -> None:
+        topics = "&".join(f"topic=/bodies/{at}" for at in range(self.VALUES))
+        request = get(f"/-/values?{topics}", "Content-Length: 1") + b"x"
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, request * 4)
+
+
+class QueueShare(OneByteBodies):
+    """Connections ask for as much, are reset and come again: no place in a queue must stay."""
+
+    SOCKETS = 30
+
+    def strike(self, attacker: Attacker) -> None:
+        topics = "&".join(f"topic=/bodies/{at}" for at in range(self.VALUES))
+        asking: list[Connection] = []
+        for _ in attacker.steps(1_000):
+            if connection := attacker.open(get(f"/-/values?{topics}") * 4):
+                asking.append(connection)
+            if len(asking) > self.SOCKETS:
+                attacker.drop(asking.pop(0), was_cut=False, reset=True)
+
+
+class Listings(Admitted):
+    """30 connections ask for the list of a directory of 12,000 files."""
+
+    SOCKETS = 30
+    files = {f"listed/{at}.txt": 1 for at in range(12_000)}
+    config = f"""\
+[[static]]
+path = "/listed/"
+root = "{OUT_DIR}/attack-site/listed"
+listing = true
+"""
+
+    def strike(self, attacker: Attacker) -> None:
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, get("/listed/") * 4)
+
+
+class LoggedParameters(Admitted):
+    """16 KB of empty parameters in each request, where there is an access log."""
+
+    SOCKETS = 16
+    rate = 10 * BYTES_PER_SECOND
+    config = f"""\
+[log]
+access = "{OUT_DIR}/attack-access.log"
+"""
+
+    def strike(self, attacker: Attacker) -> None:
+        request = get("/?" + "&" * 15_000)
+        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+            attacker.send(connection, request)
+
+
 # ---- What every server meets ----
 
 
@@ -775,7 +943,7 @@ def all_attacks(of: type[Attack] = Attack) -> Iterator[type[Attack]]:
 
 
 ATTACKS: dict[str, type[Attack]] = {
-    attack.name(): attack for attack in all_attacks() if attack is not TlsAttack}
+    attack.name(): attack for attack in all_attacks() if attack not in (Admitted, TlsAttack)}
 
 
 def make_files(root: Path, files: dict[str, int]) -> None:

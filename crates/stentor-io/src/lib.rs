@@ -363,6 +363,12 @@ pub trait Backend {
         0
     }
 
+    /// The connection that carries this one: itself, unless a layer carries several streams in a
+    /// socket. The handler limits what each carrier may use.
+    fn carrier(&self, peer: Peer) -> Peer {
+        peer
+    }
+
     /// Who the peer has proved to be to a layer that asked it: to whom its certificate was given.
     /// It has no control characters.
     fn client(&self, _peer: Peer) -> Option<&str> {

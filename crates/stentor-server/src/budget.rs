@@ -1,83 +1,161 @@
-//! What a turn may be spent on.
+//! The budget of a worker: what an iteration of its loop may spend on work that one step can make
+//! large.
 //!
-//! An attacker has thousands of connections, so a share of each bounds nothing. Work that can be
-//! large is done only as long as the turn has room for its kind; a connection that finds none waits
-//! in the line of that kind, and comes out of it in the order in which it came. Whoever asks for
-//! little is never in a line, and finds the turn short.
+//! An attacker has thousands of connections, so a share for each connection limits nothing. Each
+//! work class therefore has a budget of its own. A connection does such work only with a
+//! [`Permit`]. If the class has no budget left, or other connections already wait for it, the
+//! connection enters the class's work queue. Small work needs no queue: it only shortens the share
+//! of the connections that follow.
 //!
-//! Costs are in units of about a nanosecond. They are counted and not measured, so that the
-//! simulator does what the server does.
+//! The code that does some work adds its cost to one counter, the cost of the visit. [`admitted`]
+//! runs the work of a class and charges the class what the counter has grown by. A class can be
+//! charged in no other way. Functions that may cost much take a permit as an argument, so a call
+//! without admission does not compile.
+//!
+//! A cost is an estimate in nanoseconds. It is counted and not measured, so the simulator does what
+//! the server does.
 
-use crate::limits::{GATHER_BYTES, LINE_COST_PER_TURN, TURN_COST_MAX, TURN_COST_USUAL};
-use std::collections::{HashSet, VecDeque};
+mod queue;
+
+use crate::limits::{
+    GATHER_BYTES, LINE_COST_PER_TURN, QUEUE_VISIT_COST, TURN_COST_MAX, TURN_COST_USUAL,
+};
+pub(crate) use queue::{Place, WorkQueue};
 use stentor_io::Peer;
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
-/// A kind of work that waits in line.
+/// Work that one step may make large.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Kind {
-    /// The rest of what a connection asked for, after its share of a turn; answers put together
-    /// from much.
+pub(crate) enum WorkClass {
+    /// Responses that are made of much, tokens that must be verified, and whatever a connection has
+    /// asked for beyond its share of an iteration.
     Requests,
-    /// Commands of WebSockets that subscribe.
+    /// Commands of WebSockets.
     Commands,
-    /// What readers have missed.
-    Replays,
+    /// Messages that readers have missed.
+    CatchUp,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Requests, Kind::Commands, Kind::Replays];
+impl WorkClass {
+    pub(crate) const ALL: [WorkClass; 3] =
+        [WorkClass::Requests, WorkClass::Commands, WorkClass::CatchUp];
 }
 
-packed!(enum Kind { 0 => Requests, 1 => Commands, 2 => Replays });
+packed!(enum WorkClass { 0 => Requests, 1 => Commands, 2 => CatchUp });
 
-/// Where a kind of work stands.
+/// The permission to do work now. The work of a class needs a permit of [`admitted`]; a permit for
+/// small work is free.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Permit {
+    /// `None` for small work.
+    open: Option<Open>,
+    /// The permit within which this one was given.
+    outer: Option<Open>,
+}
+
+impl Permit {
+    /// The permit for work that is small whatever a client does. It charges no class.
+    pub(crate) const SMALL: Permit = Permit { open: None, outer: None };
+}
+
+/// The class of an open permit, and the cost of the visit when it was given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    kind: Kind,
-    left: isize,
-    cost: u64,
+struct Open {
+    class: WorkClass,
+    from: usize,
 }
 
-/// The lines of a worker, and what is left of its turn.
+/// The work queues of a worker, and the rest of its budgets in this iteration.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    lines: [VecDeque<Peer>; Kind::ALL.len()],
-    /// What may still be spent on each kind. One step may cost many turns' worth: then it is below
-    /// zero, and as many turns go by without such work.
-    left: [isize; Kind::ALL.len()],
-    /// The line that is being served.
-    serving: Option<Kind>,
-    /// What the turn has cost so far, whatever it was spent on.
+    queues: [WorkQueue; WorkClass::ALL.len()],
+    /// The cost that each class may still add. One step may cost as much as many iterations: then
+    /// this is below zero, and the class gets no permit for as many iterations.
+    left: [isize; WorkClass::ALL.len()],
+    /// The innermost permit.
+    open: Option<Open>,
+    /// The cost of this visit: of one connection, whatever it does.
+    pub(crate) cost: usize,
+    /// The carrier connection that is visited.
+    carrier: Option<Peer>,
+    /// The cost of this iteration before this visit.
     spent: usize,
-    /// Messages are on their way to readers: these go first.
+    /// A fan-out is under way: it takes precedence.
     is_sweeping: bool,
-    /// What each kind has cost since the start.
-    costs: [u64; Kind::ALL.len()],
+    /// The cost of each class since the start.
+    costs: [u64; WorkClass::ALL.len()],
 }
 
 impl Packed for Budget {
     fn pack(&self, out: &mut Packer) {
-        let Budget { lines, left, costs, serving: _, spent: _, is_sweeping: _ } = self;
-        for line in lines {
-            line.iter().map(|peer| peer.index() as u32).collect::<Vec<_>>().pack(out);
+        let Budget { queues, left, costs, .. } = self;
+        for queue in queues {
+            queue.peers().map(|peer| peer.index() as u32).collect::<Vec<_>>().pack(out);
         }
         left.map(|left| left as i64).pack(out);
         costs.pack(out);
     }
 
+    /// The queues have the peers in their order. Each record takes its place by
+    /// [`Budget::take_queue`].
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Budget> {
-        let lines = <[Vec<u32>; Kind::ALL.len()]>::unpack(input)?;
-        let lines = lines.map(|line| line.into_iter().map(Peer::from_index).collect());
-        let left = <[i64; Kind::ALL.len()]>::unpack(input)?.map(|left| left as isize);
-        Ok(Budget { lines, left, costs: Packed::unpack(input)?, ..Budget::default() })
+        let peers = <[Vec<u32>; WorkClass::ALL.len()]>::unpack(input)?;
+        let queues = peers.map(|peers| {
+            let mut queue = WorkQueue::default();
+            for peer in peers.into_iter().map(Peer::from_index) {
+                queue.enter(peer, peer);
+            }
+            queue
+        });
+        let left = <[i64; WorkClass::ALL.len()]>::unpack(input)?.map(|left| left as isize);
+        Ok(Budget { queues, left, costs: Packed::unpack(input)?, ..Budget::default() })
     }
 }
 
+/// Does the work of a class, if its budget allows that now, and charges the class the cost that the
+/// work adds to the visit. `None` if the connection must wait in the class's queue. Without a class
+/// the work is small, and is done in any case.
+pub(crate) fn admitted<C: AsMut<Budget>, R>(
+    cx: &mut C,
+    class: impl Into<Option<WorkClass>>,
+    work: impl FnOnce(&mut C, &Permit) -> R,
+) -> Option<R> {
+    let permit = match class.into() {
+        Some(class) => cx.as_mut().admit(class)?,
+        None => Permit::SMALL,
+    };
+    let result = work(cx, &permit);
+    cx.as_mut().settle(permit);
+    Some(result)
+}
+
+/// Visits the first connection of a queue, if the class has budget left, and charges the class the
+/// whole visit. Returns whether there was one.
+pub(crate) fn serve_next<C: AsMut<Budget>>(
+    cx: &mut C,
+    class: WorkClass,
+    visit: impl FnOnce(&mut C, Peer),
+) -> bool {
+    let budget = cx.as_mut();
+    if !budget.has_some_left(class) {
+        return false;
+    }
+    let Some(peer) = budget.queues[class as usize].next() else { return false };
+    budget.begin_share(None);
+    let permit = budget.open(class);
+    visit(cx, peer);
+    let budget = cx.as_mut();
+    budget.cost = budget.cost.max(QUEUE_VISIT_COST);
+    budget.settle(permit);
+    true
+}
+
 impl Budget {
-    /// Another turn begins, in which messages are on their way to readers or not.
+    /// Another iteration begins, with a fan-out under way or not.
     pub(crate) fn begin_turn(&mut self, is_sweeping: bool) {
+        self.begin_share(None);
         self.spent = 0;
         self.is_sweeping = is_sweeping;
         let more = if is_sweeping { LINE_COST_PER_TURN / 4 } else { LINE_COST_PER_TURN } as isize;
@@ -86,16 +164,41 @@ impl Budget {
         }
     }
 
-    /// From now on those in a line are served, or nobody is.
-    pub(crate) fn serve(&mut self, line: Option<Kind>) {
-        self.serving = line;
+    /// Gives a permit if the class has budget left and no connection waits for it. While a permit
+    /// of the class is open, this is part of the same work.
+    fn admit(&mut self, class: WorkClass) -> Option<Permit> {
+        let is_part = self.open.is_some_and(|open| open.class == class);
+        let may_pass = is_part || self.queues[class as usize].len() == 0;
+        (may_pass && self.has_some_left(class)).then(|| self.open(class))
     }
 
-    /// Whether there is room in this turn for work of a kind. As long as somebody waits for it in a
-    /// line, nobody goes past.
-    pub(crate) fn has_room(&self, kind: Kind) -> bool {
-        let is_my_turn = self.serving == Some(kind) || self.waiting(kind) == 0;
-        is_my_turn && self.left[kind as usize] > 0
+    /// Whether a class has budget left, beyond what the open permit will charge it.
+    fn has_some_left(&self, class: WorkClass) -> bool {
+        let open = self.open.filter(|open| open.class == class);
+        let due = open.map_or(0, |open| self.cost.saturating_sub(open.from));
+        self.left[class as usize] > due as isize
+    }
+
+    fn open(&mut self, class: WorkClass) -> Permit {
+        let open = Some(Open { class, from: self.cost });
+        Permit { open, outer: std::mem::replace(&mut self.open, open) }
+    }
+
+    /// The work is done.
+    fn settle(&mut self, permit: Permit) {
+        let Permit { open: Some(Open { class, from }), outer } = permit else { return };
+        self.open = outer;
+        // A permit of the same class around it is charged with this work as well.
+        if outer.is_none_or(|outer| outer.class != class) {
+            let cost = self.cost.saturating_sub(from);
+            self.left[class as usize] = self.left[class as usize].saturating_sub_unsigned(cost);
+            self.costs[class as usize] += cost as u64;
+        }
+    }
+
+    /// After a panic: the permits that were open are void.
+    pub(crate) fn recover(&mut self) {
+        self.open = None;
     }
 
     /// How much one step of a reader that catches up may find, in bytes.
@@ -103,74 +206,76 @@ impl Budget {
         if self.is_sweeping { GATHER_BYTES / 4 } else { GATHER_BYTES }
     }
 
-    /// Takes note of work of a kind.
-    pub(crate) fn spend(&mut self, kind: Kind, cost: usize) {
-        self.settle(self.mark(kind), cost);
+    /// The cost of a class since the start.
+    pub(crate) fn total(&self, class: WorkClass) -> u64 {
+        self.costs[class as usize]
     }
 
-    /// Where a kind of work stands.
-    pub(crate) fn mark(&self, kind: Kind) -> Mark {
-        Mark { kind, left: self.left[kind as usize], cost: self.cost(kind) }
+    /// A connection of this carrier is visited. All connections of a carrier have one share
+    /// together.
+    pub(crate) fn begin_visit(&mut self, carrier: Peer) {
+        if self.carrier != Some(carrier) {
+            self.begin_share(Some(carrier));
+        }
     }
 
-    /// Takes note of what work has cost that was begun at a mark: all of it, and once.
-    pub(crate) fn settle(&mut self, mark: Mark, cost: usize) {
-        self.left[mark.kind as usize] = mark.left.saturating_sub_unsigned(cost);
-        self.costs[mark.kind as usize] = mark.cost + cost as u64;
+    /// A visit begins that has a share of its own.
+    pub(crate) fn begin_share(&mut self, carrier: Option<Peer>) {
+        self.spent += self.cost;
+        self.cost = 0;
+        self.carrier = carrier;
     }
 
-    /// What a kind of work has cost since the start.
-    pub(crate) fn cost(&self, kind: Kind) -> u64 {
-        self.costs[kind as usize]
+    /// Whether the visit has used up its share: less, if many connections have had theirs already.
+    pub(crate) fn is_over_share(&self) -> bool {
+        self.cost >= self.share()
     }
 
-    /// Takes note of what a connection has cost, whatever it did.
-    pub(crate) fn note(&mut self, cost: usize) {
-        self.spent += cost;
-    }
-
-    /// What one connection may cost before the others have their turn: less, if many have had their
-    /// share already.
-    pub(crate) fn share(&self) -> usize {
+    fn share(&self) -> usize {
         if self.spent < TURN_COST_USUAL { TURN_COST_MAX } else { TURN_COST_MAX / 16 }
     }
 
-    /// Puts a connection at the end of a line.
-    pub(crate) fn wait(&mut self, kind: Kind, peer: Peer) {
-        self.lines[kind as usize].push_back(peer);
+    /// Puts a connection at the end of a queue, behind the others of its carrier.
+    pub(crate) fn enter(&mut self, class: WorkClass, carrier: Peer, peer: Peer) -> Place {
+        self.queues[class as usize].enter(carrier, peer)
     }
 
-    /// Takes the next connection out of a line. It may have gone.
-    pub(crate) fn next(&mut self, kind: Kind) -> Option<Peer> {
-        self.lines[kind as usize].pop_front()
+    /// A connection gives up its place in a queue.
+    pub(crate) fn leave(&mut self, class: WorkClass, place: Place) {
+        self.queues[class as usize].leave(place);
     }
 
-    /// Who stands in which line.
-    pub(crate) fn places(&self) -> HashSet<(Kind, Peer)> {
-        let lines = Kind::ALL.into_iter().zip(&self.lines);
-        lines.flat_map(|(kind, line)| line.iter().map(move |&peer| (kind, peer))).collect()
+    /// Empties a queue and returns it.
+    pub(crate) fn take_queue(&mut self, class: WorkClass) -> WorkQueue {
+        std::mem::take(&mut self.queues[class as usize])
     }
 
-    /// How many wait in a line.
-    pub(crate) fn waiting(&self, kind: Kind) -> usize {
-        self.lines[kind as usize].len()
-    }
-
-    /// Whether a connection will come out of a line.
-    #[cfg(debug_assertions)]
-    pub(crate) fn stands_in(&self, kind: Kind, peer: Peer) -> bool {
-        self.lines[kind as usize].contains(&peer)
-    }
-
-    /// Leaves no room for a kind of work in the next turns.
+    /// The connections that wait for a class, in their order.
     #[cfg(test)]
-    pub(crate) fn exhaust(&mut self, kind: Kind) {
-        self.left[kind as usize] = -(EXHAUSTED_TURNS * LINE_COST_PER_TURN as isize);
+    pub(crate) fn peers(&self, class: WorkClass) -> impl Iterator<Item = Peer> {
+        self.queues[class as usize].peers()
     }
 
-    /// Whether nobody waits.
+    /// How many connections wait for a class.
+    pub(crate) fn waiting(&self, class: WorkClass) -> usize {
+        self.queues[class as usize].len()
+    }
+
+    /// Whether a connection has this place.
+    #[cfg(debug_assertions)]
+    pub(crate) fn has_place(&self, class: WorkClass, place: Place, peer: Peer) -> bool {
+        self.queues[class as usize].at(place) == Some(peer)
+    }
+
+    /// Leaves a class no budget in the next iterations.
+    #[cfg(test)]
+    pub(crate) fn exhaust(&mut self, class: WorkClass) {
+        self.left[class as usize] = -(EXHAUSTED_TURNS * LINE_COST_PER_TURN as isize);
+    }
+
+    /// Whether no connection waits.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lines.iter().all(VecDeque::is_empty)
+        self.queues.iter().all(|queue| queue.len() == 0)
     }
 }
 
@@ -179,76 +284,4 @@ impl Budget {
 const EXHAUSTED_TURNS: isize = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn budget() -> Budget {
-        let mut budget = Budget::default();
-        budget.begin_turn(false);
-        budget
-    }
-
-    #[test]
-    fn nobody_goes_past_those_who_wait() {
-        let mut budget = budget();
-        assert!(Kind::ALL.iter().all(|&kind| budget.has_room(kind)));
-        budget.wait(Kind::Commands, Peer::from_index(7));
-        assert!(!budget.has_room(Kind::Commands) && budget.has_room(Kind::Replays));
-        budget.serve(Some(Kind::Commands));
-        assert!(budget.has_room(Kind::Commands));
-        assert_eq!(budget.next(Kind::Commands), Some(Peer::from_index(7)));
-        budget.serve(None);
-        assert!(budget.has_room(Kind::Commands));
-        assert!(budget.next(Kind::Commands).is_none() && budget.is_idle());
-    }
-
-    #[test]
-    fn what_is_spent_is_counted_once() {
-        let mut budget = budget();
-        let mark = budget.mark(Kind::Replays);
-        budget.spend(Kind::Replays, 1_000);
-        budget.settle(mark, 1_500);
-        assert_eq!(budget.cost(Kind::Replays), 1_500);
-        budget.spend(Kind::Replays, LINE_COST_PER_TURN - 1_500);
-        assert!(!budget.has_room(Kind::Replays));
-    }
-
-    #[test]
-    fn a_large_step_is_paid_for_over_many_turns() {
-        for (is_sweeping, turns) in [(false, 4), (true, 16)] {
-            let mut budget = budget();
-            budget.begin_turn(is_sweeping);
-            budget.spend(Kind::Requests, 4 * LINE_COST_PER_TURN);
-            let waits = (0..100).take_while(|_| {
-                budget.begin_turn(is_sweeping);
-                !budget.has_room(Kind::Requests)
-            });
-            assert_eq!(waits.count(), turns - 1, "sweeping: {is_sweeping}");
-            for _ in 0..100 {
-                budget.begin_turn(is_sweeping);
-            }
-            budget.spend(Kind::Requests, LINE_COST_PER_TURN);
-            assert!(!budget.has_room(Kind::Requests), "nothing is saved up");
-        }
-    }
-
-    #[test]
-    fn when_many_had_their_share_it_becomes_smaller() {
-        let mut budget = budget();
-        assert_eq!(budget.share(), TURN_COST_MAX);
-        budget.note(TURN_COST_USUAL);
-        assert!(budget.share() < TURN_COST_MAX);
-        budget.begin_turn(false);
-        assert_eq!(budget.share(), TURN_COST_MAX);
-    }
-
-    #[test]
-    fn whoever_catches_up_takes_smaller_steps_while_messages_are_on_their_way() {
-        let mut budget = budget();
-        let step_bytes = budget.step_bytes();
-        budget.begin_turn(true);
-        assert_eq!(budget.step_bytes(), step_bytes / 4);
-        budget.begin_turn(false);
-        assert_eq!(budget.step_bytes(), step_bytes);
-    }
-}
+mod tests;

@@ -25,21 +25,22 @@ mod work;
 
 use crate::access::Act;
 use crate::addresses::Counted;
-use crate::budget::Kind;
-use crate::context::Context;
+use crate::budget::{Permit, Place, WorkClass, admitted};
+use crate::context::{Context, Presented};
 use crate::endpoint::Sink;
 use crate::exchange::Answer;
 use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES};
-use crate::response::Persistence;
+use crate::response::{Persistence, Shape};
 use crate::stats::Activity;
 use crate::stream::Reader;
 use crate::timers::{Timed, Timer};
 use crate::{paths, route};
 use pace::Pace;
 use std::net::IpAddr;
+use stentor_config::Settings;
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Peer, Role, listener_of};
 use stentor_tls_layer::LINGER_MS;
-use stentor_wire::http1::{self, FieldSlots, Head, Method, Scan, Version};
+use stentor_wire::http1::{self, FieldSlots, Head, Method, Request, Scan, Version};
 use work::{Incoming, Work};
 
 use crate::phase::{AnswerWait, CopyWait, Phase, RequestWait, StreamWait};
@@ -79,20 +80,8 @@ enum Progress {
     Used(usize),
     /// So many bytes were used; the rest is not enough to go on.
     Starved(usize),
-    /// So many bytes were used, and what was asked for goes on, or comes later.
-    Answer(usize, Answer),
-    /// Nothing was used: the turn has no room for such work.
-    NotNow(Kind),
-}
-
-/// The outcome of handling a request.
-enum Handled {
-    /// It is answered, or its body is awaited.
-    Done,
-    /// The answer continues after its head, or is written later.
-    Begun(Answer),
-    /// Nothing: the loop iteration has no budget left for such work.
-    NotNow(Kind),
+    /// Nothing was used: the connection waits in a work queue.
+    NotNow(WorkClass),
 }
 
 /// How far a turn came with the input.
@@ -181,13 +170,17 @@ impl Connection {
         self.work.as_ref().is_some_and(|work| work.backlog.is_some())
     }
 
-    /// Its place in a line has come up. Returns whether it waited there.
-    pub(crate) fn leave_line(&mut self, kind: Kind) -> bool {
-        let Some(work) = &mut self.work else { return false };
-        if work.line == Some(kind) {
-            work.is_in_line = false;
+    /// Its place in a work queue, if it has one.
+    pub(crate) fn place(&self) -> Option<(WorkClass, Place)> {
+        let work = self.work.as_deref()?;
+        work.queue.zip(work.place)
+    }
+
+    /// The connection has been taken out of its work queue, or is given another place there.
+    pub(crate) fn set_place(&mut self, place: Option<Place>) {
+        if let Some(work) = &mut self.work {
+            work.place = place;
         }
-        work.line == Some(kind) && work.backlog.is_none()
     }
 
     /// Bytes arrived: answers whatever they complete.
@@ -212,7 +205,7 @@ impl Connection {
                 if used < bytes.len() && self.takes_input() {
                     self.work().input = bytes[used..].to_vec();
                     if matches!(turn, Turn::Yielded(_)) {
-                        self.wait_in(Kind::Requests);
+                        self.wait_in(WorkClass::Requests);
                     }
                 }
             }),
@@ -241,7 +234,7 @@ impl Connection {
                 Err(Gone) => return self.close(cx, io, peer),
             }
         }
-        work.line = None;
+        work.queue = None;
         cx.responses.answers.go_on(work.since_us.take());
         let input = std::mem::take(&mut work.input);
         if cx.draining {
@@ -350,7 +343,7 @@ impl Connection {
             input.drain(..used);
             self.work().input = input;
             if matches!(turn, Turn::Yielded(_)) {
-                self.wait_in(Kind::Requests);
+                self.wait_in(WorkClass::Requests);
             }
         }
         Ok(())
@@ -379,9 +372,9 @@ impl Connection {
         self.work.as_mut().map(|work| std::mem::take(&mut work.input)).unwrap_or_default()
     }
 
-    /// Leaves the rest for when its turn in a line has come: in this one, unless it has one.
-    fn wait_in(&mut self, line: Kind) {
-        self.work().line.get_or_insert(line);
+    /// Leaves the rest for when the work queue serves it: this one, unless it waits already.
+    fn wait_in(&mut self, class: WorkClass) {
+        self.work().queue.get_or_insert(class);
     }
 
     /// Answers what `input` asks, in order, until it is used up, the socket is full or the turn
@@ -408,8 +401,8 @@ impl Connection {
                     Some(progress) => progress,
                     None => break,
                 },
-                (Phase::Open(_), Some(incoming)) => self.take_body(cx, peer, incoming, rest),
-                (Phase::Open(_), None) if !rest.is_empty() => self.take_head(cx, peer, rest),
+                (Phase::Open(_), Some(incoming)) => self.take_body(cx, io, peer, incoming, rest),
+                (Phase::Open(_), None) if !rest.is_empty() => self.take_head(cx, io, peer, rest),
                 (Phase::Pending(_), _) => {
                     self.answer_pending(cx, io, peer)?;
                     if self.is_pending() || self.waits() { break } else { continue }
@@ -428,12 +421,8 @@ impl Connection {
                     at += used;
                     break;
                 }
-                Progress::Answer(used, answer) => {
-                    at += used;
-                    self.begin_answer(cx, io, peer, answer);
-                }
-                Progress::NotNow(kind) => {
-                    self.wait_in(kind);
+                Progress::NotNow(class) => {
+                    self.wait_in(class);
                     break;
                 }
             }
@@ -442,7 +431,7 @@ impl Connection {
             }
             // At the end of the input there may still be an answer due, and nothing to come back
             // for.
-            yielded = cx.load.is_over_share() && at < input.len();
+            yielded = cx.load.budget.is_over_share() && at < input.len();
         }
         match self.phase {
             Phase::Streaming(_) if !self.waits() => self.pump(cx, io, peer)?,
@@ -462,10 +451,16 @@ impl Connection {
         if incoming.is_some() {
             self.work().incoming = incoming;
         }
-        (!rest.is_empty()).then_some(Progress::NotNow(Kind::Requests))
+        (!rest.is_empty()).then_some(Progress::NotNow(WorkClass::Requests))
     }
 
-    fn take_head(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
+    fn take_head<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        input: &[u8],
+    ) -> Progress {
         let scanned = self.work.as_ref().map_or(0, |work| work.scanned);
         if self.ends_for_tls(cx, input) {
             return Progress::Used(0);
@@ -477,7 +472,7 @@ impl Connection {
                 }
                 // The deadline of a head is that head's alone.
                 cx.rearm();
-                self.request(cx, peer, &input[..len], len == input.len())
+                self.request(cx, io, peer, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
                 self.work().scanned = scanned;
@@ -493,39 +488,47 @@ impl Connection {
 
     /// Parses one whole HTTP/1 head and handles its request. `last`: no byte has been received
     /// after the head. A graceful stop still answers the requests that came before it.
-    fn request(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], last: bool) -> Progress {
-        cx.load.cost += REQUEST_COST;
+    fn request<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        bytes: &[u8],
+        last: bool,
+    ) -> Progress {
+        cx.load.budget.cost += REQUEST_COST;
         self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
-        let handled = match http1::parse(bytes, &mut slots) {
+        match http1::parse(bytes, &mut slots) {
             Ok(head) => {
                 let client = self.named_client(cx, bytes);
-                self.handle(cx, peer, &head, client, last)
+                if let Err(class) = self.handle(cx, io, peer, &head, client, last) {
+                    return Progress::NotNow(class);
+                }
             }
             Err(refusal) => {
                 cx.stats.requests.add(1);
                 let is_head = bytes.trim_ascii_start().starts_with(b"HEAD ");
                 self.refuse_request(cx, peer, &refusal, is_head);
-                Handled::Done
             }
-        };
-        match handled {
-            Handled::Done => Progress::Used(bytes.len()),
-            Handled::Begun(answer) => Progress::Answer(bytes.len(), answer),
-            Handled::NotNow(kind) => Progress::NotNow(kind),
         }
+        Progress::Used(bytes.len())
     }
 
     /// Handles one request, whatever protocol brought it: answers it, or prepares for its body, or
     /// for the stream it asks for. A proxy may have named its `client`.
-    fn handle(
+    ///
+    /// # Errors
+    /// The class that admits no work now.
+    fn handle<B: Backend>(
         &mut self,
         cx: &mut Context,
+        io: &mut B,
         peer: Peer,
         Head { request, framing }: &Head<'_>,
         client: Option<IpAddr>,
         last: bool,
-    ) -> Handled {
+    ) -> Result<(), WorkClass> {
         let is_meant = match self.origin {
             Origin::Unix => Ok(()),
             _ => cx.may(self.role(), Act::Ask(request)).map_err(|denied| denied.refusal),
@@ -533,78 +536,62 @@ impl Connection {
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
             self.refuse_request(cx, peer, &refusal, request.method == Method::Head);
-            return Handled::Done;
+            return Ok(());
         }
         if self.is_put_off(cx, peer, request, client) {
-            return Handled::Done;
+            return Ok(());
         }
-        let is_large = paths::is_large(request, &cx.settings.lookups);
-        if is_large && !cx.load.budget.has_room(Kind::Requests) {
-            cx.responses.answers.put_by();
-            return Handled::NotNow(Kind::Requests);
-        }
-        let Some((bearer, token)) = cx.bearer(self.role(), request, true) else {
-            cx.responses.answers.put_by();
-            return Handled::NotNow(Kind::Requests);
-        };
-        let cost_before = cx.load.cost;
-        cx.stats.requests.add(1);
-        // An answer that does not wait for the body is the last: the body may not have arrived.
-        let is_bodyless = framing.body.is_empty();
-        let keep_alive = framing.keep_alive && is_bodyless && !(cx.draining && last);
-        let http10 = framing.version == Version::Http10;
-        let ticket = self.next_ticket(peer);
-        let mut x = cx.exchange(self.role, request, Persistence { keep_alive, http10 }, ticket);
-        (x.requester.bearer, x.requester.token) = (bearer, token);
-        let answer = route::begin(&mut x, request, framing.body);
-        let keep_alive = x.reply.shape.persistence.keep_alive;
-        if is_large {
-            cx.load.budget.spend(Kind::Requests, REQUEST_COST + cx.load.cost - cost_before);
-        }
-        match answer {
-            begun @ (Answer::Stream(_) | Answer::Later(..) | Answer::Copy(_)) => {
-                return Handled::Begun(begun);
+        let presented = cx.presented(self.role(), request);
+        let class = class_of(request, &presented, &cx.settings);
+        let answered = admitted(cx, class, |cx, permit| {
+            let (bearer, token) = presented.bearer(cx, permit);
+            cx.stats.requests.add(1);
+            // An answer that does not wait for the body is the last: the body may not have arrived.
+            let is_bodyless = framing.body.is_empty();
+            let keep_alive = framing.keep_alive && is_bodyless && !(cx.draining && last);
+            let http10 = framing.version == Version::Http10;
+            let persistence = Persistence { keep_alive, http10 };
+            let ticket = self.next_ticket(peer);
+            let mut x = cx.exchange(self.role, request, persistence, ticket, permit);
+            (x.requester.bearer, x.requester.token) = (bearer, token);
+            let answer = route::begin(&mut x, request, framing.body);
+            let keep_alive = x.reply.shape.persistence.keep_alive;
+            match answer {
+                Answer::Now if keep_alive => {}
+                Answer::Now if is_bodyless => self.phase = Phase::Closing,
+                Answer::Now => self.phase = Phase::Refusing,
+                Answer::AfterBody(sink) => {
+                    let asked = cx.responses.answers.put_by();
+                    let now_ms = cx.clock.now_ms;
+                    self.work().incoming = Some(Incoming::new(framing, asked, sink, now_ms));
+                }
+                answer => self.begin_answer(cx, io, peer, answer, permit),
             }
-            Answer::Now if keep_alive => {}
-            Answer::Now if is_bodyless => self.phase = Phase::Closing,
-            Answer::Now => self.phase = Phase::Refusing,
-            Answer::AfterBody(sink) => {
-                let incoming = Box::new(Incoming {
-                    body: http1::Body::new(framing.body),
-                    asked: cx.responses.answers.put_by(),
-                    sink,
-                    persistence: Persistence { keep_alive: framing.keep_alive, http10 },
-                    continue_due: framing.expect_continue,
-                    began_ms: cx.clock.now_ms,
-                    bytes: 0,
-                });
-                self.work().incoming = Some(incoming);
-            }
+        });
+        if answered.is_none() {
+            cx.responses.answers.put_by();
+            return Err(WorkClass::Requests);
         }
-        Handled::Done
+        Ok(())
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
-    fn take_body(
+    fn take_body<B: Backend>(
         &mut self,
         cx: &mut Context,
+        io: &mut B,
         peer: Peer,
         mut incoming: Box<Incoming>,
         input: &[u8],
     ) -> Progress {
-        if incoming.sink.inflates()
-            && matches!(incoming.body.clone().next(input), Ok(http1::Step::End { .. }))
-            && !cx.load.budget.has_room(Kind::Requests)
-        {
-            self.work().incoming = Some(incoming);
-            return Progress::NotNow(Kind::Requests);
-        }
+        let body = incoming.body.clone();
         match incoming.body.next(input) {
             Ok(http1::Step::Data { data, used }) => {
                 incoming.bytes += data.len() as u64;
                 incoming.continue_due = false;
-                cx.load.cost += incoming.sink.cost(data.len());
-                match incoming.sink.data(&mut self.exchange(cx, peer, incoming.persistence), data) {
+                cx.load.budget.cost += incoming.sink.cost(data.len());
+                let mut x = self.exchange(cx, peer, incoming.persistence);
+                match incoming.sink.data(&mut x, data) {
                     Ok(()) => self.work().incoming = Some(incoming),
                     Err(refusal) => {
                         cx.responses.answers.asked = incoming.asked;
@@ -621,7 +608,15 @@ impl Connection {
                 Progress::Starved(used)
             }
             Ok(http1::Step::End { used }) => {
-                Progress::Answer(used, self.finish_body(cx, peer, *incoming, used == input.len()))
+                let last = used == input.len();
+                match self.finish_body(cx, io, peer, incoming, last) {
+                    Ok(()) => Progress::Used(used),
+                    Err((class, mut incoming)) => {
+                        incoming.body = body;
+                        self.work().incoming = Some(incoming);
+                        Progress::NotNow(class)
+                    }
+                }
             }
             Err(refusal) => {
                 cx.responses.answers.asked = incoming.asked;
@@ -632,46 +627,69 @@ impl Connection {
     }
 
     /// The body is complete: has the sink answer.
-    fn finish_body(
+    ///
+    /// # Errors
+    /// The class that admits no work now, and the body.
+    fn finish_body<B: Backend>(
         &mut self,
         cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        incoming: Box<Incoming>,
+        last: bool,
+    ) -> Result<(), (WorkClass, Box<Incoming>)> {
+        let class = match &incoming.sink {
+            Sink::Discard { request, .. } => {
+                let request = request.borrowed();
+                class_of(&request, &cx.presented(self.role(), &request), &cx.settings)
+            }
+            sink => sink.inflates().then_some(WorkClass::Requests),
+        };
+        let mut incoming = Some(incoming);
+        admitted(cx, class, |cx, permit| {
+            if let Some(incoming) = incoming.take() {
+                self.answer_body(cx, io, peer, *incoming, last, permit);
+            }
+        });
+        class.zip(incoming).map_or(Ok(()), Err)
+    }
+
+    fn answer_body<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
         peer: Peer,
         incoming: Incoming,
         last: bool,
-    ) -> Answer {
+        permit: &Permit,
+    ) {
         let keep_alive = incoming.persistence.keep_alive && !(cx.draining && last);
         let persistence = Persistence { keep_alive, ..incoming.persistence };
         cx.responses.answers.asked = incoming.asked;
+        let shape = Shape::new(self.role, persistence);
+        let ticket = self.ticket(peer);
         let (answer, keep_alive) = match incoming.sink {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
-                let ticket = self.ticket(peer);
-                let (bearer, token) = cx.bearer(self.role(), &request, false).unwrap_or_default();
-                let mut x = cx.exchange(self.role, &request, persistence, ticket);
+                let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
+                let mut x = cx.exchange(self.role, &request, persistence, ticket, permit);
                 (x.requester.bearer, x.requester.token) = (bearer, token);
                 (route::answer(&mut x, &request), x.reply.shape.persistence.keep_alive)
             }
             Sink::Publish(upload) => {
-                let inflates = upload.gzip;
-                let cost_before = cx.load.cost;
-                let mut x = self.exchange(cx, peer, persistence);
-                let answer = upload.finish(&mut x);
-                let keep_alive = x.reply.shape.persistence.keep_alive;
-                if inflates {
-                    cx.load.budget.spend(Kind::Requests, cx.load.cost - cost_before);
-                }
-                (answer, keep_alive)
+                let mut x = cx.exchange_of(shape, ticket, permit);
+                (upload.finish(&mut x), x.reply.shape.persistence.keep_alive)
             }
             Sink::Bulk(bulk) => {
-                let mut x = self.exchange(cx, peer, persistence);
+                let mut x = cx.exchange_of(shape, ticket, permit);
                 (bulk.finish(&mut x), x.reply.shape.persistence.keep_alive)
             }
         };
         if !keep_alive {
             self.phase = Phase::Closing;
         }
-        answer
+        self.begin_answer(cx, io, peer, answer, permit);
     }
 
     /// An answer has begun that goes on, or comes later.
@@ -681,6 +699,7 @@ impl Connection {
         io: &mut B,
         peer: Peer,
         answer: Answer,
+        permit: &Permit,
     ) {
         let opening = match answer {
             Answer::Stream(opening) => {
@@ -700,7 +719,7 @@ impl Connection {
             Answer::Now | Answer::AfterBody(_) => None,
         };
         if let Some(opening) = opening {
-            self.begin_reading(cx, peer, *opening);
+            self.begin_reading(cx, peer, *opening, permit);
         }
     }
 
@@ -761,11 +780,11 @@ impl Connection {
             Phase::Lingering | Phase::Delivering => {}
         }
         if let Some(work) = &mut self.work
-            && let Some(line) = work.line
+            && let Some(class) = work.queue
         {
-            if !std::mem::replace(&mut work.is_in_line, true) {
+            if work.place.is_none() {
                 work.since_us = Some(since_us);
-                cx.load.budget.wait(line, peer);
+                work.place = Some(cx.load.budget.enter(class, io.carrier(peer), peer));
             }
             return Flow::Pause;
         }
@@ -778,6 +797,16 @@ impl Connection {
         }
         if self.reads() { Flow::More } else { Flow::Pause }
     }
+}
+
+/// The class of what answering a request takes; `None` if that is little.
+fn class_of(
+    request: &Request<'_>,
+    presented: &Presented<'_>,
+    settings: &Settings,
+) -> Option<WorkClass> {
+    let is_large = presented.is_unverified() || paths::is_large(request, settings);
+    is_large.then_some(WorkClass::Requests)
 }
 
 /// What a request costs besides the bytes of its answer.

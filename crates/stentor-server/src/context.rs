@@ -6,7 +6,7 @@ use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
 use crate::access_log::{Address, Text};
 use crate::addresses::Counted;
 use crate::answers::RefusedAnswer;
-use crate::budget::Kind;
+use crate::budget::{Budget, Permit};
 use crate::endpoint::values::formats;
 use crate::exchange::{Exchange, Requester};
 use crate::limits::{EVENTS_USUAL, IDLE_MS};
@@ -34,6 +34,34 @@ use stentor_order::Ticket;
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+
+/// The token of a request.
+pub(crate) struct Presented<'a> {
+    /// `None` if the token must be verified.
+    bearer: Option<Bearer>,
+    token: Cow<'a, [u8]>,
+    by_cookie: bool,
+}
+
+impl<'a> Presented<'a> {
+    /// Whether a signature must be verified to say what the token is worth.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.bearer.is_none()
+    }
+
+    /// Verifies the token if that is due. Returns its status and the token.
+    pub(crate) fn bearer(self, cx: &mut Context, permit: &Permit) -> (Bearer, Cow<'a, [u8]>) {
+        let Presented { bearer, token, by_cookie } = self;
+        let verify = || cx.verify(&String::from_utf8_lossy(&token), by_cookie, permit);
+        (bearer.unwrap_or_else(verify), token)
+    }
+}
+
+impl AsMut<Budget> for Context {
+    fn as_mut(&mut self) -> &mut Budget {
+        &mut self.load.budget
+    }
+}
 
 /// One worker's share.
 pub(crate) struct Context {
@@ -242,7 +270,7 @@ impl Context {
         // mutation: batches-after-panic
         self.streams.batches.forget();
         // mutation: line-after-panic
-        self.load.budget.serve(None);
+        self.load.budget.recover();
         self.access.denials.tell(None, None, self.clock.now_ms);
         if outside {
             self.streams.replication.recover(&self.shared.hub);
@@ -357,7 +385,7 @@ impl Context {
     /// Takes note of what a stream was sent in one go, of which so many bytes have left. The rest
     /// of a message that was cut will: it counts with its beginning.
     pub(crate) fn count_stream(&mut self, left: usize, sent: &Sent) {
-        self.load.cost += left + SEND_COST;
+        self.load.budget.cost += left + SEND_COST;
         self.stats.bytes_streams.add(sent.bytes);
         self.stats.bytes_streams_data.add(sent.data);
         self.stats.deliveries.add(sent.messages as u64);
@@ -372,64 +400,48 @@ impl Context {
         Visitor { listener, settings: &self.settings, bearer }.may(act)
     }
 
-    /// What a request brings, as far as that matters for it, and the token that says so. `None` if
-    /// it takes longer to say than this turn has room for, which only who `may_wait` is told.
-    pub(crate) fn bearer<'a>(
-        &mut self,
-        role: Role,
-        request: &Request<'a>,
-        may_wait: bool,
-    ) -> Option<(Bearer, Cow<'a, [u8]>)> {
+    /// The token that a request brings, as far as that matters for it.
+    pub(crate) fn presented<'a>(&mut self, role: Role, request: &Request<'a>) -> Presented<'a> {
+        let (bearer, token) = (Some(Bearer::Nobody), Cow::Borrowed(&b""[..]));
+        let none = Presented { bearer, token, by_cookie: false };
         if !self.settings.asks_for_tokens() {
-            return Some(NOBODY);
+            return none;
         }
         let cookie = self.settings.access.cookie.as_deref();
-        let Some(credential) = credential(request, cookie) else { return Some(NOBODY) };
+        let Some(credential) = credential(request, cookie) else { return none };
         if !needs_token(listener(role), &self.settings, request)
             || !counts(&credential, request, &self.settings)
         {
-            return Some(NOBODY);
+            return none;
         }
+        self.load.budget.cost += FOUND_COST;
         let by_cookie = credential.place == credentials::Place::Cookie;
         // What is no text is no token, and is refused as one that is none.
         let token = String::from_utf8_lossy(&credential.token);
-        let bearer = self.verify(&token, Kind::Requests, may_wait, by_cookie)?;
-        Some((bearer, credential.token))
+        let grant = self.shared.tokens.verified.get(&self.access.keys, &token, self.clock.unix_s);
+        let bearer = grant.map(|grant| Bearer::Good { grant, by_cookie });
+        Presented { bearer, token: credential.token, by_cookie }
     }
 
-    /// What a token is worth. If it `may_wait` in a line, it may take another turn: then `None`.
-    pub(crate) fn verify(
-        &mut self,
-        token: &str,
-        line: Kind,
-        may_wait: bool,
-        by_cookie: bool,
-    ) -> Option<Bearer> {
+    /// Verifies a token, which may take a signature.
+    pub(crate) fn verify(&mut self, token: &str, by_cookie: bool, _: &Permit) -> Bearer {
         let now = (self.clock.now_ms, self.clock.unix_s);
-        if let Some(grant) =
-            self.shared.tokens.verified.get(&self.access.keys, token, self.clock.unix_s)
-        {
-            self.load.spend(line, FOUND_COST);
-            return Some(Bearer::Good { grant, by_cookie });
+        let verified = &self.shared.tokens.verified;
+        if let Some(grant) = verified.get(&self.access.keys, token, self.clock.unix_s) {
+            return Bearer::Good { grant, by_cookie };
         }
-        if may_wait && !self.load.budget.has_room(line) {
-            return None;
-        }
-        let cost = self.access.keys.cost(token);
-        self.load.spend(line, cost);
+        self.load.budget.cost += self.access.keys.cost(token);
         self.stats.tokens_verified.add(1);
-        Some(
-            match self.shared.tokens.verified.verify(&self.access.keys, token, self.clock.unix_s) {
-                Ok(grant) => Bearer::Good { grant, by_cookie },
-                Err(refused) => {
-                    if refused == Refused::UnknownKey {
-                        self.shared.tokens.wants_keys.store(true, Ordering::Relaxed);
-                    }
-                    self.access.denials.bad(&self.access.keys, token, now);
-                    Bearer::Bad(refused)
+        match verified.verify(&self.access.keys, token, self.clock.unix_s) {
+            Ok(grant) => Bearer::Good { grant, by_cookie },
+            Err(refused) => {
+                if refused == Refused::UnknownKey {
+                    self.shared.tokens.wants_keys.store(true, Ordering::Relaxed);
                 }
-            },
-        )
+                self.access.denials.bad(&self.access.keys, token, now);
+                Bearer::Bad(refused)
+            }
+        }
     }
 
     /// What is needed to answer a request.
@@ -439,21 +451,27 @@ impl Context {
         request: &Request<'a>,
         persistence: Persistence,
         ticket: Ticket,
+        permit: &Permit,
     ) -> Exchange<'a> {
         let mut shape = Shape::new(role, persistence);
         shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
         shape.head_only = request.method == Method::Head;
-        self.exchange_of(shape, ticket)
+        self.exchange_of(shape, ticket, permit)
     }
 
     /// The same, when nothing else is known of the request.
-    pub(crate) fn exchange_of<'a>(&'a mut self, shape: Shape<'a>, ticket: Ticket) -> Exchange<'a> {
+    pub(crate) fn exchange_of<'a>(
+        &'a mut self,
+        shape: Shape<'a>,
+        ticket: Ticket,
+        _: &Permit,
+    ) -> Exchange<'a> {
         let reply = Reply {
             out: &mut self.out,
             answers: &mut self.responses.answers,
             preamble: &self.responses.preambles[usize::from(shape.listener.role)],
             stats: &self.stats,
-            cost: &mut self.load.cost,
+            cost: &mut self.load.budget.cost,
             shape,
         };
         Exchange {
@@ -480,9 +498,6 @@ const LINES: u8 = 3;
 
 /// What sending costs a turn, beside the bytes.
 const SEND_COST: usize = 256;
-
-/// Who brings no token.
-const NOBODY: (Bearer, Cow<'static, [u8]>) = (Bearer::Nobody, Cow::Borrowed(b""));
 
 /// What it costs to find a token that was verified before.
 const FOUND_COST: usize = 500;

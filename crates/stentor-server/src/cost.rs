@@ -5,6 +5,7 @@
 //! sent is taken apart. What changes in the server so changes here.
 
 use crate::access::Bearer;
+use crate::budget::Permit;
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
@@ -150,7 +151,13 @@ impl Desk {
         let mut slots = FieldSlots::new();
         let parsed = parse(text.as_bytes(), &mut slots).expect("it is a request");
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = self.cx.exchange(PUBLIC, &parsed.request, persistence, Ticket::of_nobody());
+        let mut x = self.cx.exchange(
+            PUBLIC,
+            &parsed.request,
+            persistence,
+            Ticket::of_nobody(),
+            &Permit::SMALL,
+        );
         // What is private costs as much as all else.
         x.requester.bearer = Bearer::Judged;
         answer(&mut x, &parsed.request);

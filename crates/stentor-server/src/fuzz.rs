@@ -12,6 +12,7 @@ pub use handover::fuzz_handover;
 pub use sessions::fuzz_sessions;
 pub use worker::fuzz_worker;
 
+use crate::budget::Permit;
 use crate::context::Context;
 use crate::endpoint::bulk::Bulk;
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
@@ -96,7 +97,7 @@ fn publish_pieces(cx: &mut Context, data: &[u8], cuts: impl IntoIterator<Item = 
     let (first, refused) = (cx.shared.hub.seq(), cx.stats.publishes_refused.value());
     let request = Request::new(Method::Post, b"/-/publish");
     let persistence = Persistence { keep_alive: true, http10: false };
-    let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody());
+    let mut x = cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody(), &Permit::SMALL);
     let mut bulk = Box::new(Bulk::default());
     let mut at = 0;
     for cut in cuts.into_iter().chain([data.len()]) {

@@ -31,8 +31,8 @@ pub(crate) const TURN_COST_USUAL: usize = 2 * 1024 * 1024;
 /// while nobody waits: some half a millisecond, and one step more.
 pub(crate) const LINE_COST_PER_TURN: usize = 512 * 1024;
 
-/// Connections taken out of a line in one turn, whatever they cost: some have gone.
-pub(crate) const LINE_VISITS_PER_TURN: usize = 1_024;
+/// The lowest cost of a visit to a connection of a work queue.
+pub(crate) const QUEUE_VISIT_COST: usize = 256;
 
 /// Beyond this a worker's connections that hold the most are cut until they hold this part less.
 pub(crate) const RELIEF_PART: usize = 8;

@@ -383,6 +383,7 @@ impl Reply<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Permit;
     use crate::listeners::CONTROL;
     use crate::route;
     use crate::simulation::{World, kind, patient};
@@ -403,7 +404,7 @@ mod tests {
             let persistence = Persistence { keep_alive: true, http10: false };
             let ticket = Ticket::of_nobody();
             let role = if is_secured { role | LAYERED } else { role };
-            let mut x = cx.exchange(role, &request.request, persistence, ticket);
+            let mut x = cx.exchange(role, &request.request, persistence, ticket, &Permit::SMALL);
             drop(route::answer(&mut x, &request.request));
             let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
             cx.out.clear();
@@ -455,7 +456,8 @@ mod tests {
                 let request = parse(request.as_bytes(), &mut slots).unwrap().request;
                 let (keep_alive, http10) = persistence;
                 let persistence = Persistence { keep_alive, http10 };
-                let mut x = cx.exchange(role, &request, persistence, Ticket::of_nobody());
+                let mut x =
+                    cx.exchange(role, &request, persistence, Ticket::of_nobody(), &Permit::SMALL);
                 if i == 3 {
                     x.reply.preamble = &stale[usize::from(role)];
                 }

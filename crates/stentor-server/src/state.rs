@@ -9,7 +9,7 @@ use crate::access::passes::Passes;
 use crate::access_log::{AccessLog, Lines};
 use crate::addresses::NamedClients;
 use crate::answers::Answers;
-use crate::budget::{Budget, Kind};
+use crate::budget::Budget;
 use crate::denials::Denials;
 use crate::limits::GATHER_BYTES;
 use crate::listeners::LISTENERS;
@@ -226,8 +226,6 @@ impl Inbox {
 /// The cost and the memory that the worker accounts for, and their bounds.
 #[derive(Default)]
 pub(crate) struct Load {
-    /// The cost of the current connection in this loop iteration.
-    pub(crate) cost: usize,
     /// Bytes that the socket of the current connection took in this visit.
     pub(crate) sent_bytes: usize,
     pub(crate) budget: Budget,
@@ -241,28 +239,10 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// An event of a connection is about to be served.
-    pub(crate) fn begin_visit(&mut self) {
-        self.budget.note(self.cost);
-        self.cost = 0;
-    }
-
-    /// Charges the current connection, and the line in which such work waits.
-    pub(crate) fn spend(&mut self, line: Kind, cost: usize) {
-        self.cost += cost;
-        self.budget.spend(line, cost);
-    }
-
-    /// Whether the current connection has used up its share of this loop iteration.
-    pub(crate) fn is_over_share(&self) -> bool {
-        self.cost >= self.budget.share()
-    }
-
     /// Packs what another worker continues with. It measures the rest itself.
     pub(crate) fn pack(&self, out: &mut Packer) {
         let Load {
             budget,
-            cost: _,
             sent_bytes: _,
             memory: _,
             pressure: _,

@@ -627,6 +627,10 @@ impl<B: Backend> Backend for Secured<'_, B> {
         self.sessions.held_bytes(peer) + self.io.held_bytes(peer)
     }
 
+    fn carrier(&self, peer: Peer) -> Peer {
+        self.io.carrier(peer)
+    }
+
     fn client(&self, peer: Peer) -> Option<&str> {
         self.sessions.clients.name(peer)
     }

@@ -150,11 +150,6 @@ impl Connection {
         self.reads_feeds().then_some(self.reader.transport)
     }
 
-    /// The line it stands in.
-    pub(crate) fn line(&self) -> Option<crate::budget::Kind> {
-        self.work.as_deref().and_then(|work| work.line.filter(|_| work.is_in_line))
-    }
-
     /// Whether nothing will bring it back but its peer, or the end of the server's stop.
     #[cfg(debug_assertions)]
     pub(crate) fn has_no_deadline(&self) -> bool {
@@ -166,7 +161,7 @@ impl Work {
     /// Whether there is something unfinished, each in the phase in which it may be.
     fn is_needed(&self, phase: Phase) -> bool {
         let is_needed = self.waits() || self.incoming.is_some() || !self.input.is_empty();
-        let has_place = self.is_in_line == (self.line.is_some() && self.backlog.is_none());
+        let has_place = self.place.is_some() == (self.queue.is_some() && self.backlog.is_none());
         is_needed && has_place && (self.incoming.is_none() || matches!(phase, Phase::Open(_)))
     }
 }

@@ -7,7 +7,7 @@
 
 use super::work::Work;
 use super::{Connection, CopyWait, Phase};
-use crate::budget::Kind;
+use crate::budget::{WorkClass, admitted};
 use crate::context::Context;
 use crate::exchange::Copying;
 use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
@@ -89,25 +89,30 @@ impl Connection {
                 self.end_copying(cx, peer, true);
                 break;
             }
-            let may_go_on = is_feed || cx.load.budget.has_room(Kind::Replays);
-            if !may_go_on || cx.load.is_over_share() {
-                self.wait_in(Kind::Replays);
-                break;
-            }
             let before = cx.out.len();
-            match cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out) {
-                Next::Sent(cost) => {
-                    cx.load.spend(Kind::Replays, cost);
+            let class = (!is_feed).then_some(WorkClass::CatchUp);
+            let next = match cx.load.budget.is_over_share() {
+                true => None,
+                false => admitted(cx, class, |cx, _| {
+                    let next = cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out);
+                    if let Next::Sent(cost) = next {
+                        cx.load.budget.cost += cost;
+                    }
+                    next
+                }),
+            };
+            match next {
+                Some(Next::Sent(_)) => {
                     if cx.out.len() > before {
                         // The next sign of life is due as long after this.
                         cx.rearm();
                     }
                     cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
                 }
-                Next::Nothing => break,
-                Next::Later => self.wait_in(Kind::Replays),
-                Next::Over => self.end_copying(cx, peer, true),
-                Next::TooSlow => {
+                Some(Next::Nothing) => break,
+                Some(Next::Later) | None => self.wait_in(WorkClass::CatchUp),
+                Some(Next::Over) => self.end_copying(cx, peer, true),
+                Some(Next::TooSlow) => {
                     cx.stats.followers_too_slow.add(1);
                     tracing::warn!(
                         "a follower was too slow: what it was to be sent next is not kept any \
@@ -115,7 +120,7 @@ impl Connection {
                     );
                     self.end_copying(cx, peer, is_feed);
                 }
-                Next::Changed => self.end_copying(cx, peer, is_feed),
+                Some(Next::Changed) => self.end_copying(cx, peer, is_feed),
             }
             if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, peer)? {
                 break;

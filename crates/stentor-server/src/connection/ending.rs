@@ -1,6 +1,7 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
 use super::{Connection, Origin, Phase, RequestWait};
+use crate::budget::Permit;
 use crate::context::Context;
 use stentor_config::Close;
 use stentor_io::{Backend, Flow, Peer};
@@ -78,10 +79,11 @@ impl Connection {
         let Some(work) = &mut self.work else { return false };
         match work.incoming.take() {
             Some(incoming) if incoming.sink.is_bulk() => {
-                let answer = self.finish_body(cx, peer, *incoming, true);
+                self.answer_body(cx, io, peer, *incoming, true, &Permit::SMALL);
                 // The publisher may be sending still.
-                self.phase = Phase::Refusing;
-                self.begin_answer(cx, io, peer, answer);
+                if self.phase == Phase::Closing {
+                    self.phase = Phase::Refusing;
+                }
                 true
             }
             other => {

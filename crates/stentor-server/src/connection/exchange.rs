@@ -1,6 +1,7 @@
 //! What a connection needs to answer: its exchange with the worker, and refusals.
 
 use super::{Connection, Phase};
+use crate::budget::Permit;
 use crate::context::Context;
 use crate::exchange::Exchange;
 use crate::response::Persistence;
@@ -10,7 +11,7 @@ use stentor_order::Ticket;
 use stentor_wire::status::Refusal;
 
 impl Connection {
-    /// What is needed to answer a request of which nothing matters any more but how it came.
+    /// The exchange for a response that needs nothing of its request and little work.
     pub(super) fn exchange<'a>(
         &self,
         cx: &'a mut Context,
@@ -18,7 +19,7 @@ impl Connection {
         persistence: Persistence,
     ) -> Exchange<'a> {
         let shape = Shape::new(self.role, persistence);
-        cx.exchange_of(shape, self.ticket(peer))
+        cx.exchange_of(shape, self.ticket(peer), &Permit::SMALL)
     }
 
     /// By what the changes of the request under way are told apart from those of others.

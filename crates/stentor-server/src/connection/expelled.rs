@@ -8,7 +8,7 @@
 use super::pending::Answer;
 use super::{Connection, Phase};
 use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy};
-use crate::budget::Kind;
+use crate::budget::Permit;
 use crate::context::Context;
 use crate::listeners::listener;
 use crate::stream::MANY;
@@ -51,6 +51,7 @@ impl Connection {
         cx: &mut Context,
         peer: Peer,
         filters: &mut Vec<Filter>,
+        _: &Permit,
     ) -> Result<Sight, String> {
         let bearer = match cx.access.passes.get(peer).filter(|_| self.reader.has_pass) {
             Some(pass) => Bearer::Good { grant: pass.grant(), by_cookie: false },
@@ -61,7 +62,7 @@ impl Connection {
         let mut cost = 0;
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
-        cx.load.spend(Kind::Commands, cost);
+        cx.load.budget.cost += cost;
         let sight = sight.map_err(|denied| {
             cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
             denied.refusal.reason.to_owned()
@@ -76,10 +77,11 @@ impl Connection {
         cx: &mut Context,
         peer: Peer,
         token: &str,
+        permit: &Permit,
     ) -> Result<(), String> {
-        let grant = match cx.verify(token, Kind::Commands, false, false) {
-            Some(Bearer::Good { grant, .. }) => grant,
-            Some(Bearer::Bad(refused)) => {
+        let grant = match cx.verify(token, false, permit) {
+            Bearer::Good { grant, .. } => grant,
+            Bearer::Bad(refused) => {
                 let denied = Denied::bad_token(refused);
                 cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
                 return Err(denied.refusal.reason.to_owned());
@@ -87,7 +89,7 @@ impl Connection {
             _ => return Ok(()),
         };
         let (covers, cost) = self.covers(cx, peer, Some(grant.scope.read()));
-        cx.load.spend(Kind::Commands, cost);
+        cx.load.budget.cost += cost;
         if !covers {
             return Err(COVERS_LESS.to_owned());
         }
@@ -160,7 +162,7 @@ impl Connection {
         }
         let allowed = pass.as_ref().map(|pass| pass.scope.read());
         let (may_go_on, cost) = self.covers(cx, peer, allowed);
-        cx.load.cost += cost;
+        cx.load.budget.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }
 
@@ -189,10 +191,12 @@ impl Connection {
             return self.abort(cx, io, peer);
         }
         if let Some(work) = &mut self.work {
-            (work.line, work.is_in_line) = (None, false);
+            (work.queue, work.place) = (None, None);
         }
         match self.phase {
-            Phase::Pending(_) => self.answer_poll(cx, peer, &Answer::Expelled(why)),
+            Phase::Pending(_) => {
+                self.answer_poll(cx, peer, &Answer::Expelled(why), &Permit::SMALL);
+            }
             Phase::Copying(_) => self.revoke_transfer(cx, peer),
             _ => self.end_stream(cx, peer, why),
         }

@@ -7,7 +7,7 @@ use super::pace::Pace;
 use super::reader::{Extra, Joining, Subscription};
 use super::work::{Incoming, Work};
 use super::{AnswerWait, Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
-use crate::budget::Kind;
+use crate::budget::{Place, WorkClass};
 use crate::context::Context;
 use crate::endpoint::Sink;
 use crate::exchange::Awaits;
@@ -43,14 +43,14 @@ packed!(struct Joining { subscriptions, start, seq });
 /// The number of unacknowledged bytes follows the backlog.
 impl Packed for Work {
     fn pack(&self, out: &mut Packer) {
-        let Work { input, scanned, incoming, backlog, pace, line, is_in_line, since_us: _ } = self;
+        let Work { input, scanned, incoming, backlog, pace, queue, place, since_us: _ } = self;
         input.pack(out);
         scanned.pack(out);
         incoming.pack(out);
         backlog.pack(out);
         backlog.iter().for_each(|_| pace.unacknowledged().pack(out));
-        line.pack(out);
-        is_in_line.pack(out);
+        queue.pack(out);
+        place.pack(out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Work> {
@@ -64,8 +64,17 @@ impl Packed for Work {
         if work.backlog.is_some() {
             work.pace = Pace::resumed(Packed::unpack(input)?);
         }
-        (work.line, work.is_in_line) = (Packed::unpack(input)?, Packed::unpack(input)?);
+        (work.queue, work.place) = (Packed::unpack(input)?, Packed::unpack(input)?);
         Ok(work)
+    }
+}
+
+/// That a connection has a place is packed. Which one it is, the queues know (`Budget`).
+impl Packed for Place {
+    fn pack(&self, _: &mut Packer) {}
+
+    fn unpack(_: &mut Unpacker<'_>) -> Unpacked<Place> {
+        Ok(Place::default())
     }
 }
 
@@ -158,9 +167,8 @@ impl Connection {
 
     /// Has it look into history when its turn comes.
     pub(crate) fn catch_up(&mut self, cx: &mut Context, peer: Peer) {
-        self.wait_in(Kind::Replays);
-        self.work().is_in_line = true;
-        cx.load.budget.wait(Kind::Replays, peer);
+        self.wait_in(WorkClass::CatchUp);
+        self.work().place = Some(cx.load.budget.enter(WorkClass::CatchUp, peer, peer));
     }
 }
 

@@ -12,7 +12,7 @@ use super::reader::NEVER_MS;
 use super::work::Incoming;
 use super::{AnswerWait, Connection, Phase, RequestWait};
 use crate::access::Bearer;
-use crate::budget::Kind;
+use crate::budget::{Permit, WorkClass, admitted};
 use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;
 use crate::endpoint::{self, Sink};
@@ -70,15 +70,17 @@ impl Connection {
             return self.flush(cx, io, peer).map(drop);
         }
         let expelled = self.why_expelled(cx, peer);
-        let answer = match self.reader.is_enveloped {
+        let mut answer = match self.reader.is_enveloped {
             _ if expelled.is_some() => expelled.map(Answer::Expelled),
-            true => self.changes_of_many(cx, peer),
+            true => self.answer_with_changes(cx, peer),
             false => self.has_new_value(cx).then_some(Answer::Value),
         };
         if self.waits() {
             return Ok(());
         }
-        let mut answer = answer;
+        if !self.is_polling() {
+            return self.flush(cx, io, peer).map(drop);
+        }
         let now_ms = cx.clock.now_ms;
         let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= now_ms);
         let is_told = self.extra.as_deref().is_some_and(|extra| extra.uncovered.is_some());
@@ -88,7 +90,7 @@ impl Connection {
             answer = Some(Answer::Many(self.reader.cursor));
         }
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
-            self.answer_poll(cx, peer, &answer);
+            self.answer_poll(cx, peer, &answer, &Permit::SMALL);
         }
         self.flush(cx, io, peer).map(drop)
     }
@@ -162,8 +164,8 @@ impl Connection {
     pub(super) fn pending_deadline(&self, cx: &Context, peer: Peer) -> (Phase, u64) {
         let expires_ms = if self.is_polling() { self.expires_ms(cx, peer) } else { None };
         let (wait, deadline_ms) = match self.pending_until_ms() {
-            // Who is in a line comes to it there.
-            _ if self.waits() && (!cx.draining || self.line().is_some()) => {
+            // A connection that has a place in a work queue is served there.
+            _ if self.waits() && (!cx.draining || self.place().is_some()) => {
                 (AnswerWait::Room, self.room_deadline_ms(cx))
             }
             // Whoever commits says so, sooner or later.
@@ -227,19 +229,42 @@ impl Connection {
             .with_value(topic, |value| value.map_or(expects_value, |value| value.seq() > cursor))
     }
 
-    /// Looks for something new by a replay; takes as many turns as it needs.
-    fn changes_of_many(&mut self, cx: &mut Context, peer: Peer) -> Option<Answer> {
+    /// Answers with what is new, if a replay finds something. It may take several iterations, each
+    /// of which needs a permit.
+    fn answer_with_changes(&mut self, cx: &mut Context, peer: Peer) -> Option<Answer> {
+        if !self.replays() && !self.has_events(cx) && self.log_is_complete(cx) {
+            return None;
+        }
+        let looked = admitted(cx, WorkClass::CatchUp, |cx, permit| {
+            if let Some(answer) = self.changes_of_many(cx, peer, permit) {
+                self.answer_poll(cx, peer, &answer, permit);
+            }
+        });
+        if looked.is_none() {
+            self.wait_in(WorkClass::CatchUp);
+        }
+        None
+    }
+
+    fn replays(&self) -> bool {
+        self.extra.as_deref().is_some_and(|extra| extra.replay.is_some())
+    }
+
+    fn changes_of_many(&mut self, cx: &mut Context, peer: Peer, permit: &Permit) -> Option<Answer> {
         loop {
-            let replays = self.extra.as_deref().is_some_and(|extra| extra.replay.is_some());
-            if !replays {
+            if !self.replays() {
                 if !self.has_events(cx) && self.log_is_complete(cx) {
                     return None;
                 }
                 let upto = cx.shared.hub.seq();
                 self.begin_replay(cx, self.feeds(), Start::After(self.reader.cursor), upto);
             }
-            let Some(upto_seq) = self.find_missed(cx, peer, MANY_BYTES_MAX) else {
-                self.wait_in(Kind::Replays);
+            let found = match cx.load.budget.is_over_share() {
+                true => None,
+                false => self.find_missed(cx, peer, MANY_BYTES_MAX, permit),
+            };
+            let Some(upto_seq) = found else {
+                self.wait_in(WorkClass::CatchUp);
                 return None;
             };
             if self.extra().gap.is_some() || !cx.streams.found.is_empty() {
@@ -250,7 +275,13 @@ impl Connection {
     }
 
     /// Answers a long-poll; the connection is open again.
-    pub(super) fn answer_poll(&mut self, cx: &mut Context, peer: Peer, answer: &Answer) {
+    pub(super) fn answer_poll(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        answer: &Answer,
+        permit: &Permit,
+    ) {
         // mutation: poll-panic
         let Some(extra) = &mut self.extra else { return };
         let Some(pending) = extra.pending.take() else { return };
@@ -267,7 +298,7 @@ impl Connection {
             ];
             seq = write_array(&mut cx.resources.scratch.body, first, &cx.streams.found, *upto_seq);
             cx.streams.found.clear();
-            cx.load.budget.spend(Kind::Replays, cx.resources.scratch.body.len());
+            cx.load.budget.cost += cx.resources.scratch.body.len();
         }
         let many = self.reader.is_enveloped;
         let cursor = many.then_some(cx.shared.hub.id(seq));
@@ -278,7 +309,7 @@ impl Connection {
         if let Answer::Expelled(_) = answer {
             cx.stats.readers_expired.add(1);
         }
-        let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer));
+        let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer), permit);
         // Whether it may be answered was looked at just now.
         x.requester.bearer = Bearer::Judged;
         x.reply.shape.is_private = is_private;

@@ -7,7 +7,7 @@
 
 use super::{Connection, Phase, StreamWait};
 use crate::access::sight::SightOf;
-use crate::budget::Kind;
+use crate::budget::{Permit, WorkClass, admitted};
 use crate::context::Context;
 use crate::exchange::Pending;
 use crate::output::Backlog;
@@ -100,7 +100,13 @@ impl Extra {
 impl Connection {
     /// The head of the answer is written, or the answer waits: enters the feeds. What is due is
     /// sent later.
-    pub(super) fn begin_reading(&mut self, cx: &mut Context, peer: Peer, opening: Opening) {
+    pub(super) fn begin_reading(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        opening: Opening,
+        permit: &Permit,
+    ) {
         let Opening { reader, mut filters, start, grant, part, uncovered } = opening;
         let (has_pass, is_partial) = (grant.is_some(), !part.is_empty());
         self.reader = Reader { stamp: self.reader.stamp, has_pass, is_partial, ..reader };
@@ -114,7 +120,7 @@ impl Connection {
         // Named twice, it is read once.
         let mut named = HashSet::new();
         filters.retain(|filter| named.insert(filter.clone()));
-        let subscriptions = self.join(cx, peer, &filters);
+        let subscriptions = self.join(cx, peer, &filters, permit);
         let feeds = subscriptions.iter().map(|subscription| subscription.feed).collect();
         match &subscriptions[..] {
             [only] if !self.reader.commands() => self.reader.feed = only.feed,
@@ -130,15 +136,16 @@ impl Connection {
         }
     }
 
-    /// Enters the feeds of `filters`. Returns them in the order of their numbers.
+    /// Enters the feeds of `filters`. Returns them in the order of their numbers. The permit is
+    /// that of the request or the command which names them.
     pub(super) fn join(
         &mut self,
         cx: &mut Context,
         peer: Peer,
         filters: &[Filter],
+        _: &Permit,
     ) -> Vec<Subscription> {
-        let cost = filters.len() * JOIN_COST;
-        cx.load.spend(Kind::Commands, cost);
+        cx.load.budget.cost += filters.len() * JOIN_COST;
         let join = |filter| {
             self.reader.stamp = self.reader.stamp.wrapping_add(1);
             let stamp = self.reader.stamp;
@@ -289,8 +296,8 @@ impl Connection {
             if self.end_if_expelled(cx, peer) {
                 break;
             }
-            if cx.load.is_over_share() {
-                self.wait_in(Kind::Replays);
+            if cx.load.budget.is_over_share() {
+                self.wait_in(WorkClass::CatchUp);
                 break;
             }
             let replays = self.extra.as_ref().is_some_and(|extra| extra.replay.is_some());
@@ -384,8 +391,32 @@ impl Connection {
         if cx.out.has_bodies() && !self.flush(cx, io, peer)? {
             return Ok(false);
         }
-        let Some(upto_seq) = self.find_missed(cx, peer, cx.load.budget.step_bytes()) else {
-            self.wait_in(Kind::Replays);
+        let class = self.class_of_replay(cx);
+        let step = admitted(cx, class, |cx, permit| self.replay_step(cx, io, peer, permit));
+        step.unwrap_or_else(|| {
+            self.wait_in(WorkClass::CatchUp);
+            Ok(false)
+        })
+    }
+
+    /// The class of a step of the replay under way. One topic is little: it is looked up by name,
+    /// and what a step may find of it is limited.
+    fn class_of_replay(&self, cx: &Context) -> Option<WorkClass> {
+        let replay = self.extra.as_deref().and_then(|extra| extra.replay.as_deref());
+        let is_small = replay.is_some_and(|replay| replay.topic(&cx.streams.feeds).is_some());
+        (!is_small).then_some(WorkClass::CatchUp)
+    }
+
+    fn replay_step<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        permit: &Permit,
+    ) -> Result<bool, Gone> {
+        let bytes_max = cx.load.budget.step_bytes();
+        let Some(upto_seq) = self.find_missed(cx, peer, bytes_max, permit) else {
+            self.wait_in(WorkClass::CatchUp);
             return Ok(false);
         };
         let forms = self.reader.forms();
@@ -406,10 +437,9 @@ impl Connection {
             _ => upto_seq,
         };
         let prefix = batch.prefix();
-        cx.load.cost += cost;
+        cx.load.budget.cost += cost;
         cx.load.sent_bytes += bytes;
         cx.count_stream(bytes.saturating_sub(prefix), &sent);
-        cx.load.budget.spend(Kind::Replays, cost + bytes);
         self.advance_replay(cx, upto_seq, sent.messages);
         if full {
             self.keep_rest(sent);
@@ -424,6 +454,7 @@ impl Connection {
         cx: &mut Context,
         peer: Peer,
         bytes_max: usize,
+        permit: &Permit,
     ) -> Option<u64> {
         let is_partial = self.reader.is_partial;
         cx.streams.found.clear();
@@ -436,9 +467,8 @@ impl Connection {
             feeds: &cx.streams.feeds,
             walks: &mut cx.streams.walks,
             cost: &mut cost,
-            may_walk: cx.load.budget.has_room(Kind::Replays),
         };
-        let part = replay.find(sources, bytes_max, &mut cx.streams.found);
+        let part = replay.find(sources, bytes_max, &mut cx.streams.found, permit);
         if reads_more {
             // What is of a feed that was read before, the reader was sent by that.
             cost += cx.streams.found.len() * LOGGED_COST;
@@ -455,7 +485,7 @@ impl Connection {
             cx.streams.found.retain(|event| sight.covers(event.topic()));
         }
         let since = cx.shared.hub.id(replay.since_seq());
-        cx.load.spend(Kind::Replays, cost);
+        cx.load.budget.cost += cost;
         let part = part?;
         if let Some(reason) = replay.take_gap(&part) {
             self.tell_gap(cx, &Gap { reason, since: Some(since) });
@@ -500,12 +530,12 @@ impl Connection {
         let first_seq = first_seq.map(Event::seq);
         let kind = sight.kind();
         if feed == MANY {
-            cx.load.cost += feeds.logged_after(cursor) * LOGGED_COST;
+            cx.load.budget.cost += feeds.logged_after(cursor) * LOGGED_COST;
         }
         let Some(first_seq) = first_seq else {
             if is_partial {
                 // What there is is not for it: it need not be looked at again.
-                cx.load.cost += LOGGED_COST;
+                cx.load.budget.cost += LOGGED_COST;
                 self.reader.cursor = cursor.max(last_seq);
             }
             return Ok(false);

@@ -6,7 +6,7 @@
 
 use super::reader::{Extra, Joining, Subscription};
 use super::{Connection, Phase, Progress, StreamWait};
-use crate::budget::Kind;
+use crate::budget::{Permit, WorkClass, admitted};
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
 use crate::stream::Start;
@@ -32,13 +32,24 @@ impl Connection {
             Transport::WebSocket(socket) => (socket, IGNORED_BYTES_MAX),
             Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
         };
-        if socket.commands && !cx.load.budget.has_room(Kind::Commands) {
-            return Progress::NotNow(Kind::Commands);
-        }
-        self.reader.transport.set_owes_pong(false);
         let rules = Rules { message_bytes_max, deflate: socket.window_bits != 0 };
+        let class = socket.commands.then_some(WorkClass::Commands);
+        let read =
+            |cx: &mut Context, permit: &Permit| self.read_frame(cx, peer, input, &rules, permit);
+        admitted(cx, class, read).unwrap_or(Progress::NotNow(WorkClass::Commands))
+    }
+
+    fn read_frame(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        input: &[u8],
+        rules: &Rules,
+        permit: &Permit,
+    ) -> Progress {
+        self.reader.transport.set_owes_pong(false);
         let decoder = self.extra().decoder.get_or_insert_default();
-        let result = decoder.next(&mut cx.resources.inflater, input, &rules);
+        let result = decoder.next(&mut cx.resources.inflater, input, rules);
         // A decoder that stays says that a frame, or a message, is on its way.
         if decoder.is_idle() {
             self.extra().decoder = None;
@@ -51,12 +62,9 @@ impl Connection {
             Ok((used, None)) => Progress::Starved(used),
             Ok((used, Some(received))) => {
                 let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
-                let cost = input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
-                cx.load.cost += cost;
-                if socket.commands {
-                    cx.load.budget.spend(Kind::Commands, cost);
-                }
-                self.received(cx, peer, received);
+                cx.load.budget.cost +=
+                    input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
+                self.received(cx, peer, received, permit);
                 Progress::Used(used)
             }
             Err(Violation { code, reason }) => {
@@ -67,7 +75,7 @@ impl Connection {
     }
 
     /// One whole frame or message.
-    fn received(&mut self, cx: &mut Context, peer: Peer, received: Received) {
+    fn received(&mut self, cx: &mut Context, peer: Peer, received: Received, permit: &Permit) {
         match received {
             Received::Ping(data) => {
                 websocket::frame(cx.out.bytes(), Opcode::Pong, false, &data);
@@ -80,9 +88,11 @@ impl Connection {
                 self.finish_stream(cx, peer);
             }
             Received::Text(text) if self.reader.commands() => {
-                self.command(cx, peer, text.as_bytes())
+                self.command(cx, peer, text.as_bytes(), permit)
             }
-            Received::Binary(data) if self.reader.commands() => self.command(cx, peer, &data),
+            Received::Binary(data) if self.reader.commands() => {
+                self.command(cx, peer, &data, permit);
+            }
             Received::Text(text) if self.is_echo() => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
             }
@@ -120,9 +130,9 @@ impl Connection {
     }
 
     /// Subscribes and unsubscribes. A command that is not understood changes nothing.
-    fn command(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8]) {
+    fn command(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], permit: &Permit) {
         let text = str::from_utf8(bytes).map_err(|_| "A command must be UTF-8.".to_owned());
-        if let Err(reason) = text.and_then(|text| self.run_command(cx, peer, text)) {
+        if let Err(reason) = text.and_then(|text| self.run_command(cx, peer, text, permit)) {
             let mut error = b"{\"error\":".to_vec();
             json_string(&mut error, &reason);
             error.push(b'}');
@@ -130,7 +140,13 @@ impl Connection {
         }
     }
 
-    fn run_command(&mut self, cx: &mut Context, peer: Peer, text: &str) -> Result<(), String> {
+    fn run_command(
+        &mut self,
+        cx: &mut Context,
+        peer: Peer,
+        text: &str,
+        permit: &Permit,
+    ) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
         let Command { subscribe, unsubscribe, since, token, ping } =
             parse_command(text, topics_max)?;
@@ -144,9 +160,9 @@ impl Connection {
         };
         let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
         if let Some(token) = token {
-            self.renew(cx, peer, &token)?;
+            self.renew(cx, peer, &token, permit)?;
         }
-        let sight = self.may_subscribe(cx, peer, &mut subscribe)?;
+        let sight = self.may_subscribe(cx, peer, &mut subscribe, permit)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
         let Extra { subscriptions, partial, .. } = self.extra();
@@ -187,7 +203,7 @@ impl Connection {
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
         let start = start.under(cx.load.pressure, &hub);
         let start = self.not_ahead_of_others(&hub, start);
-        let subscriptions = self.join(cx, peer, &subscribe);
+        let subscriptions = self.join(cx, peer, &subscribe, permit);
         self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();

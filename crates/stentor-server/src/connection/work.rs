@@ -3,12 +3,12 @@
 
 use super::pace::Pace;
 use crate::answers::Asked;
-use crate::budget::Kind;
+use crate::budget::{Place, WorkClass};
 use crate::endpoint::Sink;
 use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS};
 use crate::output::Backlog;
 use crate::response::Persistence;
-use stentor_wire::http1;
+use stentor_wire::http1::{self, Framing, Version};
 
 /// What is unfinished.
 #[derive(Debug, Default)]
@@ -21,11 +21,11 @@ pub(super) struct Work {
     pub(super) backlog: Option<Backlog>,
     /// How long the client may leave it there.
     pub(super) pace: Pace,
-    /// It goes on when its turn in this line has come.
-    pub(super) line: Option<Kind>,
-    /// It has its place there.
-    pub(super) is_in_line: bool,
-    /// Since when its input has been there, if it goes on with it from a line.
+    /// The connection waits until this work queue serves it.
+    pub(super) queue: Option<WorkClass>,
+    /// Its place there. None while it waits for room to write.
+    pub(super) place: Option<Place>,
+    /// When its input arrived, if a work queue serves that.
     pub(super) since_us: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Incoming {
 impl Work {
     /// Whether the connection comes back by itself: for room to write, or for another turn.
     pub(super) fn waits(&self) -> bool {
-        self.backlog.is_some() || self.line.is_some()
+        self.backlog.is_some() || self.queue.is_some()
     }
 
     pub(super) fn own_bytes(&self) -> usize {
@@ -56,6 +56,19 @@ impl Work {
 }
 
 impl Incoming {
+    pub(super) fn new(framing: &Framing, asked: Asked, sink: Sink, now_ms: u64) -> Box<Incoming> {
+        let http10 = framing.version == Version::Http10;
+        Box::new(Incoming {
+            body: http1::Body::new(framing.body),
+            asked,
+            sink,
+            persistence: Persistence { keep_alive: framing.keep_alive, http10 },
+            continue_due: framing.expect_continue,
+            began_ms: now_ms,
+            bytes: 0,
+        })
+    }
+
     fn own_bytes(&self) -> usize {
         self.sink.own_bytes() + self.asked.own_bytes()
     }

@@ -351,6 +351,7 @@ const LINE_BYTES_MIN: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Permit;
     use crate::listeners::CONTROL;
     use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
@@ -369,7 +370,7 @@ mod tests {
         let persistence = Persistence { keep_alive: true, http10: false };
         test(
             Bulk::default(),
-            &mut cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody()),
+            &mut cx.exchange(CONTROL, &request, persistence, Ticket::of_nobody(), &Permit::SMALL),
         );
     }
 

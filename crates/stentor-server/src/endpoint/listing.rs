@@ -2,7 +2,7 @@
 
 use crate::access::{Visitor, names};
 use crate::exchange::Exchange;
-use crate::limits::{LISTING_BYTES_MAX, TURN_COST_MAX};
+use crate::limits::LISTING_BYTES_MAX;
 use html_escape::encode_quoted_attribute;
 use httpdate::HttpDate;
 use std::fmt::Write;
@@ -51,12 +51,14 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     };
     let page = page(path, &listing.names, rest, is_dated);
     x.reply.shape.is_private |= names::may_hide_below(x.settings, path, None);
-    // Whatever the page's length, it was a turn's work.
-    *x.reply.cost += TURN_COST_MAX;
+    *x.reply.cost += listing.names.len() * LISTED_COST;
     let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";
     x.reply.content(Status::OK, "text/html; charset=utf-8", fields, page.as_bytes());
     true
 }
+
+/// The cost of one name of a list: the kernel is asked for its status.
+const LISTED_COST: usize = 512;
 
 /// What there is beside what is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]

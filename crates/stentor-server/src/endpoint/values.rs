@@ -381,6 +381,7 @@ const NAMES_USUAL: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Permit;
     use crate::context::Context;
     use crate::listeners::PUBLIC;
     use crate::response::Persistence;
@@ -408,12 +409,12 @@ mod tests {
         let mut slots = FieldSlots::new();
         let request = format!("{request}\r\n\r\n");
         let request = parse(request.as_bytes(), &mut slots).unwrap().request;
-        cx.load.cost = 0;
+        cx.load.budget.cost = 0;
         let before = cx.stats.lookups.value();
         let (path, query) = target::split(request.target);
         let settings = Arc::clone(&cx.settings);
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
+        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody(), &Permit::SMALL);
         match path.strip_prefix(b"/list=") {
             Some(list) => {
                 let routes = &settings.lookups;
@@ -424,7 +425,7 @@ mod tests {
         }
         let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
         cx.out.clear();
-        (answer, cx.load.cost, cx.stats.lookups.value() - before)
+        (answer, cx.load.budget.cost, cx.stats.lookups.value() - before)
     }
 
     fn get(target: &str) -> String {

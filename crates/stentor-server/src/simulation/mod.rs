@@ -26,6 +26,8 @@ pub(crate) mod access;
 #[cfg(test)]
 mod answers;
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod carriers;
 #[cfg(test)]
 mod client;

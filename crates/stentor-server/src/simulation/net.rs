@@ -471,6 +471,10 @@ impl Backend for Net {
         self.with(|io| io.close_listeners());
     }
 
+    fn carrier(&self, peer: Peer) -> Peer {
+        self.carriers.as_ref().map_or(peer, |carriers| carriers.carrier(peer))
+    }
+
     fn held_bytes(&self, peer: Option<Peer>) -> usize {
         self.secured.as_ref().map_or(0, |secured| secured.held_bytes(peer))
     }

@@ -10,7 +10,8 @@
 //! names of a pattern must be walked, is found once for all who ask for the like (`walks`).
 
 use super::feeds::{FeedId, Feeds};
-use super::walks::{Part, Walk, WalkId, Walks};
+use super::walks::{Part, WalkId, Walks};
+use crate::budget::Permit;
 use stentor_hub::{Event, Filter, Hub, Share, Span};
 use stentor_wire::packed;
 
@@ -63,8 +64,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) walks: &'a mut Walks,
     /// What has been looked at is added to it.
     pub(crate) cost: &'a mut usize,
-    /// Whether names may be walked in this turn.
-    pub(crate) may_walk: bool,
 }
 
 impl Replay {
@@ -72,6 +71,12 @@ impl Replay {
     pub(crate) fn new(feeds: Box<[FeedId]>, span: Span, wants: Wants) -> Replay {
         let has_told_cursor = wants == Wants::Missed;
         Replay { feeds, span, wants, has_told_cursor, told: None, walk: None }
+    }
+
+    /// The topic, if there is but one to look up.
+    pub(crate) fn topic<'f>(&self, feeds: &'f Feeds) -> Option<&'f str> {
+        let [feed] = *self.feeds else { return None };
+        if let Filter::Topic(topic) = feeds.filter(feed) { Some(topic) } else { None }
     }
 
     /// Where it looks.
@@ -106,21 +111,21 @@ impl Replay {
         sources: Sources<'_>,
         bytes_max: usize,
         found: &mut Vec<Event>,
+        _: &Permit,
     ) -> Option<Part> {
-        let Sources { hub, feeds, walks, cost, may_walk } = sources;
+        let Sources { hub, feeds, walks, cost } = sources;
         if self.is_over() {
             // There is nothing at all yet, or nothing new.
             return Some(Part { upto_seq: self.span.upto, lost_seq: 0, gave_up: false });
         }
-        let part = match self.find_at_once(hub, feeds, bytes_max, found) {
+        let filters: Vec<&Filter> = self.feeds.iter().map(|&id| feeds.filter(id)).collect();
+        let part = match self.find_at_once(hub, &filters, bytes_max, cost, found) {
             Some(part) => {
                 self.walk = None;
                 *cost += found.len() * MESSAGE_COST;
                 part
             }
-            None if !may_walk => return None,
             None => {
-                let filters: Vec<&Filter> = self.feeds.iter().map(|&id| feeds.filter(id)).collect();
                 let (id, cost_of_walk) = walks.walk(hub, &filters, self.span, self.walk);
                 *cost += cost_of_walk;
                 self.walk = id;
@@ -133,38 +138,60 @@ impl Replay {
         Some(part)
     }
 
-    /// What needs no walk that goes over several turns: few topics, or few changes.
+    /// Finds the next part in one step: few topics, which are looked up by name, or few changes.
+    /// `None` if that takes a walk over several iterations.
     fn find_at_once(
         &self,
         hub: &Hub,
-        feeds: &Feeds,
+        filters: &[&Filter],
         bytes_max: usize,
+        cost: &mut usize,
         found: &mut Vec<Event>,
     ) -> Option<Part> {
-        if let [feed] = *self.feeds
-            && let Filter::Topic(topic) = feeds.filter(feed)
-        {
-            return Some(Part::from(hub.missed(topic, self.span, bytes_max, found)));
-        }
-        if self.feeds.len() > FILTERS_FEW {
+        if filters.len() > FILTERS_FEW {
             return None;
         }
-        let filters: Vec<&Filter> = self.feeds.iter().map(|&id| feeds.filter(id)).collect();
-        if self.span.upto - self.span.since <= CHANGES_FEW && self.span.since > 0 {
-            let share = Share { steps: usize::MAX, bytes: bytes_max };
-            let missed = hub.missed_lately(&filters, self.span, share, found);
-            if let Some(missed) = missed {
-                return Some(Part::from(missed));
-            }
+        if filters.iter().all(|filter| matches!(filter, Filter::Topic(_))) {
+            *cost += filters.len() * NAME_COST;
+            return Some(self.find_by_name(hub, filters, bytes_max, found));
         }
-        if filters.iter().any(|filter| matches!(filter, Filter::Pattern(_))) {
+        let changes = self.span.upto - self.span.since;
+        if changes > CHANGES_FEW || self.span.since == 0 {
             return None;
         }
-        let mut walk = Walk::new(&filters, self.span);
-        while !walk.is_over() {
-            walk.step(hub);
+        *cost += changes as usize * filters.len() * COMPARE_COST;
+        let share = Share { steps: CHANGES_FEW as usize, bytes: bytes_max };
+        hub.missed_lately(filters, self.span, share, found).map(Part::from)
+    }
+
+    /// Looks each topic up. Where one of them has more than `bytes_max`, the part ends for all.
+    fn find_by_name(
+        &self,
+        hub: &Hub,
+        filters: &[&Filter],
+        bytes_max: usize,
+        found: &mut Vec<Event>,
+    ) -> Part {
+        let mut part = Part { upto_seq: self.span.upto, lost_seq: 0, gave_up: false };
+        for filter in filters {
+            let Filter::Topic(topic) = filter else { continue };
+            let span = Span { upto: part.upto_seq, ..self.span };
+            let missed = hub.missed(topic, span, bytes_max, found);
+            part.upto_seq = part.upto_seq.min(missed.upto);
+            part.lost_seq = part.lost_seq.max(missed.lost_seq);
         }
-        Some(walk.part(self.span, bytes_max, found))
+        found.sort_unstable_by_key(Event::seq);
+        found.retain(|event| event.seq() <= part.upto_seq);
+        let mut bytes = 0;
+        let is_too_much = |event: &Event| {
+            bytes += event.message.kept_bytes();
+            bytes > bytes_max.max(event.message.kept_bytes())
+        };
+        if let Some(end) = found.iter().position(is_too_much) {
+            found.truncate(end);
+            part.upto_seq = found.last().map_or(part.upto_seq, Event::seq);
+        }
+        part
     }
 
     /// Of the part that was found, everything up to this number was sent, in so many messages.
@@ -200,12 +227,18 @@ impl Replay {
     }
 }
 
-/// So many topics are looked up at once, whatever else is due.
+/// The most topics that one step looks up by name.
 pub(super) const FILTERS_FEW: usize = 16;
 
-/// So many changes are looked at at once: less than a tenth of a millisecond. Tests come to this
-/// bound sooner.
+/// The most changes that one step looks at: for one filter less than a tenth of a millisecond.
+/// Tests come to this limit sooner.
 const CHANGES_FEW: u64 = if cfg!(test) { 12 } else { 1_024 };
+
+/// The cost of a name that is looked up, or of a name or a change in a walk.
+pub(super) const NAME_COST: usize = 256;
+
+/// The cost of comparing one filter with a change, or with the filter of a walk.
+pub(super) const COMPARE_COST: usize = 32;
 
 /// What a message costs that is found, beside its bytes.
 pub(super) const MESSAGE_COST: usize = 256;

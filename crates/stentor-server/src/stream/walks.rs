@@ -11,7 +11,7 @@
 //! whoever asks; further readers wait until one of them is no longer in use. So what all replays
 //! keep in memory is bounded, and a walk whose readers have gone does not go on.
 
-use super::replay::{FILTERS_FEW, MESSAGE_COST};
+use super::replay::{COMPARE_COST, FILTERS_FEW, MESSAGE_COST, NAME_COST};
 use stentor_hub::{Event, Filter, Hub, Life, Missed, Share, Span};
 
 /// The walks of a worker.
@@ -189,8 +189,9 @@ impl Walks {
 }
 
 impl Walk {
-    pub(super) fn new(filters: &[&Filter], span: Span) -> Walk {
-        let way = match span.since > 0 && filters.len() <= FILTERS_FEW {
+    fn new(filters: &[&Filter], span: Span) -> Walk {
+        let has_pattern = filters.iter().any(|filter| matches!(filter, Filter::Pattern(_)));
+        let way = match span.since > 0 && filters.len() <= FILTERS_FEW && has_pattern {
             true => Way::Changes { since: span.since },
             false => Way::Names { index: 0, after: None },
         };
@@ -211,12 +212,8 @@ impl Walk {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
     /// Looks at some more names, or changes. Returns what that has cost.
-    pub(super) fn step(&mut self, hub: &Hub) -> usize {
+    fn step(&mut self, hub: &Hub) -> usize {
         if self.is_over {
             return 0;
         }
@@ -254,7 +251,7 @@ impl Walk {
     }
 
     /// The part behind `span.since`, of at most `bytes_max` bytes of messages, or one message.
-    pub(super) fn part(&self, span: Span, bytes_max: usize, found: &mut Vec<Event>) -> Part {
+    fn part(&self, span: Span, bytes_max: usize, found: &mut Vec<Event>) -> Part {
         let from = self.found.partition_point(|event| event.seq() <= span.since);
         let mut upto_seq = self.bound_seq.min(span.upto);
         let mut bytes = 0;
@@ -397,12 +394,6 @@ const NAMES_MAX: usize = 100_000;
 
 /// Messages kept at once, counting 64 bytes for each beside its data.
 const KEPT_BYTES_MAX: usize = if cfg!(test) { 8 * 65 } else { 512 * 1024 };
-
-/// What looking at a name costs, or at a change.
-const NAME_COST: usize = 256;
-
-/// What it costs to see whether walks are for the same filter.
-const COMPARE_COST: usize = 32;
 
 /// Once it has cost so much, others have their turn.
 const STEP_COST: usize = STEPS_AT_ONCE * NAME_COST;

@@ -102,6 +102,7 @@ fn is_new(request: &Request<'_>, start: Start, value: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Permit;
     use crate::listeners::PUBLIC;
     use crate::response::Persistence;
     use crate::simulation::{World, kind, patient};
@@ -150,7 +151,7 @@ mod tests {
             Sec-WebSocket-Protocol: stentor.token.secret\r\nIf-None-Match: \"tag\"\r\n\r\n";
         let request = parse(head, &mut slots).unwrap().request;
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody());
+        let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody(), &Permit::SMALL);
         let Awaits::Change { request, .. } = held(&mut x, &request, 9, false).awaits else {
             panic!("it is not held");
         };

@@ -5,6 +5,7 @@
 //! it while there are few.
 
 use super::Worker;
+use crate::budget::WorkClass;
 use crate::listeners::LISTENERS;
 use crate::stats::Activity;
 use crate::stream::feeds::{FeedId, Member};
@@ -32,7 +33,7 @@ impl Worker {
         if self.connections.indices().count() > RECORDS_MAX {
             return;
         }
-        let (mut open, mut owned) = (0, 0);
+        let (mut open, mut owned, mut waiting) = (0, 0, 0);
         let mut by_role = [0; LISTENERS.len()];
         let (mut by_activity, mut transports) = ([0; 4], Vec::new());
         let mut by_token = HashSet::new();
@@ -51,13 +52,17 @@ impl Worker {
             by_activity[connection.activity() as usize] += 1;
             transports.extend(connection.transport());
             let peer = Peer::from_index(index as u32);
-            if let Some(kind) = connection.line() {
-                assert!(self.cx.load.budget.stands_in(kind, peer), "nobody calls {connection:?}");
+            if let Some((class, place)) = connection.place() {
+                waiting += 1;
+                let is_there = self.cx.load.budget.has_place(class, place, peer);
+                assert!(is_there, "no queue has {connection:?}");
             }
             for (feed, member) in connection.memberships(peer) {
                 memberships.entry(feed).or_default().push(member);
             }
         }
+        let queued = WorkClass::ALL.map(|class| self.cx.load.budget.waiting(class));
+        assert_eq!(queued.iter().sum::<usize>(), waiting, "a queue has a connection that has gone");
         assert_eq!((self.open, self.cx.load.memory.owned), (open, owned));
         let stats = &self.cx.stats;
         for role in LISTENERS.iter().map(|listener| listener.role) {

@@ -21,7 +21,7 @@ impl Worker {
         }
         let feeds: Vec<Peer> = self.cx.streams.replication.feeds().collect();
         for peer in feeds {
-            self.cx.load.begin_visit();
+            self.cx.load.budget.begin_share(None);
             self.with(peer, |connection, cx| connection.deliver_copy(cx, io, peer));
         }
     }

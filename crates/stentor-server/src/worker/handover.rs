@@ -13,7 +13,7 @@
 //! | | eight bytes, and the version of all that follows |
 //! | 1 | the counters, by name |
 //! | 2 | the filters of the feeds, by the feeds' numbers |
-//! | 3 | the lines in which connections wait, and what has been spent |
+//! | 3 | the order of the work queues, and what has been spent |
 //!
 //! Each of the others has some of the connections, in the order of their numbers:
 //!
@@ -39,11 +39,9 @@
 //! - when something was last logged, and when memory was last given back, is forgotten.
 
 use super::{Drain, Worker};
-use crate::budget::Kind;
 use crate::connection::Connection;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed, tick_after};
-use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -153,7 +151,7 @@ impl Worker {
     /// use afterwards if a part does not fit.
     pub fn begin_unpacking<B: Backend>(&mut self, io: &B) -> Unpacking {
         self.cx.tick(io.now_ms(), io.turn_us(), io.unix_s());
-        Unpacking { now_ms: io.now_ms(), in_lines: None, beside: Beside::default(), last: None }
+        Unpacking { now_ms: io.now_ms(), has_head: false, beside: Beside::default(), last: None }
     }
 
     /// Connections with numbers up to this one are going to be unpacked: has room for them.
@@ -222,8 +220,8 @@ fn send_part(out: &mut Packer, send: SendPart<'_>) -> io::Result<()> {
 /// A worker that is being unpacked, part by part.
 pub struct Unpacking {
     now_ms: u64,
-    /// Who stands in a line. `None` before the first part.
-    in_lines: Option<HashSet<(Kind, Peer)>>,
+    /// The first part has come.
+    has_head: bool,
     beside: Beside,
     /// The connection that came last.
     last: Option<u32>,
@@ -243,10 +241,9 @@ impl Unpacking {
     ) -> Result<(), &'static str> {
         self.beside.add_things(files.into_iter().map(|file| file as Thing));
         let mut input = Unpacker::new(bytes, self.now_ms);
-        let Some(in_lines) = &self.in_lines else {
-            self.in_lines = Some(unpack_head(worker, input)?);
-            return Ok(());
-        };
+        if !std::mem::replace(&mut self.has_head, true) {
+            return unpack_head(worker, input);
+        }
         let records = input.section(CONNECTIONS)?;
         self.beside.add_shared(input.section(SHARED)?.rest())?;
         let clients = if input.is_at_end() { None } else { Some(input.section(CLIENTS)?) };
@@ -258,10 +255,9 @@ impl Unpacking {
             let connection = Connection::unpack_sound(&mut records)?;
             let grant = Option::<Grant>::unpack(&mut records)?;
             let peer = Peer::from_index(index);
-            let is_called = connection.line().is_none_or(|kind| in_lines.contains(&(kind, peer)));
             let is_next = self.last.is_none_or(|last| last < index);
             let has_grant = connection.has_pass() == grant.is_some();
-            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !is_called || !has_grant {
+            if !is_next || index % STREAMS_FROM as u32 >= PEERS_MAX || !has_grant {
                 return Err(MISFIT);
             }
             if let Some(grant) = grant {
@@ -281,9 +277,10 @@ impl Unpacking {
     ///
     /// One sentence, if they do not fit.
     pub fn end(self, worker: &mut Worker) -> Result<(), &'static str> {
-        if self.in_lines.is_none() || !worker.cx.begin_log() {
+        if !self.has_head || !worker.cx.begin_log() {
             return Err(MISFIT);
         }
+        worker.rebuild_queues();
         // This process may have other keys and rules.
         worker.cx.access.judge_all();
         worker.catch_up();
@@ -306,11 +303,8 @@ fn unpack_clients(worker: &mut Worker, mut clients: Unpacker<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Unpacks what is not a connection's. Returns who stands in a line.
-fn unpack_head(
-    worker: &mut Worker,
-    mut input: Unpacker<'_>,
-) -> Result<HashSet<(Kind, Peer)>, &'static str> {
+/// Unpacks what is not a connection's.
+fn unpack_head(worker: &mut Worker, mut input: Unpacker<'_>) -> Result<(), &'static str> {
     if input.take(MAGIC.len())? != MAGIC {
         return Err("This is no worker that was packed.");
     }
@@ -318,8 +312,7 @@ fn unpack_head(
         return Err("The worker was packed in another version of the format.");
     }
     worker.cx.unpack(&mut input)?;
-    input.end()?;
-    Ok(worker.cx.load.budget.places())
+    input.end()
 }
 
 const MAGIC: &[u8] = b"STENTORW";

@@ -50,7 +50,7 @@ impl Worker {
                 Due::Record(index) => {
                     let peer = Peer::from_index(index as u32);
                     share.get_or_insert_with(|| Share::begin(io, EXPIRIES_US, 8, VISITS_US_MAX));
-                    self.cx.load.cost = 0;
+                    self.cx.load.budget.begin_share(None);
                     self.with(peer, |connection, cx| connection.expire(cx, io, peer));
                 }
                 // Looking at those whose deadline has moved takes time as well.
@@ -85,7 +85,7 @@ impl Worker {
         let mut cost = 0;
         let (mut visits, mut in_vain) = (0, 0);
         while visits < VISITS_AT_ONCE && in_vain < VISITS_IN_VAIN {
-            self.cx.load.cost = 0;
+            self.cx.load.budget.begin_share(None);
             match self.cx.streams.feeds.next_visit(feed) {
                 Some(Visit::Reader(member)) if self.visit(io, feed, member.peer) => visits += 1,
                 Some(Visit::Reader(_)) => {
@@ -99,7 +99,7 @@ impl Worker {
                 }
                 None => break,
             }
-            cost += self.cx.load.cost;
+            cost += self.cx.load.budget.cost;
             if share.is_over(io) {
                 return cost;
             }

@@ -160,6 +160,11 @@ impl Carriers {
         (self.window_bytes - stream.expect("the server asks of a stream it closed").window) as u32
     }
 
+    pub(super) fn carrier(&self, peer: Peer) -> Peer {
+        let stream = self.streams.get(slot_of(peer) as usize).and_then(Option::as_ref);
+        stream.map_or(peer, |stream| stream.carrier)
+    }
+
     pub(super) fn has_work(&self) -> bool {
         !self.resumed.is_empty()
     }
@@ -262,6 +267,10 @@ impl<B: Backend> Backend for Multiplexed<'_, B> {
 
     fn kernel_bytes(&self, peer: Peer) -> usize {
         self.carriers.unacknowledged(peer) as usize
+    }
+
+    fn carrier(&self, peer: Peer) -> Peer {
+        self.carriers.carrier(peer)
     }
 
     fn resume(&mut self, peer: Peer) {

@@ -59,9 +59,10 @@ impl Bench {
                 feeds: &self.feeds,
                 walks: &mut self.walks,
                 cost: &mut cost,
-                may_walk: turns % 2 == 0,
             };
-            let Some(part) = replay.find(sources, 1_000, &mut found) else { continue };
+            let Some(part) = replay.find(sources, 1_000, &mut found, &Permit::SMALL) else {
+                continue;
+            };
             sent.extend(replay.take_gap(&part).map(|_| 0));
             let next: Vec<u64> = found.iter().take(step).map(Event::seq).collect();
             let upto = if next.len() < found.len() { next[next.len() - 1] } else { part.upto_seq };
@@ -116,9 +117,8 @@ fn where_there_is_nothing_a_replay_ends_at_once() {
             feeds: &bench.feeds,
             walks: &mut bench.walks,
             cost: &mut cost,
-            may_walk: true,
         };
-        let part = replay.find(sources, 1_000, &mut found);
+        let part = replay.find(sources, 1_000, &mut found, &Permit::SMALL);
         assert_eq!(part, Some(Part { upto_seq: 0, lost_seq: 0, gave_up: false }), "{filters:?}");
     }
 }
