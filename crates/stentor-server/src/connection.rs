@@ -19,6 +19,7 @@ mod handover;
 mod memory;
 mod pace;
 pub(crate) mod pending;
+mod pump;
 mod reader;
 mod websocket;
 mod work;
@@ -243,10 +244,9 @@ impl Connection {
         if self.phase == Phase::Streaming(StreamWait::Leave) {
             self.say_farewell(cx, peer);
         }
-        let result = match self.phase {
-            Phase::Copying(_) => self.copy(cx, io, peer),
-            _ if self.takes_input() => self.proceed_owned(cx, io, peer, input),
-            _ => self.flush(cx, io, peer).map(drop),
+        let result = match self.takes_input() || self.is_copying() {
+            true => self.proceed_owned(cx, io, peer, input),
+            false => self.flush(cx, io, peer).map(drop),
         };
         if self.settle(cx, io, peer, result) == Flow::More {
             io.resume(peer);
@@ -403,12 +403,8 @@ impl Connection {
                 },
                 (Phase::Open(_), Some(incoming)) => self.take_body(cx, io, peer, incoming, rest),
                 (Phase::Open(_), None) if !rest.is_empty() => self.take_head(cx, io, peer, rest),
-                (Phase::Pending(_), _) => {
-                    self.answer_pending(cx, io, peer)?;
-                    if self.is_pending() || self.waits() { break } else { continue }
-                }
-                // What is due goes first: what was just subscribed to.
-                (Phase::Streaming(_), _) if self.is_busy() => {
+                // What is due goes first: the response, or what was just subscribed to.
+                _ if self.is_busy() => {
                     self.pump(cx, io, peer)?;
                     if self.is_busy() || self.waits() { break } else { continue }
                 }
@@ -433,10 +429,8 @@ impl Connection {
             // for.
             yielded = cx.load.budget.is_over_share() && at < input.len();
         }
-        match self.phase {
-            Phase::Streaming(_) if !self.waits() => self.pump(cx, io, peer)?,
-            Phase::Copying(_) if !self.waits() => self.copy(cx, io, peer)?,
-            _ => {}
+        if !self.is_pending() {
+            self.pump(cx, io, peer)?;
         }
         if self.phase == Phase::Closing && (at < input.len() || cx.draining) {
             self.phase = Phase::Refusing;

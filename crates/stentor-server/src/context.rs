@@ -1,7 +1,6 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::sight::SightOf;
 use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
 use crate::access_log::{Address, Text};
 use crate::addresses::Counted;
@@ -362,11 +361,6 @@ impl Context {
         // What was gathered for those who may not see all goes by the rules that were.
         self.streams.batches = Batches::default();
         self.access.judge_all();
-    }
-
-    /// What a reader of which not all may be seen may see.
-    pub(crate) fn sight_of(&self, peer: Peer) -> SightOf<'_> {
-        SightOf::new(&self.settings.access.topics, self.access.passes.get(peer))
     }
 
     /// Opens the directories whose files are served: on the worker's own thread.

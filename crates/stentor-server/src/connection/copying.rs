@@ -10,9 +10,9 @@ use super::{Connection, CopyWait, Phase};
 use crate::budget::{WorkClass, admitted};
 use crate::context::Context;
 use crate::exchange::Copying;
-use crate::limits::{FEED_SIGN_MS, GATHER_BYTES};
+use crate::limits::FEED_SIGN_MS;
 use crate::output::Backlog;
-use stentor_io::{Backend, Gone, Peer};
+use stentor_io::{Backend, Peer};
 use stentor_replication::{LAST_CHUNK, Next, Transfer, named};
 
 impl Connection {
@@ -53,14 +53,6 @@ impl Connection {
         matches!(self.phase, Phase::Copying(_))
     }
 
-    /// There is something new for those that read feeds.
-    pub(crate) fn deliver_copy<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.is_copying() && !self.waits() {
-            let result = self.copy(cx, io, peer);
-            let _ = self.settle(cx, io, peer, result);
-        }
-    }
-
     /// Nothing was sent for a while.
     pub(super) fn expire_copying<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
         let is_silent = self.phase == Phase::Copying(CopyWait::Heartbeat);
@@ -69,76 +61,57 @@ impl Connection {
             cx.streams.replication.sign_of_life(peer, cx.out.bytes());
         }
         cx.rearm();
-        self.deliver_copy(cx, io, peer);
+        self.deliver(cx, io, peer);
     }
 
-    /// Sends what there is, until there is no more, or no room, or the turn has cost its share.
-    pub(super) fn copy<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-    ) -> Result<(), Gone> {
-        while self.is_copying() && !self.waits() {
-            let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
-            if self.why_expelled(cx, peer).is_some() {
-                self.revoke_transfer(cx, peer);
-                break;
-            }
-            if is_feed && cx.draining {
-                self.end_copying(cx, peer, true);
-                break;
-            }
-            let before = cx.out.len();
-            let class = (!is_feed).then_some(WorkClass::CatchUp);
-            let next = match cx.load.budget.is_over_share() {
-                true => None,
-                false => admitted(cx, class, |cx, _| {
-                    let next = cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out);
-                    if let Next::Sent(cost) = next {
-                        cx.load.budget.cost += cost;
-                    }
-                    next
-                }),
-            };
-            match next {
-                Some(Next::Sent(_)) => {
-                    if cx.out.len() > before {
-                        // The next sign of life is due as long after this.
-                        cx.rearm();
-                    }
-                    cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
-                }
-                Some(Next::Nothing) => break,
-                Some(Next::Later) | None => self.wait_in(WorkClass::CatchUp),
-                Some(Next::Over) => self.end_copying(cx, peer, true),
-                Some(Next::TooSlow) => {
-                    cx.stats.followers_too_slow.add(1);
-                    tracing::warn!(
-                        "a follower was too slow: what it was to be sent next is not kept any \
-                         more; it begins anew (limits.feed_bytes_max)"
-                    );
-                    self.end_copying(cx, peer, is_feed);
-                }
-                Some(Next::Changed) => self.end_copying(cx, peer, is_feed),
-            }
-            if cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, peer)? {
-                break;
-            }
+    /// Sends the next part of what there is. Returns whether to go on at once.
+    pub(super) fn pump_transfer(&mut self, cx: &mut Context, peer: Peer) -> bool {
+        let is_feed = self.is_feed(cx, peer);
+        if is_feed && cx.draining {
+            self.end_copying(cx, peer, true);
+            return false;
         }
-        self.flush(cx, io, peer).map(drop)
+        let before = cx.out.len();
+        let class = (!is_feed).then_some(WorkClass::CatchUp);
+        let next = admitted(cx, class, |cx, _| {
+            let next = cx.streams.replication.next(peer, &cx.shared.hub, &mut cx.out);
+            if let Next::Sent(cost) = next {
+                cx.load.budget.cost += cost;
+            }
+            next
+        });
+        match next {
+            Some(Next::Sent(_)) => {
+                if cx.out.len() > before {
+                    // The next sign of life is due as long after this.
+                    cx.rearm();
+                }
+                cx.stats.bytes_replication.add((cx.out.len() - before) as u64);
+                return true;
+            }
+            Some(Next::Nothing) => {}
+            Some(Next::Later) | None => self.wait_in(WorkClass::CatchUp),
+            Some(Next::Over) => self.end_copying(cx, peer, true),
+            Some(Next::TooSlow) => {
+                cx.stats.followers_too_slow.add(1);
+                tracing::warn!(
+                    "a follower was too slow: what it was to be sent next is not kept any more; \
+                     it begins anew (limits.feed_bytes_max)"
+                );
+                self.end_copying(cx, peer, is_feed);
+            }
+            Some(Next::Changed) => self.end_copying(cx, peer, is_feed),
+        }
+        false
     }
 
-    /// The follower may not read any more. A feed ends whole, so the follower asks again and gets
-    /// the reason.
-    pub(super) fn revoke_transfer(&mut self, cx: &mut Context, peer: Peer) {
-        cx.stats.readers_expired.add(1);
-        let is_feed = cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed);
-        self.end_copying(cx, peer, is_feed);
+    /// Whether the follower reads a feed.
+    pub(super) fn is_feed(&self, cx: &Context, peer: Peer) -> bool {
+        cx.streams.replication.copy(peer).is_some_and(Transfer::is_feed)
     }
 
     /// That was the last of it. `is_whole` says so to the peer as well.
-    fn end_copying(&mut self, cx: &mut Context, peer: Peer, is_whole: bool) {
+    pub(super) fn end_copying(&mut self, cx: &mut Context, peer: Peer, is_whole: bool) {
         if is_whole {
             cx.out.bytes().extend_from_slice(LAST_CHUNK);
         }

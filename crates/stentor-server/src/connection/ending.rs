@@ -30,7 +30,7 @@ impl Connection {
             Phase::Streaming(wait) => return self.expire_stream(cx, io, peer, wait),
             Phase::Pending(_) => {
                 cx.rearm();
-                return self.go_on_pending(cx, io, peer);
+                return self.deliver(cx, io, peer);
             }
             Phase::Copying(_) => return self.expire_copying(cx, io, peer),
             Phase::Delivering if io.unacknowledged(peer) == 0 => {
@@ -58,7 +58,9 @@ impl Connection {
 
     /// A graceful stop begins.
     pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.deliver_copy(cx, io, peer);
+        if self.is_copying() {
+            self.deliver(cx, io, peer);
+        }
         // With an answer on its way the stream is ended behind it.
         if self.waits() || !self.end_bulk(cx, io, peer) {
             return;

@@ -16,7 +16,7 @@ use crate::stream::feeds::FeedId;
 use crate::stream::format::Ended;
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
-use stentor_io::{Backend, Flow, Peer};
+use stentor_io::{Backend, Peer};
 use stentor_wire::websocket::{Opcode, frame};
 
 impl Connection {
@@ -127,17 +127,20 @@ impl Connection {
         (covers, comparison.cost())
     }
 
-    /// Ends the stream if it may not go on. Returns whether it was ended.
-    pub(super) fn end_if_expelled(&mut self, cx: &mut Context, peer: Peer) -> bool {
-        let why = self.why_expelled(cx, peer);
-        why.inspect(|&why| self.end_stream(cx, peer, why)).is_some()
-    }
-
-    /// Tells the client why its stream ends.
-    fn end_stream(&mut self, cx: &mut Context, peer: Peer, why: Ended) {
+    /// Ends a reader that has lost its rights, and says why. A feed ends whole, so its follower asks
+    /// again and gets the reason.
+    pub(super) fn end_revoked(&mut self, cx: &mut Context, peer: Peer, why: Ended) {
         cx.stats.readers_expired.add(1);
-        (self.reader.transport.manner().expired)(cx.out.bytes(), why);
-        self.finish_stream(cx, peer);
+        match self.phase {
+            Phase::Pending(_) => {
+                self.answer_poll(cx, peer, &Answer::Expelled(why), &Permit::SMALL);
+            }
+            Phase::Copying(_) => self.end_copying(cx, peer, self.is_feed(cx, peer)),
+            _ => {
+                (self.reader.transport.manner().expired)(cx.out.bytes(), why);
+                self.finish_stream(cx, peer);
+            }
+        }
     }
 
     /// Why it may not go on reading, if it may not.
@@ -193,22 +196,12 @@ impl Connection {
         if let Some(work) = &mut self.work {
             (work.queue, work.place) = (None, None);
         }
-        match self.phase {
-            Phase::Pending(_) => {
-                self.answer_poll(cx, peer, &Answer::Expelled(why), &Permit::SMALL);
-            }
-            Phase::Copying(_) => self.revoke_transfer(cx, peer),
-            _ => self.end_stream(cx, peer, why),
-        }
+        self.end_revoked(cx, peer, why);
         debug_assert!(
             !self.reads_feeds() && !self.is_copying(),
             "a revoked reader is still a reader"
         );
-        let input = self.take_input();
-        let result = self.proceed_owned(cx, io, peer, input);
-        if self.settle(cx, io, peer, result) == Flow::More {
-            io.resume(peer);
-        }
+        self.deliver_and_read(cx, io, peer, false);
     }
 
     /// When its token ends, if it has one that does.

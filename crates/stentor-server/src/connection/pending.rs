@@ -3,7 +3,7 @@
 //! Nothing behind the request is looked at before it is answered, so answers keep their order. To
 //! add a kind of waiting, give [`Awaits`] a case, say in [`Connection::pending_deadline`] how long
 //! it may take and in [`Connection::answer_pending`] what the answer is; whoever knows that it is
-//! there calls [`Connection::go_on_pending`].
+//! there calls [`Connection::deliver`].
 //!
 //! A long-poll reads a feed as a stream does, and is told of events in the same way. The difference
 //! is what it does then: it answers, and the connection is open for its next request.
@@ -23,7 +23,7 @@ use crate::response::Persistence;
 use crate::stream::format::Ended;
 use crate::stream::{Gap, MANY, Reader, Start};
 use stentor_hub::{Event, Filter, Id, StreamForm};
-use stentor_io::{Backend, Flow, Gone, Peer};
+use stentor_io::{Backend, Peer};
 use stentor_order::{Outcome, Ticket};
 use stentor_wire::http1::Request;
 use stentor_wire::status::Status;
@@ -42,44 +42,17 @@ pub(super) enum Answer {
 }
 
 impl Connection {
-    /// There may be something to answer, or the time may be up: answers, and goes on with what came
-    /// in behind the request.
-    pub(super) fn go_on_pending<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let was_read = self.reads();
-        self.go_on_from(cx, io, peer, was_read);
-    }
-
-    /// The same. The backend is asked for more input if the connection `was_read` no more.
-    fn go_on_from<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer, was_read: bool) {
-        let input = self.take_input();
-        let result = self.proceed_owned(cx, io, peer, input);
-        if self.settle(cx, io, peer, result) == Flow::More && !was_read {
-            io.resume(peer);
-        }
-    }
-
     /// Answers, if there is something to answer with or the time is up.
-    pub(super) fn answer_pending<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-    ) -> Result<(), Gone> {
+    pub(super) fn answer_pending(&mut self, cx: &mut Context, peer: Peer) {
         if !self.is_polling() {
-            self.answer_committed(cx, peer);
-            return self.flush(cx, io, peer).map(drop);
+            return self.answer_committed(cx, peer);
         }
-        let expelled = self.why_expelled(cx, peer);
         let mut answer = match self.reader.is_enveloped {
-            _ if expelled.is_some() => expelled.map(Answer::Expelled),
             true => self.answer_with_changes(cx, peer),
             false => self.has_new_value(cx).then_some(Answer::Value),
         };
-        if self.waits() {
-            return Ok(());
-        }
-        if !self.is_polling() {
-            return self.flush(cx, io, peer).map(drop);
+        if self.waits() || !self.is_polling() {
+            return;
         }
         let now_ms = cx.clock.now_ms;
         let is_over = cx.draining || self.pending_until_ms().is_some_and(|ms| ms <= now_ms);
@@ -92,7 +65,6 @@ impl Connection {
         if let Some(answer) = answer.or(is_over.then_some(Answer::Nothing)) {
             self.answer_poll(cx, peer, &answer, &Permit::SMALL);
         }
-        self.flush(cx, io, peer).map(drop)
     }
 
     /// Answers a publisher, if it is known by now what came of what it asked for.
@@ -156,7 +128,7 @@ impl Connection {
             }
         }
         if !self.waits() {
-            self.go_on_from(cx, io, peer, was_read);
+            self.deliver_and_read(cx, io, peer, was_read);
         }
     }
 
@@ -306,9 +278,6 @@ impl Connection {
         let is_private = had_pass || self.reader.is_partial;
         self.leave_stream(cx, peer);
         let request = request.borrowed();
-        if let Answer::Expelled(_) = answer {
-            cx.stats.readers_expired.add(1);
-        }
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(peer), permit);
         // Whether it may be answered was looked at just now.
         x.requester.bearer = Bearer::Judged;

@@ -1,9 +1,7 @@
 //! A connection that reads a stream: how it begins, what it is sent, how it ends.
 //!
-//! [`Connection::pump`] is the whole of it. It runs whenever something happens to a reader: it has
-//! just begun, there is a message, there is room again, or another turn has come. It sends what
-//! lies between the cursor and now, until there is nothing more, or no room, or the turn has cost
-//! its share. The messages come from a replay of history first, and then from the worker's log.
+//! The pump (`pump.rs`) sends a stream the messages between its cursor and now. They come from a
+//! replay of history first, and then from the worker's log.
 
 use super::{Connection, Phase, StreamWait};
 use crate::access::sight::SightOf;
@@ -208,7 +206,7 @@ impl Connection {
             (StreamWait::Expiry, _) => {
                 // The clock may have been set back.
                 cx.rearm();
-                self.end_if_expelled(cx, peer);
+                return self.deliver(cx, io, peer);
             }
             _ => {
                 cx.stats.timeouts.add(1);
@@ -225,13 +223,11 @@ impl Connection {
         self.finish_stream(cx, peer);
     }
 
-    /// Whether what is under way must come to its end before more input is looked at: a
-    /// subscription until its first messages are sent.
+    /// Whether more input must wait: for a response, or for the first messages of a subscription.
     pub(super) fn is_busy(&self) -> bool {
         let joins = |extra: &Extra| extra.joining.is_some() || extra.replay.is_some();
-        matches!(self.phase, Phase::Streaming(_))
-            && self.reader.commands()
-            && self.extra.as_deref().is_some_and(joins)
+        let is_joining = self.reader.commands() && self.extra.as_deref().is_some_and(joins);
+        self.is_pending() || matches!(self.phase, Phase::Streaming(_)) && is_joining
     }
 
     /// Whether a member of a feed's list stands for this connection as it is now.
@@ -275,49 +271,23 @@ impl Connection {
         }
     }
 
-    /// There are new messages: sends them.
-    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        if self.is_polling() {
-            return self.go_on_pending(cx, io, peer);
-        }
-        let result = self.pump(cx, io, peer);
-        // Whether to read on has not changed by this.
-        let _ = self.settle(cx, io, peer, result);
-    }
-
-    /// Sends what is due, until there is nothing more, or no room, or the turn has cost its share.
-    pub(super) fn pump<B: Backend>(
+    /// Sends the next part of what is due. Returns whether to go on at once.
+    pub(super) fn pump_stream<B: Backend>(
         &mut self,
         cx: &mut Context,
         io: &mut B,
         peer: Peer,
-    ) -> Result<(), Gone> {
-        while matches!(self.phase, Phase::Streaming(_)) && !self.waits() {
-            if self.end_if_expelled(cx, peer) {
-                break;
-            }
-            if cx.load.budget.is_over_share() {
-                self.wait_in(WorkClass::CatchUp);
-                break;
-            }
-            let replays = self.extra.as_ref().is_some_and(|extra| extra.replay.is_some());
-            let goes_on = match replays {
-                true => self.pump_replay(cx, io, peer)?,
-                false if !self.log_is_complete(cx) => {
-                    let since = self.reader.cursor;
-                    let upto = cx.shared.hub.seq();
-                    self.begin_replay(cx, self.feeds(), Start::After(since), upto);
-                    true
-                }
-                false if self.pump_log(cx, io, peer)? => true,
-                // With a message cut short there is more to be sent first.
-                false => !self.waits() && self.finish_joining(cx),
-            };
-            if !goes_on {
-                break;
-            }
+    ) -> Result<bool, Gone> {
+        if self.extra.as_ref().is_some_and(|extra| extra.replay.is_some()) {
+            return self.pump_replay(cx, io, peer);
         }
-        self.flush(cx, io, peer).map(drop)
+        if !self.log_is_complete(cx) {
+            let (since, upto) = (self.reader.cursor, cx.shared.hub.seq());
+            self.begin_replay(cx, self.feeds(), Start::After(since), upto);
+            return Ok(true);
+        }
+        // With a message cut short there is more to be sent first.
+        Ok(self.pump_log(cx, io, peer)? || !self.waits() && self.finish_joining(cx))
     }
 
     /// Whether the log has everything behind the cursor.
@@ -519,38 +489,33 @@ impl Connection {
         io: &mut B,
         peer: Peer,
     ) -> Result<bool, Gone> {
+        if !self.flush(cx, io, peer)? {
+            return Ok(false);
+        }
         let Reader { cursor, feed, mode, is_partial, .. } = self.reader;
-        let feeds = &cx.streams.feeds;
-        let sight = if is_partial { cx.sight_of(peer) } else { SightOf::ALL };
-        let is_seen = |event: &&Event| sight.covers(event.topic());
-        let (first_seq, last_seq) = match feed {
-            MANY => (self.due_to_many(feeds).find(is_seen), feeds.logged_seq()),
-            feed => (feeds.due(feed, cursor).find(is_seen), feeds.latest_seq(feed)),
-        };
-        let first_seq = first_seq.map(Event::seq);
-        let kind = sight.kind();
-        if feed == MANY {
-            cx.load.budget.cost += feeds.logged_after(cursor) * LOGGED_COST;
-        }
-        let Some(first_seq) = first_seq else {
-            if is_partial {
-                // What there is is not for it: it need not be looked at again.
-                cx.load.budget.cost += LOGGED_COST;
-                self.reader.cursor = cursor.max(last_seq);
-            }
-            return Ok(false);
-        };
-        if cx.out.len() > 0 && !self.flush(cx, io, peer)? {
-            return Ok(false);
-        }
-        let forms = self.reader.forms();
-        let key = Key { feed, first_seq, last_seq, forms, mode, sight: kind };
         let StreamState { batches, feeds, deflater, .. } = &mut cx.streams;
         let sight = match is_partial {
             true => SightOf::new(&cx.settings.access.topics, cx.access.passes.get(peer)),
             false => SightOf::ALL,
         };
         let is_seen = |event: &&Event| sight.covers(event.topic());
+        let (first, last_seq) = match feed {
+            MANY => (self.due_to_many(feeds).find(is_seen), feeds.logged_seq()),
+            feed => (feeds.due(feed, cursor).find(is_seen), feeds.latest_seq(feed)),
+        };
+        if feed == MANY {
+            cx.load.budget.cost += feeds.logged_after(cursor) * LOGGED_COST;
+        }
+        let Some(first_seq) = first.map(Event::seq) else {
+            if is_partial {
+                // The reader may see none of it, and need not look at it again.
+                cx.load.budget.cost += LOGGED_COST;
+                self.reader.cursor = cursor.max(last_seq);
+            }
+            return Ok(false);
+        };
+        let forms = self.reader.forms();
+        let key = Key { feed, first_seq, last_seq, forms, mode, sight: sight.kind() };
         let batch = if feed == MANY { batches.own() } else { batches.shared(forms) };
         match feed {
             MANY => batch.gather(deflater, key, self.due_to_many(feeds).filter(is_seen)),

@@ -95,7 +95,7 @@ pub(super) fn run(seed: u64) {
     stage.check_nothing_is_left();
 }
 
-const READING: Mood = Mood { unrest: 0, connects: true, draining: false };
+const READING: Mood = Mood { unrest: 0, connects: true, draining: false, may_be_cut: false };
 const UNREST: Mood = Mood { unrest: 3, ..READING };
 
 impl Stage {
@@ -185,6 +185,9 @@ impl Stage {
 
     /// Everybody does something, then the server does. Returns whether it had anything to do.
     fn turn(&mut self, mood: Mood) -> bool {
+        let mut workers = self.world.shared.workers.iter();
+        let may_be_cut = workers.any(|stats| stats.tcp_memory_evicted.value() > 0);
+        let mood = Mood { may_be_cut, ..mood };
         let Stage { world, log, rng, readers, pollers, putters, followers, .. } = self;
         let (hand_overs, pressures) = (&mut self.hand_overs, &mut self.pressures);
         if mood.unrest > 0 {
@@ -302,7 +305,7 @@ impl Stage {
         for index in 0..workers {
             self.world.at(index, |world| world.worker.execute(&mut world.sim, Order::Drain));
         }
-        let mood = Mood { unrest: 0, connects: false, draining: true };
+        let mood = Mood { connects: false, draining: true, ..READING };
         for _ in 0..TURNS_MAX {
             self.turn(mood);
             let has_ended = |world: &mut World| world.worker.has_ended();

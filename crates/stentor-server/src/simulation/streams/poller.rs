@@ -100,7 +100,7 @@ impl Poller {
             }
         }
         if ended {
-            let broken = sim.was_reset(connection) && !sim.was_cut(connection);
+            let broken = sim.was_reset(connection) && (!sim.was_cut(connection) || mood.may_be_cut);
             // Of a request whose record or frame has not arrived whole the server knows nothing.
             let is_early = sim.has_layers() && self.input.is_empty();
             let has_reason = mood.draining && (self.poll.is_none() || is_early);

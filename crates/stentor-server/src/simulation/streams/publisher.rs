@@ -152,7 +152,7 @@ impl Putter {
             }
         }
         if ended {
-            let broken = sim.was_reset(connection) && !sim.was_cut(connection);
+            let broken = sim.was_reset(connection) && (!sim.was_cut(connection) || mood.may_be_cut);
             // While memory is short it may be silent for a second only.
             let is_silent = log.memory_gets_short && self.input.is_empty();
             assert!(broken || mood.draining || is_silent, "the server cut a publisher");

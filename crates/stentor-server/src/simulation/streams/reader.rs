@@ -21,6 +21,8 @@ pub(super) struct Mood {
     pub(super) connects: bool,
     /// The server is stopping.
     pub(super) draining: bool,
+    /// TCP memory was short, so workers may have reset connections.
+    pub(super) may_be_cut: bool,
 }
 
 /// What a reader is for the whole of a run.
@@ -278,7 +280,7 @@ impl Reader {
 
     /// The connection has ended: that must have had a reason.
     fn leave(&mut self, sim: &mut Net, connection: Client, mood: Mood) {
-        let broken = sim.was_reset(connection) && !sim.was_cut(connection);
+        let broken = sim.was_reset(connection) && (!sim.was_cut(connection) || mood.may_be_cut);
         // A stop does not wait for requests that are still on their way.
         let is_early = mood.draining && matches!(self.wire, Wire::Head);
         // Nor does a stream of events have a last word.
