@@ -253,26 +253,6 @@ impl Connection {
         }
     }
 
-    /// The deadline of a connection that waits for room, or in a queue.
-    fn room_deadline_ms(&self, cx: &Context) -> u64 {
-        let timeout_ms = match self.phase {
-            Phase::Streaming(_) | Phase::Pending(_) => cx.settings.streams.stall_timeout_ms,
-            _ => cx.settings.limits.write_timeout_ms,
-        };
-        let first_ms = cx.clock.now_ms + timeout_ms;
-        let blocked = self.work.as_deref().filter(|_| self.is_blocked());
-        blocked.and_then(|work| work.pace.until_ms()).unwrap_or(first_ms)
-    }
-
-    /// Updates the time that a blocked client has. The first call gives it the time until
-    /// `first_ms`.
-    fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &B, peer: Peer, first_ms: u64) {
-        let (now_ms, sent) = (cx.clock.now_ms, std::mem::take(&mut cx.load.sent_bytes));
-        if let Some(work) = &mut self.work {
-            work.pace.take_note(sent, io.unacknowledged(peer), now_ms, first_ms);
-        }
-    }
-
     /// Sets what the connection waits for. Returns its deadline if that has changed.
     pub(crate) fn deadline_ms(&mut self, cx: &mut Context, peer: Peer) -> Option<u64> {
         let now_ms = cx.clock.now_ms;

@@ -5,7 +5,10 @@
 //! for each byte that it acknowledges, and a large step earns a long time. A client that keeps up
 //! [`SEND_RATE_MIN`] on average is never reset, and a client that takes less is.
 
+use super::{Connection, Phase};
+use crate::context::Context;
 use crate::limits::{SEND_RATE_MIN, SEND_TIME_MS_MAX};
+use stentor_io::{Backend, Peer};
 
 /// The time that a blocked client has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +50,34 @@ impl Pace {
         let earned_ms = taken.saturating_mul(1000) / SEND_RATE_MIN;
         let latest_ms = before_ms.max(now_ms.saturating_add(SEND_TIME_MS_MAX));
         self.until_ms = Some(before_ms.saturating_add(earned_ms).min(latest_ms));
+    }
+}
+
+impl Connection {
+    /// The deadline of a connection that waits for room, or in a queue.
+    pub(super) fn room_deadline_ms(&self, cx: &Context) -> u64 {
+        let timeout_ms = match self.phase {
+            Phase::Streaming(_) | Phase::Pending(_) => cx.settings.streams.stall_timeout_ms,
+            _ => cx.settings.limits.write_timeout_ms,
+        };
+        let first_ms = cx.clock.now_ms + timeout_ms;
+        let blocked = self.work.as_deref().filter(|_| self.is_blocked());
+        blocked.and_then(|work| work.pace.until_ms()).unwrap_or(first_ms)
+    }
+
+    /// Updates the time that a blocked client has. The first call gives it the time until
+    /// `first_ms`.
+    pub(super) fn note_pace<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &B,
+        peer: Peer,
+        first_ms: u64,
+    ) {
+        let (now_ms, sent) = (cx.clock.now_ms, std::mem::take(&mut cx.load.sent_bytes));
+        if let Some(work) = &mut self.work {
+            work.pace.take_note(sent, io.unacknowledged(peer), now_ms, first_ms);
+        }
     }
 }
 

@@ -155,10 +155,7 @@ impl Connection {
             websocket::frame(cx.out.bytes(), Opcode::Text, false, pong.as_bytes());
             return Ok(());
         }
-        let parse = |names: Vec<String>| -> Result<Vec<Filter>, String> {
-            names.iter().map(|name| Filter::parse(name)).collect()
-        };
-        let (mut subscribe, unsubscribe) = (parse(subscribe)?, parse(unsubscribe)?);
+        let (mut subscribe, unsubscribe) = (filters(&subscribe)?, filters(&unsubscribe)?);
         if let Some(token) = token {
             self.renew(cx, peer, &token, permit)?;
         }
@@ -201,8 +198,7 @@ impl Connection {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let start = start.under(cx.load.pressure, &hub);
-        let start = self.not_ahead_of_others(&hub, start);
+        let start = self.not_ahead_of_others(&hub, start.under(cx.load.pressure, &hub));
         let subscriptions = self.join(cx, peer, &subscribe, permit);
         self.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
@@ -228,6 +224,11 @@ impl Connection {
             other => other,
         }
     }
+}
+
+/// Parses the filters of a command.
+fn filters(names: &[String]) -> Result<Vec<Filter>, String> {
+    names.iter().map(|name| Filter::parse(name)).collect()
 }
 
 /// What a byte of a command costs that is taken apart.
