@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use xtask::source::{File, blank, expect_none, read, rust, tests_of};
+use xtask::source::{File, blank, expect_none, read, rust, strings, tests_of};
 
 /// Code of tests: their files, the simulator, and modules inside a file with other code. The code
 /// that tests share is left out.
@@ -118,6 +118,31 @@ fn oracles_use_types_of_the_product_alone() {
         );
     }
     expect_none("oracles that call the product", broken);
+}
+
+/// A mark that no list has is judged by nobody, and one that no code has is missed by all seeds.
+#[test]
+fn every_mark_is_in_a_list() {
+    let (mut marked, mut known) = (BTreeSet::new(), BTreeSet::new());
+    let is_apart = |path: &str| path.ends_with("/marks.rs") || !path.contains("/src/");
+    let files: Vec<_> = rust().into_iter().filter(|file| !is_apart(&file.path)).collect();
+    for file in &files {
+        known.extend(strings(&file.text));
+        let code = file.code().0.split(" mark(").skip(1);
+        marked.extend(code.filter_map(|rest| rest.split(");").next()).flat_map(strings));
+    }
+    let list = read("crates/stentor-test/src/marks.rs");
+    let (_, rows) = list.split_once("const MARKS").unwrap();
+    let (rows, _) = rows.split_once("];").unwrap();
+    let listed: BTreeSet<&str> =
+        strings(rows).iter().flat_map(|it| it.split([' ', '\\', '\n'])).collect();
+    let unlisted = marked.iter().filter(|mark| !listed.contains(**mark));
+    expect_none("marks in no list", unlisted.map(|mark| (*mark).to_owned()).collect());
+    let is_mark = |mark: &&&str| mark.contains('-') && !known.contains(**mark);
+    expect_none(
+        "marks in no code",
+        listed.iter().filter(is_mark).map(|it| (*it).to_owned()).collect(),
+    );
 }
 
 #[test]

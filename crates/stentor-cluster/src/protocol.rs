@@ -61,7 +61,7 @@ use crate::writer::{AppendContent, LogWriter, Promises, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
-use stentor_io::Rng;
+use stentor_io::{Rng, mark};
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
@@ -198,6 +198,7 @@ impl ClusterNode {
 
     /// The consumer has lost a message, perhaps one that is read for its count alone.
     pub(super) fn handle_skipped(&mut self, now_ms: u64) {
+        mark("consumer-skipped");
         // mutation: counts-of-consumer
         self.position.has_counts = false;
         self.stop_reading();
@@ -641,6 +642,7 @@ impl ClusterNode {
         self.stop_reading();
         // mutation: lost-epoch-record
         if self.staging.take().is_some() {
+            mark("epoch-read-again");
             // The values in the hub are of another epoch, or from before a hole. The node reads
             // the epoch again.
             (self.position.placement, self.look.at_ms) = (Placement::Unknown, 0);

@@ -34,7 +34,7 @@ use stentor_hub::{
     Applied, Draft, Entry, Epoch, Event, Filter, Hub, Id, Limits, Op, Pattern, Precondition,
     Restore, Snapshot, Subscriber,
 };
-use stentor_io::Rng;
+use stentor_io::{Rng, mark};
 use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_test::seeds;
 use stentor_wire::target::TopicName;
@@ -308,6 +308,7 @@ impl World {
                 Faults::Purges => most,
                 _ => most.min(read.saturating_sub(self.log.before).max(1) as usize),
             };
+            mark("log-purged");
             let forgotten = self.log.before + self.rng.below(most) as u64;
             let is_kept = |seq: &u64| {
                 let message = self.log.message(*seq).filter(|_| self.faults == Faults::Purges);
@@ -327,9 +328,11 @@ impl World {
             // The broker is not there for a while, and comes back without its end.
             (0..self.members.len()).for_each(|index| self.cut(index, 500));
             if self.rng.percent(20) {
+                mark("broker-emptied");
                 self.log = Log { run: self.log.run, ..Log::default() };
             } else if self.rng.percent(80) {
                 let kept = self.log.messages.len().saturating_sub(self.rng.below(20));
+                mark("broker-lost-end");
                 self.log.messages.truncate(kept);
             }
             if self.faults == Faults::Loss {
@@ -352,6 +355,7 @@ impl World {
             };
             let is_spared = |it: &Stored| begins(it) || self.may_come_again(seq, it);
             if !self.log.message(seq).is_some_and(is_spared) {
+                mark("message-deleted");
                 self.log.delete(seq);
             }
         }
@@ -372,6 +376,7 @@ impl World {
 
     /// Cuts a node off for a while. What it has asked may come to the broker or not.
     fn cut(&mut self, index: usize, longest_ms: usize) {
+        mark("node-cut-off");
         let until_ms = self.now_ms + self.rng.below(longest_ms) as u64;
         let member = &mut self.members[index];
         member.connection += 1;
@@ -407,6 +412,7 @@ impl World {
         let older = older.filter(|_| self.rng.percent(50)).map(|(_, disk)| disk);
         let disk = older.as_ref().unwrap_or(&self.members[index].hub);
         let seed = self.rng.next_u64();
+        mark(if has_disk { "node-restarts-from-disk" } else { "node-restarts-empty" });
         let next = member(hub, has_disk.then_some(disk), seed);
         self.replace(index, next);
     }
@@ -477,6 +483,7 @@ impl World {
                     Answer::Looked(token, looked)
                 }
                 Asked::Append { token, .. } if self.rng.percent(1) => {
+                    mark("append-refused");
                     Answer::Appended(token, Appended::Refused("no room".to_owned()))
                 }
                 Asked::Append { to, after, payload, token } => {
@@ -521,6 +528,7 @@ impl World {
                     member.node.handle_looked(token, &looked, now_ms);
                 }
                 Answer::Appended(token, _) if is_lossy && self.rng.percent(3) => {
+                    mark("append-unknown");
                     member.node.handle_appended(token, Appended::Unknown, now_ms);
                 }
                 Answer::Appended(token, appended) => {
@@ -540,6 +548,7 @@ impl World {
             member.reads = Some(seq + 1);
             // A consumer may lose a message, even the last one.
             if is_lossy && self.rng.below(400) == 0 {
+                mark("consumer-loses");
                 member.has_lost = true;
                 continue;
             }
@@ -678,7 +687,8 @@ fn run(seed: u64, faults: Faults) -> [u64; 4] {
 /// Runs all seeds, and judges how many publishes were applied, unknown, away, and refused.
 fn run_all(faults: Faults, judge: impl Fn([u64; 4]) -> bool) {
     let sums = Mutex::new([0; 4]);
-    let has_run_all = seeds::run("cluster", 40, |seed| {
+    let kind = format!("cluster {faults:?}");
+    let has_run_all = seeds::run_kind("cluster", &kind, 40, |seed| {
         let outcomes = run(seed, faults);
         let mut sums = stentor_io::lock(&sums);
         (0..4).for_each(|index| sums[index] += outcomes[index]);

@@ -37,6 +37,7 @@ mod histogram;
 mod intermediate;
 mod lock;
 mod log_throttle;
+mod marks;
 mod outcomes;
 mod owned;
 mod parent;
@@ -82,6 +83,9 @@ pub use histogram::{BOUNDS_US, Histogram, Times};
 pub use intermediate::Intermediate;
 pub use lock::lock;
 pub use log_throttle::{LogThrottle, PAUSE_LOG_MS};
+pub use marks::mark;
+#[cfg(any(test, feature = "sim"))]
+pub use marks::take_marks;
 pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, hold_signals, reap, reap_within, release_signals,

@@ -10,7 +10,7 @@
 use crate::epoll::ACCEPT_RETRY_MS;
 use crate::{
     AcceptQueue, Backend, File, FileSendError, Flow, Gone, Handler, LAYERED, PROXIED, Pause, Peer,
-    Retransmission, Rng, Role, Sent, TurnAway, listener_of,
+    Retransmission, Rng, Role, Sent, TurnAway, listener_of, mark,
 };
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -270,6 +270,7 @@ impl Sim {
         let delay_ms = self.rng.next_u64() % (self.faults.delay_ms_max + 1);
         self.sleep(delay_ms);
         if self.fails(self.kernel.spurious_percent) {
+            mark("spurious-event");
             self.report_any(handler);
         }
         let busy: Vec<usize> = (0..self.pipes.len()).filter(|&p| self.has_work(p)).collect();
@@ -277,10 +278,12 @@ impl Sim {
             return false;
         }
         if self.fails(self.kernel.late_percent) {
+            mark("late-event");
             return true;
         }
         let pipe = busy[self.rng.below(busy.len())];
         if self.rng.below(10_000) < usize::from(self.faults.reset_per_10_000) {
+            mark("network-reset");
             self.reset_client(Client(pipe));
         }
         self.step(handler, pipe, false);
@@ -368,6 +371,7 @@ impl Sim {
             return handler.accept_paused(Pause::Ceiling);
         }
         if self.fails(self.kernel.accept_percent) {
+            mark("accept-fails");
             self.accepts_at_ms = self.now_ms + ACCEPT_RETRY_MS;
             return handler.accept_paused(Pause::Exhausted);
         }
@@ -416,6 +420,9 @@ impl Sim {
             true => 1 + self.rng.below(waiting),
             false => waiting,
         };
+        if length < waiting {
+            mark("delivery-split");
+        }
         let mut bytes: Vec<u8> = self.pipes[index].upstream.drain(..length).collect();
         match handler.received(self, socket, &mut bytes) {
             Flow::More => {}
@@ -452,6 +459,7 @@ impl Sim {
         let full = self.pipes[index].blocked;
         let mut taken = if full { 0 } else { total.min(self.room(&self.pipes[index])) };
         if taken > 0 && self.rng.percent(self.faults.refuse_percent) {
+            mark("send-cut");
             taken = self.rng.below(taken + 1);
         }
         self.pipes[index].blocked = taken < total;
@@ -584,6 +592,7 @@ impl Backend for Sim {
         let pipe = self.pipe_of(socket);
         pipe.closed = true;
         if !pipe.upstream.is_empty() {
+            mark("close-resets");
             // As the kernel: closing on unread bytes is a reset, which overtakes what was sent.
             pipe.cut |= !pipe.reset;
             pipe.reset = true;

@@ -10,7 +10,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use stentor_io::{Disk, DiskError, DiskErrorKind, Rng};
+use stentor_io::{Disk, DiskError, DiskErrorKind, Rng, mark};
 
 /// A simulated disk. Copies are of the same one.
 #[derive(Clone, Debug)]
@@ -156,6 +156,7 @@ impl SimDisk {
 
     /// The process is gone, and another may begin: what the kernel has is there.
     pub fn kill(&self) {
+        mark("process-killed");
         let mut state = self.state();
         state.is_down = false;
         state.calls_left = None;
@@ -163,12 +164,15 @@ impl SimDisk {
 
     /// The power went and is back: what was synced is there, and any part of the rest.
     pub fn cut_power(&self) {
+        mark("power-cut");
         let mut state = self.state();
         let State { rng, inodes, kernel, disk, pending, .. } = &mut *state;
         let kept_percent = [0, 100, 50, 90, 10][rng.below(5)];
         for change in pending.drain(..) {
             if rng.percent(kept_percent) {
                 change.into_iter().for_each(|(name, inode)| set(disk, name, inode));
+            } else {
+                mark("name-lost");
             }
         }
         for inode in inodes.iter_mut() {
@@ -200,6 +204,9 @@ impl SimDisk {
         }
         let percent = percent(&state.faults);
         let fails = state.is_down || state.rng.percent(percent);
+        if state.is_down {
+            mark("power-fails-in-call");
+        }
         Ok((state, fails))
     }
 }
@@ -207,6 +214,9 @@ impl SimDisk {
 impl State {
     /// A change of names. One that fails may have been made.
     fn change(&mut self, fails: bool, change: Vec<(String, Option<usize>)>) {
+        if fails {
+            mark("name-change-fails");
+        }
         if !fails || self.rng.percent(50) {
             for (name, inode) in change.iter().cloned() {
                 set(&mut self.kernel, name, inode);
@@ -234,6 +244,8 @@ impl Inode {
                     self.disk.resize(end, 0);
                 }
                 self.disk[begin..end].copy_from_slice(&bytes);
+            } else {
+                mark("sector-lost");
             }
         }
     }
@@ -259,6 +271,7 @@ impl Disk for SimDisk {
             return Err(failed("create", name));
         }
         if state.used_bytes().saturating_add(bytes) > state.capacity.min(DISK_BYTES) {
+            mark("disk-full");
             return Err(full("make room for", name));
         }
         let inode = state.inodes.len();
@@ -279,6 +292,7 @@ impl Disk for SimDisk {
     fn read_at(&self, file: &SimFile, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
         let (state, fails) = self.call(|faults| faults.read_percent)?;
         if fails {
+            mark("read-fails");
             return Err(failed("read", &file.name));
         }
         let bytes = &state.inodes[file.inode].kernel;
@@ -291,6 +305,9 @@ impl Disk for SimDisk {
     fn write_at(&self, file: &SimFile, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let (mut state, fails) = self.call(|faults| faults.write_percent)?;
         let taken = if fails { state.rng.below(bytes.len() + 1) } else { bytes.len() };
+        if 0 < taken && taken < bytes.len() {
+            mark("write-torn");
+        }
         let outcome = if fails { Err(failed("write to", &file.name)) } else { Ok(()) };
         if taken == 0 {
             return outcome;
@@ -299,6 +316,7 @@ impl Disk for SimDisk {
         let end = begin.saturating_add(taken);
         let grows = end.saturating_sub(state.inodes[file.inode].kernel.len()) as u64;
         if grows > 0 && state.used_bytes().saturating_add(grows) > state.capacity {
+            mark("disk-full-in-write");
             return Err(full("write to", &file.name));
         }
         let Inode { kernel, pending, unix_s, .. } = &mut state.inodes[file.inode];
@@ -342,9 +360,11 @@ impl Disk for SimDisk {
         }
         let inode = &mut inodes[file.inode];
         if fails {
+            mark("sync-fails");
             *failed_syncs += 1;
             inode.settle(rng, 50);
             if rng.percent(30) {
+                mark("sync-forgets");
                 let bytes = inode.kernel.len();
                 inode.kernel.clone_from(&inode.disk);
                 inode.kernel.resize(bytes, 0);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod http;
+mod marks;
 pub mod pattern;
 pub mod seeds;
 mod skip;
@@ -14,4 +15,4 @@ pub mod trace;
 pub mod websocket;
 
 pub use skip::{is_root, missing, skip};
-pub use stentor_io::Rng;
+pub use stentor_io::{Rng, mark};

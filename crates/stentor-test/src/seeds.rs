@@ -8,11 +8,16 @@
 //! | `STENTOR_SEEDS_FACTOR` | so many times the usual number of seeds run |
 //! | `STENTOR_FIRST_SEED` | seeds begin here: `cargo xtask test` derives it from the commit |
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
+
+use stentor_io::take_marks;
+
+use crate::marks;
 
 /// The names of all simulations.
 const NAMES: &[&str] = &[
@@ -35,13 +40,28 @@ const NAMES: &[&str] = &[
 ///
 /// # Panics
 ///
-/// If `test` does for a seed: then standard error says how to run that one alone. And if a variable
-/// is not a number, or `STENTOR_SIM` names no simulation.
+/// If `test` does for a seed: then standard error says how to run that one alone. If many seeds
+/// miss a mark. And if a variable is not a number, or `STENTOR_SIM` names no simulation.
 pub fn run(name: &str, usual: u64, test: impl Fn(u64) + Sync + RefUnwindSafe) -> bool {
+    run_kind(name, name, usual, test)
+}
+
+/// The same for a simulation of which each kind has marks of its own.
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn run_kind(
+    name: &str,
+    kind: &str,
+    usual: u64,
+    test: impl Fn(u64) + Sync + RefUnwindSafe,
+) -> bool {
     assert!(NAMES.contains(&name), "{name:?} is not in the list of simulations");
     let Some(seeds) = asked_for(name, usual, variable) else { return false };
     let count = seeds.end - seeds.start;
-    run_all(name, seeds, test);
+    let seen = run_all(name, seeds, test);
+    marks::judge(kind, count, &seen);
     count >= usual
 }
 
@@ -88,13 +108,19 @@ fn asked_for(
     Some(first..first + count)
 }
 
-fn run_all(name: &str, seeds: Range<u64>, test: impl Fn(u64) + Sync + RefUnwindSafe) {
+/// Returns the marks that the seeds passed.
+fn run_all(
+    name: &str,
+    seeds: Range<u64>,
+    test: impl Fn(u64) + Sync + RefUnwindSafe,
+) -> BTreeSet<&'static str> {
     let next = AtomicU64::new(seeds.start);
     let run_some = || {
+        drop(take_marks());
         loop {
             let seed = next.fetch_add(1, Relaxed);
             if seed >= seeds.end {
-                return;
+                return take_marks();
             }
             if let Err(panic) = catch_unwind(|| test(seed)) {
                 next.store(seeds.end, Relaxed);
@@ -104,15 +130,16 @@ fn run_all(name: &str, seeds: Range<u64>, test: impl Fn(u64) + Sync + RefUnwindS
         }
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
+    let seen = thread::scope(|scope| {
         let others: Vec<_> = (1..cores).map(|_| scope.spawn(run_some)).collect();
-        run_some();
-        others
-            .into_iter()
-            .try_for_each(ScopedJoinHandle::join)
-            .unwrap_or_else(|e| resume_unwind(e));
+        let mut seen = run_some();
+        for other in others {
+            seen.extend(other.join().unwrap_or_else(|e| resume_unwind(e)));
+        }
+        seen
     });
     println!("{name}: seeds {seeds:?} without a violation");
+    seen
 }
 
 #[cfg(test)]

@@ -42,10 +42,12 @@ impl World {
     pub(super) fn break_links(&mut self) {
         let [one, other] = [(); 2].map(|()| self.rng.below(self.members.len()));
         if self.rng.percent(1) {
+            mark("link-breaks");
             let until_ms = self.now_ms + self.rng.below(8_000) as u64;
             self.links.insert((one.min(other), one.max(other)), until_ms);
         }
         if self.rng.percent(1) {
+            mark("broker-stalls");
             self.members[one].stalled_until_ms = self.now_ms + self.rng.below(2_000) as u64;
         }
     }
@@ -70,11 +72,20 @@ impl World {
         if has_it && fails {
             let at = self.rng.below(bytes.len());
             match self.rng.percent(50) {
-                true => bytes.truncate(at),
-                false => bytes[at] ^= 1 << self.rng.below(8),
+                true => {
+                    mark("snapshot-cut");
+                    bytes.truncate(at);
+                }
+                false => {
+                    mark("snapshot-damaged");
+                    bytes[at] ^= 1 << self.rng.below(8);
+                }
             }
         }
         let is_slow = self.is_breaking && self.rng.percent(50);
+        if is_slow {
+            mark("snapshot-slow");
+        }
         let takes_ms = if is_slow { self.rng.below(3_000) } else { 0 };
         let due_ms = now_ms + takes_ms as u64;
         let is_good = has_it && !fails && self.members[other].hub.epoch() == epoch;

@@ -16,7 +16,7 @@ use crate::stream::feeds::FeedId;
 use crate::stream::format::Ended;
 use stentor_access::{Coverage, PatternsRef, Refused};
 use stentor_hub::Filter;
-use stentor_io::{Backend, Peer};
+use stentor_io::{Backend, Peer, mark};
 use stentor_wire::websocket::{Opcode, frame};
 
 impl Connection {
@@ -190,10 +190,14 @@ impl Connection {
         why: Ended,
     ) {
         if self.is_blocked() {
+            mark("revoked-blocked");
             cx.stats.readers_expired.add(1);
             return self.abort(cx, io, peer);
         }
         if let Some(work) = &mut self.work {
+            if work.place.is_some() {
+                mark("revoked-in-queue");
+            }
             (work.queue, work.place) = (None, None);
         }
         self.end_revoked(cx, peer, why);

@@ -25,6 +25,7 @@ use stentor_config::Settings;
 use stentor_hub::{ContentType, Draft, Pattern};
 use stentor_io::{Backend, Faults, KernelFaults, Rng};
 use stentor_test::http::Response;
+use stentor_test::mark;
 use stentor_test::pattern;
 use tokens::{TOKENS, Token};
 
@@ -359,6 +360,7 @@ impl Stage {
             58..61 if !self.readers.is_empty() => {
                 let at = self.rng.below(self.readers.len());
                 let reader = &mut self.readers[at];
+                mark("client-stalls");
                 reader.is_stalled = !reader.is_stalled;
                 let (connection, stalls) = (reader.connection, reader.is_stalled);
                 self.world.at(reader.worker, |world| world.sim.stall(connection, stalls));
@@ -369,6 +371,7 @@ impl Stage {
             }
             61..64 if !self.readers.is_empty() => {
                 let at = self.rng.below(self.readers.len());
+                mark("client-breaks");
                 let reader = self.readers.swap_remove(at);
                 self.world.at(reader.worker, |world| world.sim.reset_client(reader.connection));
             }
@@ -392,6 +395,7 @@ impl Stage {
             1 => None,
             _ => Some(self.rng.below(TOKENS.len())),
         };
+        mark(if rules == last.rules { "keys-change" } else { "rules-change" });
         let state = State { rules, without, now_s: self.now_s(), ..last };
         self.states.push(state);
         self.world.change(state, self.start_s);
@@ -467,6 +471,7 @@ impl Stage {
         let mut parts = Vec::new();
         if reader.renewed.is_none() && rng.percent(60) {
             let token = rng.below(tokens::ALL);
+            mark("token-renewed");
             reader.renewed = Some(token);
             parts.push(format!("\"token\":\"{}\"", self.texts[token]));
         }
@@ -680,6 +685,7 @@ impl Stage {
         };
         // One that is blocked when rules or keys change is cut.
         assert!(is_told || is_cut, "nothing was said: {reader:?}");
+        mark(if is_told { "revoked-stream-told" } else { "revoked-stream-cut" });
     }
 
     fn let_all_read(&mut self) {

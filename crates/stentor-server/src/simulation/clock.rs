@@ -2,7 +2,7 @@
 //! corrects it. No deadline may notice: deadlines go by the monotonic clock.
 
 use super::World;
-use stentor_io::{Backend, Rng};
+use stentor_io::{Backend, Rng, mark};
 use stentor_test::trace;
 
 /// How often the wall clock jumps in a run.
@@ -28,6 +28,7 @@ impl ClockJumps {
         let jumps = self.rng.below(1_000) < self.per_thousand;
         if jumps {
             let by_s = JUMPS_S[self.rng.below(JUMPS_S.len())];
+            mark(if by_s < 0 { "clock-back" } else { "clock-ahead" });
             trace::act(world.sim.now_ms(), format_args!("the wall clock jumps by {by_s} s"));
             world.at_all(|world| world.sim.jump_wall_clock(by_s));
         }

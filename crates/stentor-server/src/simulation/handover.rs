@@ -14,7 +14,7 @@ use crate::worker::Worker;
 use std::sync::Arc;
 use stentor_config::{Mount, Settings};
 use stentor_hub::ContentType;
-use stentor_io::{Backend, Faults, File, Rng};
+use stentor_io::{Backend, Faults, File, Rng, mark};
 use stentor_test::trace;
 
 /// When workers are handed over in a run.
@@ -50,6 +50,7 @@ impl World {
         if !self.sim.hand_over() {
             return false;
         }
+        mark("worker-packed");
         trace::act(self.sim.now_ms(), format_args!("worker {index} is handed over"));
         let followers = self.worker.followers();
         let replays_waiting = self.worker.replays_waiting();

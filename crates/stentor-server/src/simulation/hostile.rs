@@ -26,7 +26,7 @@ use crate::listeners::{CONTROL, PUBLIC};
 use crate::stats::Totals;
 use stentor_config::Settings;
 use stentor_hub::ContentType;
-use stentor_io::{Faults, Rng};
+use stentor_io::{Faults, Rng, mark};
 use stentor_test::http::Response;
 
 /// One seed from the beginning to the end.
@@ -136,6 +136,21 @@ enum Trick {
     PileUp,
 }
 
+impl Trick {
+    fn name(self) -> &'static str {
+        match self {
+            Trick::Churn => "attack-churn",
+            Trick::Resume => "attack-resume",
+            Trick::MakeUp => "attack-names",
+            Trick::HalfOpen => "attack-half-open",
+            Trick::Deaf => "attack-deaf",
+            Trick::LookUp => "attack-lookup",
+            Trick::Command => "attack-commands",
+            Trick::PileUp => "attack-pipeline",
+        }
+    }
+}
+
 const TRICKS: [Trick; 8] = [
     Trick::Churn,
     Trick::Resume,
@@ -177,6 +192,7 @@ impl Attacker {
 
     fn begin(&mut self, sim: &mut Net, rng: &mut Rng, connection: Client) {
         let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
+        mark(self.trick.name());
         let bytes = match self.trick {
             Trick::Churn => get(&format!("/-/events?topic={HOT}")),
             Trick::Resume => {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use stentor_hub::{Entry, Place};
-use stentor_io::Rng;
+use stentor_io::{Rng, mark};
 use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer};
 
 /// The entries that wait for their places.
@@ -36,6 +36,7 @@ impl Late {
     pub(crate) fn commit_one(&self, to: &Applier, rng: &mut Rng) {
         let Some((entry, back)) = self.queue.lock().unwrap().pop_front() else { return };
         if rng.percent(self.fails_percent) {
+            mark("commit-fails");
             return back.tell(Err(CommitError::Failed));
         }
         // Far ahead: others take the next places meanwhile.
@@ -43,6 +44,7 @@ impl Late {
             true => Place::At(to.hub().seq() + AHEAD),
             false => Place::Next,
         };
+        mark(if place == Place::Next { "commit-late" } else { "commit-leaves-hole" });
         back.tell(to.apply(entry, place));
     }
 }

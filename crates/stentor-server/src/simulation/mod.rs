@@ -97,7 +97,7 @@ use stentor_files::FileLoader;
 use stentor_hub::{Applied, ContentType, Draft, Epoch, Hub, Op, Place, Precondition, Published};
 #[cfg(test)]
 use stentor_io::KernelFaults;
-use stentor_io::{Backend, Faults, Rng};
+use stentor_io::{Backend, Faults, Rng, mark};
 use stentor_order::{Applier, Committer, Compressor, Jobs, Report};
 use stentor_test::trace;
 use stentor_wire::lookup::Template;
@@ -359,6 +359,7 @@ impl World {
             if !planned::is_planned(&*payload) {
                 resume_unwind(payload);
             }
+            mark("worker-panics");
             self.panics += 1;
             self.sim.recover(&mut self.worker);
             self.mailbox.waker().take();

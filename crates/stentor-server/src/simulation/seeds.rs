@@ -169,7 +169,7 @@ fn no_message_reaches_one_who_may_not_see_it() {
 #[test]
 fn no_later_message_reaches_a_reader_whose_rights_have_ended() {
     let ended = AtomicU64::new(0);
-    let has_run_all = seeds::run("access", 40, |seed| {
+    let has_run_all = seeds::run_kind("access", "revocations", 40, |seed| {
         ended.fetch_add(access::revocations::run(seed), Relaxed);
     });
     let states = access::revocations::revocations();

@@ -37,7 +37,7 @@ use pressure::Pressures;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
-use stentor_io::{KernelFaults, Rng};
+use stentor_io::{KernelFaults, Rng, mark};
 use stentor_wire::target::TopicName;
 
 /// A run: the world, the model of what was published, and the clients.
@@ -72,6 +72,7 @@ pub(super) fn run(seed: u64) {
         stage.turn(UNREST);
         if seed.is_multiple_of(2) && stage.rng.below(3_000) == 0 {
             stage.come_to_rest();
+            mark("day-passes");
             stage.sleep(DAY_MS);
         }
     }
@@ -295,6 +296,7 @@ impl Stage {
 
     /// The server stops.
     fn stop(&mut self) {
+        mark("server-stops");
         for _ in 0..self.rng.below(30) {
             self.publish();
             self.turn(UNREST);

@@ -28,7 +28,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
-use stentor_io::{Disk, Rng};
+use stentor_io::{Disk, Rng, mark};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 use stentor_order::{Report, ReturnAddress};
 use stentor_store::{DiskState, Loaded, Pass, StoreState, Writer, load};
@@ -166,6 +166,7 @@ impl Stage {
     /// A step of the writer in which each sync takes up to half a minute. Meanwhile the workers and
     /// the clients continue.
     fn step_slowly(&mut self) {
+        mark("sync-slow");
         let mut writer = self.life.writer.take().expect("it does not wait already");
         let now_ms = self.now_ms;
         self.is_syncing = true;
@@ -270,6 +271,7 @@ impl Stage {
         match end {
             End::Stop if !is_down => {
                 state.intake.end();
+                mark("server-stops");
                 assert!(writer.step(Duration::ZERO, self.now_ms), "it does not end");
                 let _ = writer.end();
                 if self.disk_is_bad {
@@ -311,6 +313,7 @@ impl Stage {
                 Ok(begun) if !self.disk.is_down() => break begun,
                 result => {
                     assert!(self.disk.is_down(), "it does not start: {:?}", result.err());
+                    mark("start-crashes");
                     tries += 1;
                     if end == End::Kill || self.rng.percent(20) {
                         self.disk.kill();

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use stentor_hub::{Hub, Precondition, Snapshot};
-use stentor_io::Rng;
+use stentor_io::{Rng, mark};
 use stentor_wire::target::TopicName;
 
 /// Publishers on other threads, as far as a worker can tell.
@@ -54,6 +54,7 @@ impl Publishers {
         if self.rng.below(1_000) >= self.per_thousand {
             return;
         }
+        mark("published-meanwhile");
         let topic = TOPICS[self.rng.below(self.topics)].0;
         match self.rng.below(20) {
             // It may not exist.
@@ -70,6 +71,7 @@ impl Publishers {
 
     /// The same hub elsewhere, with more that happened to it, takes the place of this one's topics.
     fn replace(&mut self) {
+        mark("hub-replaced");
         let shared = Arc::clone(&self.shared);
         let staged = shared.hub.stage(shared.hub.epoch(), false);
         let mut bytes = Vec::new();

@@ -9,7 +9,7 @@ use super::log::Log;
 use crate::mailbox::Order;
 use crate::pressure::{Pressure, Pressures as Levels};
 use crate::simulation::World;
-use stentor_io::Rng;
+use stentor_io::{Rng, mark};
 
 /// How short memory is in a run, from turn to turn.
 #[derive(Debug)]
@@ -44,6 +44,10 @@ impl Pressures {
             let (process, tcp) = (level(), level());
             // Nothing is to be freed: a reader takes a reset by the server for a fault.
             self.now = Levels { process, tcp, tcp_excess_bytes: 0 };
+            mark(["memory-eased", "memory-high", "memory-critical"][process as usize]);
+            if tcp == Pressure::Critical {
+                mark("tcp-memory-critical");
+            }
             let history = world.shared.hub.stored().history;
             log.trim_history_to(&world.shared.hub, history * self.rng.below(5) / 4);
         }

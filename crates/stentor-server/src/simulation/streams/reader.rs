@@ -9,6 +9,7 @@ use super::view::{From, Gap, View};
 use serde_json::Value;
 use stentor_io::Rng;
 use stentor_test::http::Response;
+use stentor_test::mark;
 use stentor_test::sse::{Decoder, Item};
 use stentor_test::websocket::{DEFLATED, Frame};
 
@@ -110,10 +111,10 @@ impl Cursor {
 
     /// One that may be old, of another life, from the future, or nonsense.
     pub(super) fn random(rng: &mut Rng, log: &Log) -> Cursor {
-        let gap = |text: &str, reason: &str, since: Option<&str>| Cursor {
-            text: text.to_owned(),
-            from: From::Values { asked: log.seq() },
-            gap: Some((reason.to_owned(), since.map(str::to_owned))),
+        let gap = |text: &str, reason: &'static str, since: Option<&str>| {
+            mark(reason);
+            let gap = Some((reason.to_owned(), since.map(str::to_owned)));
+            Cursor { text: text.to_owned(), from: From::Values { asked: log.seq() }, gap }
         };
         match rng.below(8) {
             0 => gap("5f3a09c1-7", "epoch", Some("5f3a09c1-7")),
@@ -266,10 +267,12 @@ impl Reader {
         }
         let stalls = self.is_stalled;
         if stalls && unrest == 0 || rng.percent(if stalls { 3 } else { unrest }) {
+            mark("reader-stalls");
             self.is_stalled = !stalls;
             sim.stall(connection, self.is_stalled);
         }
         if rng.below(400) < usize::from(unrest) {
+            mark("reader-breaks");
             sim.reset_client(connection);
         } else if let Wire::Frames { .. } = self.wire
             && rng.percent(unrest * 3)
