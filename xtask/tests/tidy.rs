@@ -214,6 +214,23 @@ fn the_worker_does_not_know_its_backend() {
 }
 
 /// An invariant that nothing enforces is a wish.
+/// An endpoint gives fields as data. A second protocol then needs a second writer and nothing else.
+#[test]
+fn one_file_of_the_server_writes_http_1() {
+    let (server, writer) = ("crates/stentor-server/src/", "crates/stentor-server/src/head.rs");
+    let is_checked = |path: &str| {
+        let is_test = |part: &str| matches!(part, "simulation" | "fuzz" | "tests.rs" | "fuzz.rs");
+        path.starts_with(server) && path != writer && !path.split('/').any(is_test)
+    };
+    let broken = rust().into_iter().filter(|file| is_checked(&file.path)).flat_map(|file| {
+        let code = file.code().0.to_owned();
+        let lines = code.lines().enumerate().filter(|(_, line)| line.contains("\\r\\n"));
+        lines.map(|(i, _)| format!("{}:{}", file.path, i + 1)).collect::<Vec<_>>()
+    });
+    expect_none("line ends of HTTP/1 outside of head.rs", broken.collect());
+    assert!(read(writer).contains("Content-Length"), "{writer}");
+}
+
 #[test]
 fn every_invariant_names_checks_that_exist() {
     let map = read("ARCHITECTURE.md");

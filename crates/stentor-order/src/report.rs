@@ -40,9 +40,9 @@ pub trait Report: Send + Sync {
         None
     }
 
-    /// A header field for followers: the servers between them and the origin of the order.
-    fn via_field(&self) -> String {
-        String::new()
+    /// The `Stentor-Via` field for followers: the servers between them and the origin of the order.
+    fn via(&self) -> Option<String> {
+        None
     }
 }
 

@@ -189,10 +189,10 @@ impl Report for FollowState {
         (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
     }
 
-    fn via_field(&self) -> String {
+    fn via(&self) -> Option<String> {
         let via = stentor_io::lock(&self.via);
         let comma = if via.is_empty() { "" } else { ", " };
-        format!("Stentor-Via: {}{comma}{via}\r\n", self.own)
+        Some(format!("{}{comma}{via}", self.own))
     }
 }
 
@@ -274,10 +274,7 @@ mod tests {
     #[test]
     fn who_is_on_the_way_of_its_leader_finds_itself() {
         let [first, second] = [(), ()].map(|()| FollowState::new(&Settings::default()));
-        let via = |state: &FollowState| {
-            let field = state.via_field();
-            field["Stentor-Via: ".len()..].trim_end().to_owned()
-        };
+        let via = |state: &FollowState| state.via().unwrap();
         assert!(!first.leads_here(""));
         assert!(!second.leads_here(&via(&first)));
         assert_eq!(via(&second), format!("{}, {}", second.own, first.own));

@@ -30,6 +30,7 @@ use crate::budget::{Permit, Place, WorkClass, admitted};
 use crate::context::{Context, Presented};
 use crate::endpoint::Sink;
 use crate::exchange::Answer;
+use crate::head;
 use crate::limits::{ACKNOWLEDGE_MS, DRAIN_IDLE_MS, GATHER_BYTES};
 use crate::response::{Persistence, Shape};
 use crate::stats::Activity;
@@ -576,7 +577,7 @@ impl Connection {
             }
             Ok(http1::Step::More { used }) => {
                 if std::mem::take(&mut incoming.continue_due) {
-                    cx.out.bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    head::continue_with_body(cx.out.bytes());
                 }
                 self.work().incoming = Some(incoming);
                 Progress::Starved(used)

@@ -9,9 +9,11 @@ use crate::budget::Permit;
 use crate::connection::pending::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
+use crate::head;
 use crate::keys::TokenState;
 use crate::listeners::PUBLIC;
 use crate::mailbox::Mailbox;
+use crate::paths::EVENTS;
 use crate::response::Persistence;
 use crate::route;
 use crate::shared::{ProcessState, Shared};
@@ -24,7 +26,7 @@ use stentor_hub::{
     StreamForm,
 };
 use stentor_order::{Applier, Committer, Compressor, Ticket};
-use stentor_wire::http1::{FieldSlots, parse};
+use stentor_wire::http1::{Method, Request};
 use stentor_wire::lookup::{PieceKind, json_string_len};
 use stentor_wire::target::TopicName;
 
@@ -138,29 +140,23 @@ impl Desk {
 
     /// What a GET is answered with: the bytes that are made for it, and how many follow them that
     /// are shared.
-    fn get(&mut self, target: &str, fields: &str) -> (Vec<u8>, usize) {
-        let text = format!("GET {target} HTTP/1.1\r\nHost: stentor\r\n{fields}\r\n");
-        self.exchange(&text, |x, request| drop(route::answer(x, request)))
+    fn get(&mut self, target: &str, tag: Option<&str>) -> (Vec<u8>, usize) {
+        let mut request = Request::new(Method::Get, target.as_bytes());
+        request.if_none_match = tag.map(str::as_bytes);
+        self.exchange(&request, |x, request| drop(route::answer(x, request)))
     }
 
     fn exchange(
         &mut self,
-        text: &str,
-        answer: impl FnOnce(&mut crate::exchange::Exchange<'_>, &stentor_wire::http1::Request<'_>),
+        request: &Request<'_>,
+        answer: impl FnOnce(&mut crate::exchange::Exchange<'_>, &Request<'_>),
     ) -> (Vec<u8>, usize) {
-        let mut slots = FieldSlots::new();
-        let parsed = parse(text.as_bytes(), &mut slots).expect("it is a request");
         let persistence = Persistence { keep_alive: true, http10: false };
-        let mut x = self.cx.exchange(
-            PUBLIC,
-            &parsed.request,
-            persistence,
-            Ticket::of_nobody(),
-            &Permit::SMALL,
-        );
+        let mut x =
+            self.cx.exchange(PUBLIC, request, persistence, Ticket::of_nobody(), &Permit::SMALL);
         // What is private costs as much as all else.
         x.requester.bearer = Bearer::Judged;
-        answer(&mut x, &parsed.request);
+        answer(&mut x, request);
         let made = self.cx.out.bytes().clone();
         let shared = self.cx.out.len() - made.len();
         self.cx.out.clear();
@@ -183,13 +179,13 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     let event = desk.publish(&topic, bytes)?;
     let named = |what: &str| format!("{pattern}: {what}");
     let data = event.message.data();
-    let (value, shared) = desk.get(&topic, "");
+    let (value, shared) = desk.get(&topic, None);
     let mut rows = head(&value);
     rows.push(Row { label: DATA.to_owned(), bytes: value.len() + shared - sum(&rows) });
     let mut accounts = vec![Account { title: named("a value, also by long-poll (200)"), rows }];
 
-    let tag = format!("If-None-Match: \"{}\"\r\n", event.message.id());
-    let (unchanged, _) = desk.get(&topic, &tag);
+    let tag = format!("\"{}\"", event.message.id());
+    let (unchanged, _) = desk.get(&topic, Some(&tag));
     accounts.push(Account {
         title: named("no other value than the client's (304)"),
         rows: head(&unchanged),
@@ -209,7 +205,7 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     let mut body = Vec::new();
     let seq = write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
     let cursor = Id { epoch: desk.hub.epoch(), seq };
-    let (array, _) = desk.exchange("GET /-/events HTTP/1.1\r\nHost: stentor\r\n\r\n", |x, _| {
+    let (array, _) = desk.exchange(&Request::new(Method::Get, EVENTS), |x, _| {
         x.resources.scratch.body.extend_from_slice(&body);
         answer_array(x, Some(cursor));
     });
@@ -249,7 +245,7 @@ fn of_lookup(mut desk: Desk, lookup: &Lookup, bytes: usize) -> io::Result<Vec<Ac
         PieceKind::Value => Row { label: VALUE.to_owned(), bytes },
     });
     let line = line.collect();
-    let (answer, _) = desk.get(&format!("{}{}", lookup.path, names.join(",")), "");
+    let (answer, _) = desk.get(&format!("{}{}", lookup.path, names.join(",")), None);
     let mut rows = head(&answer);
     let template = answer.len() - sum(&rows) - values - names_bytes;
     let body = [(VALUE, values), (NAME, names_bytes), ("template, with line ends", template)];
@@ -266,15 +262,12 @@ fn sum(rows: &[Row]) -> usize {
 
 /// The lines of the head that `answer` begins with.
 fn head(answer: &[u8]) -> Vec<Row> {
-    let end = memchr::memmem::find(answer, b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
-    let row = |line: &[u8]| match line {
-        b"\r\n" => Row { label: "(empty line)".to_owned(), bytes: line.len() },
-        line => {
-            let text = String::from_utf8_lossy(line).trim_end().to_owned();
-            Row { label: text, bytes: line.len() }
-        }
+    let row = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line).trim_end().to_owned();
+        let label = if text.is_empty() { "(empty line)".to_owned() } else { text };
+        Row { label, bytes: line.len() }
     };
-    answer[..end].split_inclusive(|&byte| byte == b'\n').map(row).collect()
+    head::lines(answer).map(row).collect()
 }
 
 /// What a message consists of in one of the forms that streams are sent.

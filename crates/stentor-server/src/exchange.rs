@@ -7,6 +7,7 @@ use crate::access::{Act, Author, Bearer, Denied, Visitor, names};
 use crate::answers::Asked;
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
+use crate::head::Field;
 use crate::limits::PROMISES_TOGETHER;
 use crate::listeners::Listener;
 use crate::pressure::Pressure;
@@ -206,8 +207,10 @@ impl Exchange<'_> {
 
     fn answer_denied(&mut self, denied: &Denied) -> Answer {
         let Denied { refusal: Refusal { status, reason }, .. } = *denied;
-        let fields = denied.fields();
-        self.reply.refuse_with(status, fields.as_bytes(), reason);
+        let challenge = denied.challenge();
+        let caching = challenge.is_some().then_some((Field::CACHE_CONTROL, "no-store"));
+        let challenge = challenge.map(|value| (Field::WWW_AUTHENTICATE, value.into_owned()));
+        self.reply.begin(status).fields(challenge).fields(caching).refuse(reason);
         Answer::Now
     }
 
@@ -295,26 +298,28 @@ impl Exchange<'_> {
     /// Puts off a request, in the form that its client understands.
     pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
         let is_stream = accepts_events(request.accept) && request.upgrade.is_none();
-        self.put_off_until_later(is_stream, b"", reason)
+        self.put_off_until_later(is_stream, None, reason)
     }
 
-    /// The same for a request that may not be whole, with further fields for a stream.
+    /// The same for a request that may not be whole. Pages of this `origin` may read the stream.
     pub(crate) fn put_off_until_later(
         &mut self,
         is_stream: bool,
-        stream_fields: &[u8],
+        origin: Option<&str>,
         reason: &str,
     ) -> Answer {
         self.reply.stats.requests_put_off.add(1);
         let chance = self.rng.next_u64();
         if is_stream {
-            let fields = [b"Cache-Control: no-store\r\n", stream_fields].concat();
             let mut body = Vec::new();
             put_off::write_last_events(&mut body, chance, reason);
-            self.reply.content(Status::OK, put_off::EVENT_STREAM, &fields, &body);
+            let head = self.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
+            let head = head.fields(origin.map(|origin| (Field::ALLOW_ORIGIN, origin)));
+            head.content(put_off::EVENT_STREAM, &body);
         } else {
-            let fields = format!("Retry-After: {}\r\n", put_off::wait_ms(chance) / 1_000);
-            self.reply.refuse_with(Status::SERVICE_UNAVAILABLE, fields.as_bytes(), reason);
+            let wait_s = (put_off::wait_ms(chance) / 1_000).to_string();
+            let head = self.reply.begin(Status::SERVICE_UNAVAILABLE);
+            head.field(Field::RETRY_AFTER, wait_s).refuse(reason);
         }
         Answer::Now
     }

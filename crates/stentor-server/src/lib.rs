@@ -20,6 +20,7 @@ mod endpoint;
 pub mod event_log;
 mod exchange;
 mod guard;
+mod head;
 pub mod keys;
 mod labels;
 mod limits;

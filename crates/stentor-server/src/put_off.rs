@@ -4,34 +4,27 @@
 //! status but 200 (WHATWG HTML, section 9.2.2): a stream of events that cannot be had now is one
 //! that says when to come again, and ends. Those who are put off together do not come together.
 
+use crate::head::{self, Field};
+use crate::response::TEXT;
 use stentor_wire::sse;
 use stentor_wire::status::Status;
 
 /// What a connection is told that is refused before anything is known of it but where it comes
 /// from. What it `asked`, as far as it is there, is only searched for the type of a stream.
 pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
-    let is_stream = asks_for_events(asked);
-    let (status, content_type, fields, body) = match is_stream {
+    let caching = (Field::CACHE_CONTROL, "no-store");
+    if asks_for_events(asked) {
         // A page of another origin may not know why, but is to come again. Who it is matters to
         // nobody: all are told the same.
-        true => (Status::OK, EVENT_STREAM, "Access-Control-Allow-Origin: *\r\n".to_owned(), {
-            let mut body = Vec::new();
-            last_events(&mut body, chance);
-            body
-        }),
-        false => (
-            Status::SERVICE_UNAVAILABLE,
-            "text/plain; charset=utf-8",
-            format!("Retry-After: {}\r\n", wait_ms(chance) / 1_000),
-            format!("{TOO_MANY}\n").into_bytes(),
-        ),
-    };
-    let length = body.len();
-    let head = format!(
-        "{fields}Cache-Control: no-store\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    [status.line(), head.as_bytes(), &body].concat()
+        let fields = [(Field::ALLOW_ORIGIN, "*"), caching];
+        let mut body = Vec::new();
+        last_events(&mut body, chance);
+        return head::last_response(Status::OK, &fields, EVENT_STREAM, &body);
+    }
+    let wait_s = (wait_ms(chance) / 1_000).to_string();
+    let fields = [(Field::RETRY_AFTER, &*wait_s), caching];
+    let body = format!("{TOO_MANY}\n");
+    head::last_response(Status::SERVICE_UNAVAILABLE, &fields, TEXT, body.as_bytes())
 }
 
 /// Whether the part of a head that has arrived names the type of an event stream.

@@ -1,12 +1,12 @@
 //! Response heads: what every answer begins with, made once a second, and the rest behind it.
 
 use crate::answers::Answers;
+use crate::head::{self, Field};
 use crate::limits::TURN_COST_MAX;
 use crate::listeners::{LISTENERS, Listener, PUBLIC, listener};
 use crate::output::Output;
 use crate::panics::may_panic;
 use crate::stats::Stats;
-use std::io::Write;
 use std::sync::Arc;
 use stentor_config::{Cors, Settings};
 use stentor_files::{CachedFile, Head as FileHead};
@@ -27,7 +27,7 @@ pub(crate) struct Preamble {
     /// What is said beside them by TLS.
     secured: Vec<u8>,
     /// If tokens may come in cookies, pages of a listed origin may send them along.
-    credentials: &'static [u8],
+    has_credentials: bool,
 }
 
 impl Preamble {
@@ -38,7 +38,7 @@ impl Preamble {
             ok: Vec::new(),
             fields: Vec::new(),
             secured: Vec::new(),
-            credentials: b"",
+            has_credentials: false,
         })
     }
 
@@ -47,33 +47,27 @@ impl Preamble {
     pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
         self.fields.clear();
         if settings.server_header {
-            self.fields.extend_from_slice(b"Server: Stentor\r\n");
+            head::field(&mut self.fields, Field::SERVER, "Stentor");
         }
         let date = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
-        // Writing to a vector does not fail.
-        let _ = write!(self.fields, "Date: {}\r\n", httpdate::HttpDate::from(date));
+        let date = httpdate::HttpDate::from(date).to_string();
+        head::field(&mut self.fields, Field::DATE, date);
         if let Some(stale_s) = stale_s {
-            let _ = write!(self.fields, "Stentor-Stale: {stale_s}\r\n");
+            head::field(&mut self.fields, Field::STALE, stale_s.to_string());
         }
         if self.listener.has_cors {
-            self.fields.extend_from_slice(constant_fields(&settings.cors));
+            add_constant_fields(&mut self.fields, &settings.cors);
             if stale_s.is_some() && !settings.cors.origins.is_empty() {
-                self.fields.extend_from_slice(b"Access-Control-Expose-Headers: Stentor-Stale\r\n");
+                head::field(&mut self.fields, Field::EXPOSE_HEADERS, "Stentor-Stale");
             }
         }
         self.secured.clear();
         // Of the other listeners it would be said of the same host, where they are for few.
         if self.listener.role == PUBLIC && settings.tls.hsts_s > 0 {
-            let _ = write!(
-                self.secured,
-                "Strict-Transport-Security: max-age={}\r\n",
-                settings.tls.hsts_s
-            );
+            let max_age = format!("max-age={}", settings.tls.hsts_s);
+            head::field(&mut self.secured, Field::STRICT_TRANSPORT_SECURITY, max_age);
         }
-        self.credentials = match settings.access.cookie {
-            Some(_) => b"Access-Control-Allow-Credentials: true\r\n",
-            None => b"",
-        };
+        self.has_credentials = settings.access.cookie.is_some();
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
         self.ok.extend_from_slice(&self.fields);
@@ -102,16 +96,17 @@ packed!(struct Persistence { keep_alive, http10 });
 
 /// What every public answer says, whoever asks: a cache may give it to anybody. If any page may
 /// read, that; if only some may, that answers differ.
-fn constant_fields(cors: &Cors) -> &'static [u8] {
-    match cors.origins.as_slice() {
-        [] => b"",
-        _ if cors.allows_any() => {
-            b"Access-Control-Allow-Origin: *\r\n\
-              Access-Control-Expose-Headers: Content-Range, ETag\r\n"
-        }
-        _ => b"Vary: Origin\r\n",
+fn add_constant_fields(fields: &mut Vec<u8>, cors: &Cors) {
+    if cors.allows_any() {
+        head::field(fields, Field::ALLOW_ORIGIN, "*");
+        head::field(fields, Field::EXPOSE_HEADERS, EXPOSED);
+    } else if !cors.origins.is_empty() {
+        head::field(fields, Field::VARY, "Origin");
     }
 }
+
+/// Fields that a page of another origin may read.
+const EXPOSED: &str = "Content-Range, ETag";
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -157,8 +152,8 @@ pub(crate) enum Part<'a> {
     Stored { file: &'a Arc<File>, from: u64, length: u64 },
 }
 
-/// Writes one answer: a method that writes the whole of it, or one that writes the head (`file`,
-/// `partial`, `content_head`) and then those that write parts of the body.
+/// Writes one response: a method that writes the whole of it, or [`Reply::begin`] and what follows
+/// a head.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
     pub(crate) out: &'a mut Output,
@@ -170,13 +165,86 @@ pub(crate) struct Reply<'a> {
     pub(crate) shape: Shape<'a>,
 }
 
-impl Reply<'_> {
+/// A head that has begun. Its fields come next, then a method that ends it.
+#[must_use = "a head without an end is no response"]
+pub(crate) struct Head<'r, 'a> {
+    reply: &'r mut Reply<'a>,
+    /// Where it begins in the output.
+    from: usize,
+}
+
+impl<'r, 'a> Head<'r, 'a> {
+    /// Adds a field.
+    pub(crate) fn field(self, name: Field, value: impl AsRef<[u8]>) -> Self {
+        head::field(self.reply.out.bytes(), name, value);
+        self
+    }
+
+    /// Adds several fields, or one that need not be there.
+    pub(crate) fn fields<V: AsRef<[u8]>>(
+        self,
+        fields: impl IntoIterator<Item = (Field, V)>,
+    ) -> Self {
+        fields.into_iter().fold(self, |head, (name, value)| head.field(name, value))
+    }
+
+    /// Adds fields of a value or of a file, which were rendered when it was made.
+    pub(crate) fn rendered(self, fields: &[u8]) -> Self {
+        self.reply.out.bytes().extend_from_slice(fields);
+        self
+    }
+
+    /// Ends the head of a response that has no body, or one without a length.
+    pub(crate) fn end(self) -> &'r mut Reply<'a> {
+        head::end(self.reply.out.bytes());
+        self.ended()
+    }
+
+    /// Ends the head of a response that is sent in chunks.
+    pub(crate) fn end_with_chunks(self) -> &'r mut Reply<'a> {
+        head::end_with_chunks(self.reply.out.bytes());
+        self.ended()
+    }
+
+    /// Ends the head of a response with a body of so many bytes.
+    pub(crate) fn end_with_length(self, bytes: u64) -> &'r mut Reply<'a> {
+        head::end_with_length(self.reply.out.bytes(), bytes);
+        self.ended()
+    }
+
+    /// Ends the head with a body that was made for this request.
+    pub(crate) fn content(self, content_type: &str, body: &[u8]) {
+        *self.reply.cost += body.len();
+        let head = self.field(Field::CONTENT_TYPE, content_type);
+        head.end_with_length(body.len() as u64).body(body);
+    }
+
+    /// Ends the head with one line that says what was wrong.
+    pub(crate) fn refuse(self, reason: &str) {
+        let mut line = String::with_capacity(reason.len() + 1);
+        line.push_str(reason);
+        line.push('\n');
+        *self.reply.cost += line.len();
+        let head = self.field(Field::CONTENT_TYPE, TEXT);
+        let reply = head.end_with_length(line.len() as u64);
+        reply.body(line.as_bytes());
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            reply.answers.refuse(reason);
+        }
+    }
+
+    fn ended(self) -> &'r mut Reply<'a> {
+        let bytes = self.reply.out.bytes().len() - self.from;
+        self.reply.stats.bytes_heads.add(bytes as u64);
+        self.reply
+    }
+}
+
+impl<'a> Reply<'a> {
     /// The value of a topic in one of its forms: its own fields were rendered when it was made.
     pub(crate) fn message(&mut self, message: &Arc<Message>, encoding: Encoding) {
         message.with_form(encoding, |form| {
-            self.begin(Status::OK);
-            self.out.bytes().extend_from_slice(form.head);
-            self.stats.bytes_heads.add(form.head.len() as u64);
+            self.begin(Status::OK).rendered(form.head).ended();
             if !self.shape.head_only {
                 *self.cost += form.body.len();
                 self.out.body(message, encoding, form);
@@ -188,26 +256,13 @@ impl Reply<'_> {
     /// 304 with the fields of a value that a 200 would have had, RFC 9110 section 15.4.5.
     pub(crate) fn unchanged(&mut self, message: &Arc<Message>, encoding: Encoding) {
         message.with_form(encoding, |form| {
-            self.begin(Status::NOT_MODIFIED);
-            self.out.bytes().extend_from_slice(form.unchanged);
-            self.stats.bytes_heads.add(form.unchanged.len() as u64);
+            self.begin(Status::NOT_MODIFIED).rendered(form.unchanged).ended();
         });
     }
 
     /// The head of a whole file.
     pub(crate) fn file(&mut self, head: &FileHead) {
-        self.begin(Status::OK);
-        self.out.bytes().extend_from_slice(head.whole());
-        self.stats.bytes_heads.add(head.whole().len() as u64);
-    }
-
-    /// The head of some of a file: fields that are ready, the last with the empty line.
-    pub(crate) fn partial(&mut self, fields: &[&[u8]]) {
-        self.begin(Status::PARTIAL_CONTENT);
-        for fields in fields {
-            self.out.bytes().extend_from_slice(fields);
-            self.stats.bytes_heads.add(fields.len() as u64);
-        }
+        self.begin(Status::OK).rendered(head.whole()).ended();
     }
 
     /// The next part of the body behind it.
@@ -235,20 +290,7 @@ impl Reply<'_> {
         self.count_body(bytes as u64);
     }
 
-    /// A body made for this request. `fields` are further header lines, each with its CRLF.
-    pub(crate) fn content(
-        &mut self,
-        status: Status,
-        content_type: &str,
-        fields: &[u8],
-        body: &[u8],
-    ) {
-        *self.cost += body.len();
-        self.content_head(status, content_type, fields, body.len());
-        self.body(body);
-    }
-
-    /// The body behind that head, unless it is a HEAD that is answered.
+    /// The body behind a head, unless it is a HEAD that is answered.
     pub(crate) fn body(&mut self, body: &[u8]) {
         if !self.shape.head_only {
             self.out.bytes().extend_from_slice(body);
@@ -256,74 +298,33 @@ impl Reply<'_> {
         }
     }
 
-    /// The head of an answer with a body of so many bytes.
-    pub(crate) fn content_head(
-        &mut self,
-        status: Status,
-        content_type: &str,
-        fields: &[u8],
-        content_length: usize,
-    ) {
-        self.begin(status);
-        let out = self.out.bytes();
-        let from = out.len();
-        out.extend_from_slice(fields);
-        out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(content_type.as_bytes());
-        out.extend_from_slice(b"\r\nContent-Length: ");
-        out.extend_from_slice(itoa::Buffer::new().format(content_length).as_bytes());
-        out.extend_from_slice(b"\r\n\r\n");
-        self.stats.bytes_heads.add((out.len() - from) as u64);
-    }
-
     /// A document that is different every time it is asked for.
     pub(crate) fn fresh(&mut self, content_type: &str, body: &[u8]) {
-        self.content(Status::OK, content_type, b"Cache-Control: no-store\r\n", body);
+        self.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store").content(content_type, body);
     }
 
-    /// An answer without a body (204, 304). `fields` are header lines, each with its CRLF.
-    pub(crate) fn empty(&mut self, status: Status, fields: &[u8]) {
-        self.begin(status);
-        let out = self.out.bytes();
-        let from = out.len();
-        out.extend_from_slice(fields);
-        out.extend_from_slice(b"\r\n");
-        self.stats.bytes_heads.add((out.len() - from) as u64);
-    }
-
-    /// The head of an answer that goes on until the connection ends.
-    pub(crate) fn endless(&mut self, status: Status, fields: &[u8]) {
+    /// Begins the head of a response that lasts until the connection ends.
+    pub(crate) fn endless(&mut self, status: Status) -> Head<'_, 'a> {
         self.shape.persistence.keep_alive = false;
-        self.empty(status, fields);
+        self.begin(status)
     }
 
-    /// The head after which the connection speaks another protocol (RFC 9110 section 15.2.2).
-    pub(crate) fn switch(&mut self, fields: &[u8]) {
+    /// Begins the head after which the connection speaks another protocol (RFC 9110 section
+    /// 15.2.2).
+    pub(crate) fn switch(&mut self, protocol: &str) -> Head<'_, 'a> {
         self.answers.begin(Status::SWITCHING_PROTOCOLS);
         self.count(Status::SWITCHING_PROTOCOLS);
         let out = self.out.bytes();
         let from = out.len();
         out.extend_from_slice(Status::SWITCHING_PROTOCOLS.line());
         out.extend_from_slice(&self.preamble.fields);
-        out.extend_from_slice(fields);
-        out.extend_from_slice(b"\r\n");
-        self.stats.bytes_heads.add((out.len() - from) as u64);
+        head::switch(out, protocol);
+        Head { reply: self, from }
     }
 
     /// A refusal: the status and one line that says what was wrong.
     pub(crate) fn refuse(&mut self, status: Status, reason: &str) {
-        self.refuse_with(status, b"", reason);
-    }
-
-    /// A refusal that needs a further field, such as `Allow`.
-    pub(crate) fn refuse_with(&mut self, status: Status, fields: &[u8], reason: &str) {
-        let mut line = String::with_capacity(reason.len() + 1);
-        line.push_str(reason);
-        line.push('\n');
-        self.content(status, "text/plain; charset=utf-8", fields, line.as_bytes());
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            self.answers.refuse(reason);
-        }
+        self.begin(status).refuse(reason);
     }
 
     fn count_body(&mut self, bytes: u64) {
@@ -331,7 +332,9 @@ impl Reply<'_> {
         self.answers.add_body(bytes);
     }
 
-    fn begin(&mut self, status: Status) {
+    /// Begins a head with what the shape of the response decides.
+    #[inline]
+    pub(crate) fn begin(&mut self, status: Status) -> Head<'_, 'a> {
         self.answers.begin(status);
         let out = self.out.bytes();
         let from = out.len();
@@ -342,29 +345,26 @@ impl Reply<'_> {
             out.extend_from_slice(&self.preamble.fields);
         }
         may_panic();
-        let Persistence { keep_alive, http10 } = self.shape.persistence;
-        if !keep_alive {
-            out.extend_from_slice(b"Connection: close\r\n");
-        } else if http10 {
-            out.extend_from_slice(b"Connection: keep-alive\r\n");
-        }
+        head::connection(out, self.shape.persistence);
         if let Some(origin) = self.shape.origin {
-            out.extend_from_slice(b"Access-Control-Allow-Origin: ");
-            out.extend_from_slice(origin);
-            out.extend_from_slice(b"\r\nAccess-Control-Expose-Headers: Content-Range, ETag\r\n");
-            out.extend_from_slice(self.preamble.credentials);
+            head::field(out, Field::ALLOW_ORIGIN, origin);
+            head::field(out, Field::EXPOSE_HEADERS, EXPOSED);
+            if self.preamble.has_credentials {
+                head::field(out, Field::ALLOW_CREDENTIALS, "true");
+            }
         }
         if self.shape.is_private {
-            out.extend_from_slice(b"Cache-Control: private\r\nVary: Authorization, Cookie\r\n");
+            head::field(out, Field::CACHE_CONTROL, "private");
+            head::field(out, Field::VARY, "Authorization, Cookie");
         }
         if self.shape.is_sandboxed {
-            out.extend_from_slice(b"Content-Security-Policy: sandbox\r\n");
+            head::field(out, Field::CONTENT_SECURITY_POLICY, "sandbox");
         }
         if self.shape.role & LAYERED != 0 {
             out.extend_from_slice(&self.preamble.secured);
         }
-        self.stats.bytes_heads.add((out.len() - from) as u64);
         self.count(status);
+        Head { reply: self, from }
     }
 
     fn count(&self, status: Status) {
@@ -379,6 +379,9 @@ impl Reply<'_> {
         answers.add(1);
     }
 }
+
+/// The type of sentences.
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use crate::endpoint::operate::Operation;
 use crate::endpoint::{self, Sink, allow, not_allowed, replication};
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
 use crate::labels::RequestKind;
 use crate::limits::panics_are_tested;
 use crate::listeners::Listener;
@@ -128,8 +129,8 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
         b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, request, path),
         ECHO if operates => {
-            let fields = b"Upgrade: websocket\r\n";
-            x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, "This page is a WebSocket.");
+            let head = x.reply.begin(Status::UPGRADE_REQUIRED).field(Field::UPGRADE, "websocket");
+            head.refuse("This page is a WebSocket.");
         }
         b"/-/panic" if panics_are_tested() => panic!("a panic for the tests"),
         _ if operates => x.reply.refuse(
@@ -152,25 +153,30 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
 
 fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, _) = target::split(request.target);
-    let mut fields = allow(x, path).to_vec();
+    let allowed = allow(x, path);
     // A preflight of the CORS protocol (Fetch standard, section 3.3.2).
     let any = x.listener().has_cors && x.settings.cors.allows_any();
     let is_listed = x.reply.shape.origin.is_some();
-    if is_listed && request.request_method.is_some() && x.settings.asks_for_tokens() {
-        fields.extend_from_slice(
-            b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS, PUT, POST, DELETE\r\n\
-              Access-Control-Allow-Headers: Accept, Authorization, Cache-Control, \
-              Content-Encoding, Content-Type, If-Match, If-Modified-Since, If-None-Match, \
-              If-Range, Last-Event-ID, Prefer, Range, Stentor-Event\r\n\
-              Access-Control-Max-Age: 86400\r\n",
-        );
-    } else if (any || is_listed) && request.request_method.is_some() {
-        fields.extend_from_slice(
-            b"Access-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
-              Access-Control-Allow-Headers: Accept, Cache-Control, If-Modified-Since, \
-              If-None-Match, If-Range, Last-Event-ID, Prefer, Range\r\n\
-              Access-Control-Max-Age: 86400\r\n",
-        );
+    let granted = match request.request_method {
+        Some(_) if is_listed && x.settings.asks_for_tokens() => Some((
+            "GET, HEAD, OPTIONS, PUT, POST, DELETE",
+            "Accept, Authorization, Cache-Control, Content-Encoding, Content-Type, If-Match, \
+             If-Modified-Since, If-None-Match, If-Range, Last-Event-ID, Prefer, Range, \
+             Stentor-Event",
+        )),
+        Some(_) if any || is_listed => Some((
+            "GET, HEAD, OPTIONS",
+            "Accept, Cache-Control, If-Modified-Since, If-None-Match, If-Range, Last-Event-ID, \
+             Prefer, Range",
+        )),
+        _ => None,
+    };
+    let mut head = x.reply.begin(Status::NO_CONTENT).field(Field::ALLOW, allowed);
+    if let Some((methods, fields)) = granted {
+        head = head
+            .field(Field::ALLOW_METHODS, methods)
+            .field(Field::ALLOW_HEADERS, fields)
+            .field(Field::MAX_AGE, "86400");
     }
-    x.reply.empty(Status::NO_CONTENT, &fields);
+    head.end();
 }

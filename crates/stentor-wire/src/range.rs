@@ -43,10 +43,26 @@ impl ByteRange {
         self.last - self.first + 1
     }
 
+    /// The head of this part of `length` bytes in a body of several parts (RFC 9110 section 14.6).
+    #[must_use]
+    pub fn head(self, boundary: &str, content_type: &str, length: u64) -> String {
+        let ByteRange { first, last } = self;
+        format!(
+            "\r\n--{boundary}\r\nContent-Type: {content_type}\r\n\
+             Content-Range: bytes {first}-{last}/{length}\r\n\r\n"
+        )
+    }
+
     /// Whether a byte is in both.
     const fn overlaps(self, other: ByteRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }
+}
+
+/// The end of a body of several parts.
+#[must_use]
+pub fn parts_end(boundary: &str) -> String {
+    format!("\r\n--{boundary}--\r\n")
 }
 
 /// The parts of a representation to be sent, in the order in which they were asked for: from one to

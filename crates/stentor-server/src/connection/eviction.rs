@@ -88,8 +88,7 @@ impl Connection {
             _ => return,
         }
         // A page of another origin may not know why, but is to come again.
-        let fields = b"Access-Control-Allow-Origin: *\r\n";
         let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
-        x.put_off_until_later(is_stream, fields, TOO_MANY);
+        x.put_off_until_later(is_stream, Some("*"), TOO_MANY);
     }
 }

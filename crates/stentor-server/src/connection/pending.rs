@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::endpoint::values::NO_SNIFFING;
 use crate::endpoint::{self, Sink};
 use crate::exchange::{Awaits, Exchange, Pending};
+use crate::head::Field;
 use crate::limits::MANY_BYTES_MAX;
 use crate::panics::may_panic;
 use crate::response::Persistence;
@@ -339,15 +340,15 @@ pub(crate) fn write_array(
 /// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
 /// message, and after a gap there need be none.
 pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
-    let fields = [cursor_fields(cursor).as_bytes(), NO_SNIFFING].concat();
-    x.reply.content(Status::OK, "application/json", &fields, &x.resources.scratch.body);
+    let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
+    let head = head.fields(tag(cursor)).field(Field::NO_SNIFFING, NO_SNIFFING);
+    head.content("application/json", &x.resources.scratch.body);
     x.resources.scratch.body.clear();
 }
 
-/// Nobody else can use the answer; and where the client is now.
-fn cursor_fields(cursor: Option<Id>) -> String {
-    let etag = cursor.map(|cursor| format!("ETag: \"{cursor}\"\r\n")).unwrap_or_default();
-    format!("Cache-Control: no-store\r\n{etag}")
+/// Where the client is now.
+fn tag(cursor: Option<Id>) -> Option<(Field, String)> {
+    cursor.map(|cursor| (Field::ETAG, format!("\"{cursor}\"")))
 }
 
 /// Those who asked by tag get what the GET itself says, 304; those who asked by cursor get 204.
@@ -356,7 +357,8 @@ fn answer_nothing(x: &mut Exchange<'_>, request: &Request<'_>, cursor: Option<Id
     if cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some() {
         return answer_value(x, request);
     }
-    x.reply.empty(Status::NO_CONTENT, cursor_fields(cursor).as_bytes());
+    let head = x.reply.begin(Status::NO_CONTENT).field(Field::CACHE_CONTROL, "no-store");
+    head.fields(tag(cursor)).end();
 }
 
 /// Whether the topic that a request names has a value.

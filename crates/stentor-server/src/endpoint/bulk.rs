@@ -186,7 +186,7 @@ impl Bulk {
         // Numbers and strings always make JSON.
         let mut body = serde_json::to_vec(&report).unwrap_or_default();
         body.push(b'\n');
-        x.reply.content(Status::OK, "application/json", b"", &body);
+        x.reply.begin(Status::OK).content("application/json", &body);
     }
 
     /// Keeps the beginning of a line, unless it has become longer than any line may be.

@@ -6,9 +6,11 @@
 
 use super::listing;
 use super::publish::RETRY_SOON;
+use super::values::NO_SNIFFING;
 use crate::access::Denied;
 use crate::access::names::{INDEX, unpacked};
 use crate::exchange::Exchange;
+use crate::head::Field;
 use crate::response::Part;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use stentor_wire::condition::{self, Validators, Verdict, if_range};
 use stentor_wire::file_name::content_type;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, compressible};
-use stentor_wire::range::{ByteRange, Ranges, ranges};
+use stentor_wire::range::{ByteRange, Ranges, parts_end, ranges};
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, NotAFile};
 
@@ -128,28 +130,26 @@ fn fall_back(
 
 fn not_found(x: &mut Exchange<'_>) {
     // A value may be published here at any time.
-    let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
-    x.reply.refuse_with(Status::NOT_FOUND, fields, "There is neither a value nor a file here.");
+    let head = x.reply.begin(Status::NOT_FOUND).field(Field::CACHE_CONTROL, "no-cache");
+    head.field(Field::VARY, "Accept").refuse("There is neither a value nor a file here.");
 }
 
 /// To the page that a program brings which has this server within.
 pub(crate) fn lead_to(x: &mut Exchange<'_>, page: &str) {
-    let fields = format!("Location: {page}\r\nCache-Control: no-cache\r\n");
-    x.reply.refuse_with(Status::MOVED_PERMANENTLY, fields.as_bytes(), "The page is elsewhere.");
+    let head = x.reply.begin(Status::MOVED_PERMANENTLY).field(Field::LOCATION, page);
+    head.field(Field::CACHE_CONTROL, "no-cache").refuse("The page is elsewhere.");
 }
 
 /// To the same path with a slash, under which the links of a directory's page are right.
 fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, query) = target::split(request.target);
-    let mut fields = b"Location: ".to_vec();
-    fields.extend_from_slice(path);
-    fields.push(b'/');
+    let mut location = [path, b"/"].concat();
     if let Some(query) = query {
-        fields.push(b'?');
-        fields.extend_from_slice(query);
+        location.push(b'?');
+        location.extend_from_slice(query);
     }
-    fields.extend_from_slice(b"\r\nCache-Control: no-cache\r\n");
-    x.reply.refuse_with(Status::MOVED_PERMANENTLY, &fields, "This is a directory: with a slash.");
+    let head = x.reply.begin(Status::MOVED_PERMANENTLY).field(Field::LOCATION, location);
+    head.field(Field::CACHE_CONTROL, "no-cache").refuse("This is a directory: with a slash.");
 }
 
 /// Answers from memory, if the file is there in a form that will do.
@@ -272,7 +272,8 @@ fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
         // Out of files or memory, most likely.
         _ => {
             let reason = format!("The file cannot be read now: {error}.");
-            x.reply.refuse_with(Status::SERVICE_UNAVAILABLE, RETRY_SOON, &reason);
+            let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
+            head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(&reason);
         }
     }
 }
@@ -369,7 +370,8 @@ fn tags_of(
 #[expect(clippy::unnecessary_wraps, reason = "it is how sending ends")]
 fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
     let reason = "The file is being written; come again when that is done.";
-    x.reply.refuse_with(Status::SERVICE_UNAVAILABLE, RETRY_SOON, reason);
+    let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
+    head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(reason);
     Ok(())
 }
 
@@ -442,7 +444,9 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
         Verdict::Send => {}
         Verdict::NotModified(which) => {
             let theirs = which.map_or(file.head.tag(), |which| file.tags[which]);
-            return x.reply.empty(Status::NOT_MODIFIED, &file.head.validators_of(&theirs));
+            let head = x.reply.begin(Status::NOT_MODIFIED);
+            head.rendered(&file.head.validators_of(&theirs)).end();
+            return;
         }
         Verdict::Mismatch => {
             let reason = "The file is another one by now (If-Match).";
@@ -470,9 +474,9 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
             x.reply.part(file.body.part(0, length));
         }
         Ranges::Unsatisfiable => {
-            let fields = format!("Content-Range: bytes */{length}\r\n");
             let reason = format!("The file has {length} bytes, and none of those asked for.");
-            x.reply.refuse_with(Status::RANGE_NOT_SATISFIABLE, fields.as_bytes(), &reason);
+            let head = x.reply.begin(Status::RANGE_NOT_SATISFIABLE);
+            head.field(Field::CONTENT_RANGE, format!("bytes */{length}")).refuse(&reason);
         }
         Ranges::Parts(parts) => match *parts {
             [part] => one_part(x, file, part, length),
@@ -491,11 +495,9 @@ fn unchanged(x: &Exchange<'_>, request: &Request<'_>, file: &Representation<'_>)
 
 fn one_part(x: &mut Exchange<'_>, file: &Representation<'_>, part: ByteRange, length: u64) {
     let ByteRange { first, last } = part;
-    let fields = format!(
-        "Content-Range: bytes {first}-{last}/{length}\r\nContent-Length: {}\r\n\r\n",
-        part.length()
-    );
-    x.reply.partial(&[file.head.fields(), fields.as_bytes()]);
+    let head = x.reply.begin(Status::PARTIAL_CONTENT).rendered(file.head.fields());
+    head.field(Field::CONTENT_RANGE, format!("bytes {first}-{last}/{length}"))
+        .end_with_length(part.length());
     x.reply.part(file.body.part(first, part.length()));
 }
 
@@ -504,24 +506,15 @@ fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRang
     // Chance, so that no file can hold it on purpose.
     let boundary = format!("{:016x}{:016x}", x.rng.next_u64(), x.rng.next_u64());
     let kind = file.head.content_type();
-    let heads: Vec<String> = parts
-        .iter()
-        .map(|ByteRange { first, last }| {
-            format!(
-                "\r\n--{boundary}\r\nContent-Type: {kind}\r\n\
-                 Content-Range: bytes {first}-{last}/{length}\r\n\r\n"
-            )
-        })
-        .collect();
-    let end = format!("\r\n--{boundary}--\r\n");
+    let heads: Vec<String> = parts.iter().map(|part| part.head(&boundary, kind, length)).collect();
+    let end = parts_end(&boundary);
     let heads_bytes: usize = heads.iter().map(String::len).sum();
     let bytes: u64 = parts.iter().map(|part| part.length()).sum();
-    let fields = format!(
-        "Content-Type: multipart/byteranges; boundary={boundary}\r\n\
-         X-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\nContent-Length: {}\r\n\r\n",
-        bytes + (heads_bytes + end.len()) as u64
-    );
-    x.reply.partial(&[file.head.validators(), fields.as_bytes()]);
+    let head = x.reply.begin(Status::PARTIAL_CONTENT).rendered(file.head.validators());
+    head.field(Field::CONTENT_TYPE, format!("multipart/byteranges; boundary={boundary}"))
+        .field(Field::NO_SNIFFING, NO_SNIFFING)
+        .field(Field::ACCEPT_RANGES, "bytes")
+        .end_with_length(bytes + (heads_bytes + end.len()) as u64);
     for (head, part) in heads.iter().zip(parts) {
         x.reply.part(Part::Bytes(head.as_bytes()));
         x.reply.part(file.body.part(part.first, part.length()));

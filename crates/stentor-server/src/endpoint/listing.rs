@@ -1,7 +1,9 @@
 //! What is in a directory, as a page: where a mount allows it and there is no index.
 
 use crate::access::{Visitor, names};
+use crate::endpoint::values::NO_SNIFFING;
 use crate::exchange::Exchange;
+use crate::head::Field;
 use crate::limits::LISTING_BYTES_MAX;
 use html_escape::encode_quoted_attribute;
 use httpdate::HttpDate;
@@ -52,8 +54,9 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     let page = page(path, &listing.names, rest, is_dated);
     x.reply.shape.is_private |= names::may_hide_below(x.settings, path, None);
     *x.reply.cost += listing.names.len() * LISTED_COST;
-    let fields = b"Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n";
-    x.reply.content(Status::OK, "text/html; charset=utf-8", fields, page.as_bytes());
+    let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-cache");
+    let head = head.field(Field::NO_SNIFFING, NO_SNIFFING);
+    head.content("text/html; charset=utf-8", page.as_bytes());
     true
 }
 

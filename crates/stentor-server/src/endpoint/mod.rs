@@ -17,6 +17,7 @@ pub(crate) mod values;
 pub(crate) mod welcome;
 
 use crate::exchange::Exchange;
+use crate::head::Field;
 use crate::paths::{EVENTS, RELOAD, UPGRADE};
 use stentor_wire::credentials::credential;
 use stentor_wire::http1::{Request, RequestBuf};
@@ -116,18 +117,17 @@ pub(crate) fn not_allowed(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u
         }
         _ => "The public listener only answers reads; publish on the control listener.",
     };
-    x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, allow(x, path), reason);
+    let allowed = allow(x, path);
+    x.reply.begin(Status::METHOD_NOT_ALLOWED).field(Field::ALLOW, allowed).refuse(reason);
 }
 
 /// The `Allow` field of a path.
-pub(crate) fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static [u8] {
+pub(crate) fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static str {
     match (x.publishes(), path) {
-        (_, UPGRADE | RELOAD) if x.listener().operates => b"Allow: OPTIONS, POST\r\n",
-        (true, b"/-/publish") => b"Allow: OPTIONS, POST\r\n",
-        (true, path) if !path.starts_with(b"/-/") => {
-            b"Allow: DELETE, GET, HEAD, OPTIONS, POST, PUT\r\n"
-        }
-        _ => b"Allow: GET, HEAD, OPTIONS\r\n",
+        (_, UPGRADE | RELOAD) if x.listener().operates => "OPTIONS, POST",
+        (true, b"/-/publish") => "OPTIONS, POST",
+        (true, path) if !path.starts_with(b"/-/") => "DELETE, GET, HEAD, OPTIONS, POST, PUT",
+        _ => "GET, HEAD, OPTIONS",
     }
 }
 

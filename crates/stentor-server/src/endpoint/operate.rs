@@ -3,6 +3,7 @@
 
 use crate::access::Act;
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
 use crate::operations::NotBegun;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -58,8 +59,8 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
     // Numbers always make JSON.
     let mut body = serde_json::to_vec(&begun).unwrap_or_default();
     body.push(b'\n');
-    let fields = b"Cache-Control: no-store\r\n";
-    x.reply.content(Status::ACCEPTED, "application/json", fields, &body);
+    let head = x.reply.begin(Status::ACCEPTED).field(Field::CACHE_CONTROL, "no-store");
+    head.content("application/json", &body);
     Answer::Now
 }
 

@@ -5,6 +5,7 @@ use crate::endpoint::bulk::Bulk;
 use crate::endpoint::not_allowed;
 use crate::endpoint::{Sink, TOO_LARGE};
 use crate::exchange::{Answer, Awaits, Exchange};
+use crate::head::Field;
 use crate::labels::RequestKind;
 use crate::limits::{GATHER_BYTES, INFLATE_COST};
 use crate::response::Scratch;
@@ -115,9 +116,9 @@ fn lead_elsewhere(x: &mut Exchange<'_>, target: &[u8]) {
         return x.reply.refuse(refused.status(), &refused.to_string());
     };
     // What was read of a request has no byte that could end a line.
-    let fields = [b"Location: ", url.as_bytes(), target, b"\r\n"].concat();
-    let reason = "This server follows another one: publish at Location.";
-    x.reply.refuse_with(Status::TEMPORARY_REDIRECT, &fields, reason);
+    let location = [url.as_bytes(), target].concat();
+    let head = x.reply.begin(Status::TEMPORARY_REDIRECT).field(Field::LOCATION, location);
+    head.refuse("This server follows another one: publish at Location.");
 }
 
 fn check(
@@ -297,7 +298,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             let Scratch { name: etag, body } = &mut x.resources.scratch;
             etag.clear();
             body.clear();
-            for part in ["ETag: \"", id.as_str(), "\"\r\n"] {
+            for part in ["\"", id.as_str(), "\""] {
                 etag.extend_from_slice(part.as_bytes());
             }
             for part in ["{\"id\":\"", id.as_str(), "\",\"readers\":"] {
@@ -305,22 +306,25 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             }
             body.extend_from_slice(itoa::Buffer::new().format(readers).as_bytes());
             body.extend_from_slice(b"}\n");
-            x.reply.content(status, "application/json", etag, body);
+            x.reply.begin(status).field(Field::ETAG, etag).content("application/json", body);
             body.clear();
         }
-        Ok(Applied::Deleted(_)) => x.reply.empty(Status::NO_CONTENT, b""),
+        Ok(Applied::Deleted(_)) => {
+            x.reply.begin(Status::NO_CONTENT).end();
+        }
         Ok(other) => unreachable!("a change is made or refused: {other:?}"),
         Err(error) => {
             x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
             x.reply.stats.count_refusal_for_memory(error);
-            let fields: &[u8] = match error {
+            let wait_s = match error {
                 CommitError::BrokerAway
                 | CommitError::BrokerBehind
-                | CommitError::Refused(Refusal::MemoryShort) => RETRY_SOON,
-                CommitError::Refused(Refusal::StorageFull { .. }) => RETRY_LATER,
-                _ => b"",
+                | CommitError::Refused(Refusal::MemoryShort) => Some(RETRY_SOON),
+                CommitError::Refused(Refusal::StorageFull { .. }) => Some(RETRY_LATER),
+                _ => None,
             };
-            x.reply.refuse_with(error.status(), fields, &error.to_string());
+            let wait = wait_s.map(|wait_s| (Field::RETRY_AFTER, wait_s));
+            x.reply.begin(error.status()).fields(wait).refuse(&error.to_string());
         }
     }
 }
@@ -386,7 +390,7 @@ fn change(
 }
 
 /// A broker that is away is back soon, as a rule, and an eviction takes a moment.
-pub(super) const RETRY_SOON: &[u8] = b"Retry-After: 1\r\n";
+pub(super) const RETRY_SOON: &str = "1";
 
 /// Room comes when topics are deleted.
-const RETRY_LATER: &[u8] = b"Retry-After: 10\r\n";
+const RETRY_LATER: &str = "10";

@@ -9,6 +9,8 @@
 
 use crate::access::split_port;
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
+use crate::response::TEXT;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 
@@ -24,27 +26,28 @@ fn lead_on(x: &mut Exchange<'_>, request: &Request<'_>) {
     if !matches!(request.method, Method::Get | Method::Head) {
         let reason = "Only reads are led to https from here: send this there, and replace a token \
                       that was sent here.";
-        return x.reply.refuse_with(Status::METHOD_NOT_ALLOWED, b"Allow: GET, HEAD\r\n", reason);
+        let head = x.reply.begin(Status::METHOD_NOT_ALLOWED);
+        return head.field(Field::ALLOW, "GET, HEAD").refuse(reason);
     }
     let name = request.host.map_or(&b""[..], |host| split_port(host).0);
     if name.is_empty() || !name.iter().all(|b| is_of_a_name(*b)) {
         let reason = "Say in Host which server is meant: this port leads to the same one by https.";
         return x.reply.refuse(Status::BAD_REQUEST, reason);
     }
-    let mut fields = Vec::with_capacity(128 + request.target.len());
-    fields.extend_from_slice(b"Location: https://");
-    fields.extend_from_slice(name);
+    let mut location = Vec::with_capacity(128 + request.target.len());
+    location.extend_from_slice(b"https://");
+    location.extend_from_slice(name);
     if let Some(port) = x.settings.redirect_target() {
-        fields.extend_from_slice(format!(":{port}").as_bytes());
+        location.extend_from_slice(format!(":{port}").as_bytes());
     }
     if !request.target.starts_with(b"/") {
-        fields.push(b'/');
+        location.push(b'/');
     }
-    fields.extend_from_slice(request.target);
+    location.extend_from_slice(request.target);
     // For ever is too long for what may have been a mistake; HSTS is for those who are sure.
-    fields.extend_from_slice(b"\r\nCache-Control: max-age=3600\r\n");
-    let body = b"This is to be found by https.\n";
-    x.reply.content(Status::MOVED_PERMANENTLY, "text/plain; charset=utf-8", &fields, body);
+    let head = x.reply.begin(Status::MOVED_PERMANENTLY).field(Field::LOCATION, location);
+    let head = head.field(Field::CACHE_CONTROL, "max-age=3600");
+    head.content(TEXT, b"This is to be found by https.\n");
 }
 
 /// What names, IPv4 and IPv6 addresses consist of. The parser allows more, percent-encoded too.
@@ -92,7 +95,7 @@ mod tests {
             ("/-/status", "a.example", "https://a.example/-/status"),
             ("/", "[::1]:8080", "https://[::1]/"),
             ("/", "127.0.0.1:", "https://127.0.0.1/"),
-            ("http://b.example/x", "b.example", "https://b.example/x"),
+            ("http://b.example/x", "a.example", "https://b.example/x"),
         ] {
             assert_eq!(location(&mut world, target, host), expected);
         }

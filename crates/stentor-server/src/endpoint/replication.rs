@@ -3,6 +3,7 @@
 use crate::access::Act;
 use crate::exchange::Copying;
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
 use crate::labels::RequestKind;
 use crate::limits::{COPY_TOPICS_MAX, FOLLOWERS_MAX};
 use crate::paths::FEED;
@@ -50,16 +51,17 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
-    let via = x.shared.committer.service().map_or_else(String::new, |service| service.via_field());
-    let fields = format!(
-        "Content-Type: application/vnd.stentor.{what}\r\nCache-Control: no-store\r\n\
-         Stentor-Id: {id}\r\n{via}Transfer-Encoding: chunked\r\n"
-    );
-    if x.reply.shape.head_only {
-        x.reply.empty(Status::OK, fields.as_bytes());
+    let via = x.shared.committer.service().and_then(|service| service.via());
+    let head_only = x.reply.shape.head_only;
+    let head = if head_only { x.reply.begin(Status::OK) } else { x.reply.endless(Status::OK) };
+    head.field(Field::CONTENT_TYPE, format!("application/vnd.stentor.{what}"))
+        .field(Field::CACHE_CONTROL, "no-store")
+        .field(Field::STENTOR_ID, id.to_string())
+        .fields(via.map(|via| (Field::VIA, via)))
+        .end_with_chunks();
+    if head_only {
         return Answer::Now;
     }
-    x.reply.endless(Status::OK, fields.as_bytes());
     if is_feed {
         put_sign_of_life(seq, x.reply.out.bytes());
     }

@@ -2,6 +2,7 @@
 
 use super::welcome;
 use crate::exchange::Exchange;
+use crate::head::Field;
 use crate::labels::RequestKind;
 use std::sync::Arc;
 use stentor_hub::Message;
@@ -55,9 +56,8 @@ fn nothing(x: &mut Exchange<'_>, topic: &str) {
     match TopicName::parse(topic) {
         Ok(_) => {
             // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
-            let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\n";
-            let reason = "Nothing has been published here.";
-            x.reply.refuse_with(Status::NOT_FOUND, fields, reason);
+            let head = x.reply.begin(Status::NOT_FOUND).field(Field::CACHE_CONTROL, "no-cache");
+            head.field(Field::VARY, "Accept").refuse("Nothing has been published here.");
         }
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
     }

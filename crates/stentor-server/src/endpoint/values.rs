@@ -8,6 +8,7 @@
 //! that the answer ends at the first that does not fit; and a HEAD is measured only.
 
 use crate::exchange::Exchange;
+use crate::head::Field;
 use crate::labels::RequestKind;
 use crate::limits::{GATHER_BYTES, MANY_BYTES_MAX, NAME_COST};
 use crate::panics::may_panic;
@@ -27,7 +28,7 @@ use twox_hash::XxHash3_64;
 /// `GET /-/values?topic=/a&topic=/b` or `?prefix=/quotes/&names=aapl,msft`: a JSON object.
 pub(crate) fn many(x: &mut Exchange<'_>, request: &Request<'_>, query: Option<&[u8]>) {
     let query = query.unwrap_or_default();
-    let plan = Plan { format: Format::Json, content_type: JSON, caching: CACHING, route: 0 };
+    let plan = Plan { format: Format::Json, content_type: JSON, caching: Some(CACHING), route: 0 };
     answer(x, request, &plan, |wanted| wanted.by_query(query));
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn lookup(x: &mut Exchange<'_>, request: &Request<'_>, index: usize, 
     let plan = Plan {
         format: lookup.line.as_ref().map_or(Format::Json, Format::Lines),
         content_type: &lookup.content_type,
-        caching: if lookup.leaves_out_cache_control { b"" } else { CACHING },
+        caching: (!lookup.leaves_out_cache_control).then_some(CACHING),
         route: index + 1,
     };
     answer(x, request, &plan, |wanted| wanted.by_list(lookup, list));
@@ -49,8 +50,8 @@ pub(crate) fn lookup(x: &mut Exchange<'_>, request: &Request<'_>, index: usize, 
 struct Plan<'a> {
     format: Format<'a>,
     content_type: &'a str,
-    /// What it says to caches: a field, or nothing.
-    caching: &'static [u8],
+    /// The value of `Cache-Control`, if the route has one.
+    caching: Option<&'static str>,
     /// Where it is counted.
     route: usize,
 }
@@ -176,19 +177,23 @@ fn answer<'q>(
     match found {
         Err(reason) => x.reply.refuse(Status::BAD_REQUEST, &reason),
         Ok(found) => {
-            let fields = &mut x.resources.scratch.name;
-            fields.clear();
-            fields.extend_from_slice(plan.caching);
-            fields.extend_from_slice(b"ETag: \"");
-            write_tag(fields, x.shared, found.fingerprint);
-            fields.extend_from_slice(b"\"\r\n");
+            let tag = &mut x.resources.scratch.name;
+            tag.clear();
+            tag.push(b'"');
+            write_tag(tag, x.shared, found.fingerprint);
+            tag.push(b'"');
+            let status = found.bytes.map_or(Status::NOT_MODIFIED, |_| Status::OK);
+            let caching = plan.caching.map(|value| (Field::CACHE_CONTROL, value));
+            let head = x.reply.begin(status).fields(caching).field(Field::ETAG, &*tag);
             match found.bytes {
-                None => x.reply.empty(Status::NOT_MODIFIED, fields),
-                Some(bytes) => {
-                    fields.extend_from_slice(NO_SNIFFING);
-                    x.reply.content_head(Status::OK, plan.content_type, fields, bytes);
-                    x.reply.body(&x.resources.scratch.body);
+                None => {
+                    head.end();
                 }
+                Some(bytes) => head
+                    .field(Field::NO_SNIFFING, NO_SNIFFING)
+                    .field(Field::CONTENT_TYPE, plan.content_type)
+                    .end_with_length(bytes as u64)
+                    .body(&x.resources.scratch.body),
             }
         }
     }
@@ -322,8 +327,8 @@ impl Format<'_> {
         if matches!(self, Format::Json) { b"}" } else { b"" }
     }
 
-    /// How many bytes [`Format::write`] appends; `None` if they are more than `room`. What a value takes at least is known at once; its bytes are looked at only if that
-    /// fits.
+    /// How many bytes [`Format::write`] appends; `None` if they are more than `room`. What a value
+    /// takes at least is known at once; its bytes are looked at only if that fits.
     fn len(
         self,
         index: usize,
@@ -368,10 +373,10 @@ impl Format<'_> {
 }
 
 /// What others published is never taken for more than its type says.
-pub(crate) const NO_SNIFFING: &[u8] = b"X-Content-Type-Options: nosniff\r\n";
+pub(crate) const NO_SNIFFING: &str = "nosniff";
 
 /// What answers say to caches, unless a route leaves it out.
-const CACHING: &[u8] = b"Cache-Control: no-cache\r\n";
+const CACHING: &str = "no-cache";
 
 const JSON: &str = "application/json";
 

@@ -1,7 +1,9 @@
 //! `/` where no site is served: a page for whoever opens the server in a browser to see whether it
 //! is there. It says what this is, and what to try.
 
+use crate::endpoint::values::NO_SNIFFING;
 use crate::exchange::Exchange;
+use crate::head::Field;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
 use stentor_wire::status::Status;
@@ -20,8 +22,9 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>) {
     // Where the control listener is, is nobody's affair who only reads.
     let control = if x.listener().publishes { own } else { "127.0.0.1:8081" };
     let page = PAGE.replace("{own}", own).replace("{control}", control);
-    let fields = b"Cache-Control: no-cache\r\nVary: Accept\r\nX-Content-Type-Options: nosniff\r\n";
-    x.reply.content(Status::OK, "text/html; charset=utf-8", fields, page.as_bytes());
+    let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-cache");
+    let head = head.field(Field::VARY, "Accept").field(Field::NO_SNIFFING, NO_SNIFFING);
+    head.content("text/html; charset=utf-8", page.as_bytes());
 }
 
 /// A `Host` as it may stand in HTML and behind a prompt: whatever else it holds, it is not shown.

@@ -4,7 +4,9 @@
 //! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
 
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
 use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
+use crate::put_off::EVENT_STREAM;
 use crate::stream::Reader;
 use crate::stream::format::Transport;
 use crate::transport::Wanted;
@@ -24,13 +26,16 @@ pub(crate) fn open(
         Ok(wanted) => wanted.under_pressure(x),
         Err(refused) => return x.refuse_stream(request, refused),
     };
-    let fields = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
-                   X-Accel-Buffering: no\r\nVary: Accept\r\n";
-    if x.reply.shape.head_only {
-        x.reply.empty(Status::OK, fields);
+    let head_only = x.reply.shape.head_only;
+    let head = if head_only { x.reply.begin(Status::OK) } else { x.reply.endless(Status::OK) };
+    head.field(Field::CONTENT_TYPE, EVENT_STREAM)
+        .field(Field::CACHE_CONTROL, "no-cache")
+        .field(Field::X_ACCEL_BUFFERING, "no")
+        .field(Field::VARY, "Accept")
+        .end();
+    if head_only {
         return Answer::Now;
     }
-    x.reply.endless(Status::OK, fields);
     // Those who lose their connection together do not come back together.
     let mut retry_ms = x.settings.streams.retry_ms;
     retry_ms += x.rng.next_u64() % (retry_ms + 1);

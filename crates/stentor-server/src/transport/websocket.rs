@@ -2,6 +2,7 @@
 
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
+use crate::head::Field;
 use crate::paths::{ECHO, EVENTS};
 use crate::stream::format::{SocketState, Transport};
 use crate::stream::{Opening, Reader, Start};
@@ -24,8 +25,8 @@ pub(crate) fn open(
 ) -> Answer {
     if request.websocket_version != Some(b"13") {
         let reason = "Only version 13 of WebSocket is spoken here (RFC 6455).";
-        let fields = b"Sec-WebSocket-Version: 13\r\n";
-        x.reply.refuse_with(Status::UPGRADE_REQUIRED, fields, reason);
+        let head = x.reply.begin(Status::UPGRADE_REQUIRED);
+        head.field(Field::WEBSOCKET_VERSION, "13").refuse(reason);
         return Answer::Now;
     }
     let Some(proof) = request.websocket_key.and_then(websocket::accept) else {
@@ -51,22 +52,17 @@ pub(crate) fn open(
         return x.deny(&denied);
     }
     let deflate = websocket::negotiate_deflate(request.websocket_extensions);
-    let mut fields = Vec::with_capacity(FIELDS_BYTES_USUAL);
-    fields
-        .extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ");
-    fields.extend_from_slice(&proof);
-    fields.extend_from_slice(b"\r\n");
-    if commands {
-        fields.extend_from_slice(b"Sec-WebSocket-Protocol: ");
-        fields.extend_from_slice(PROTOCOL.as_bytes());
-        fields.extend_from_slice(b"\r\n");
-    }
-    if let Some(deflate) = &deflate {
-        fields.extend_from_slice(b"Sec-WebSocket-Extensions: ");
-        deflate.write_response(&mut fields);
-        fields.extend_from_slice(b"\r\n");
-    }
-    x.reply.switch(&fields);
+    let extension = deflate.as_ref().map(|deflate| {
+        let mut value = Vec::new();
+        deflate.write_response(&mut value);
+        (Field::WEBSOCKET_EXTENSIONS, value)
+    });
+    x.reply
+        .switch("websocket")
+        .field(Field::WEBSOCKET_ACCEPT, proof)
+        .fields(commands.then_some((Field::WEBSOCKET_PROTOCOL, PROTOCOL)))
+        .fields(extension)
+        .end();
     let window_bits = deflate.map_or(0, |deflate| deflate.server_window_bits);
     let socket = SocketState { window_bits, commands, owes_pong: false };
     Answer::Stream(match wanted {
@@ -95,5 +91,3 @@ fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denie
 
 /// The subprotocol by which a client subscribes and unsubscribes while connected.
 const PROTOCOL: &str = "stentor.v1";
-
-const FIELDS_BYTES_USUAL: usize = 256;

@@ -183,8 +183,9 @@ fn read<'a>(
     }
     let method = method(request.method.unwrap_or_default())?;
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
-    let target = request_target(method, request.path.unwrap_or_default().as_bytes())?;
+    let (target, authority) = request_target(method, request.path.unwrap_or_default().as_bytes())?;
     let mut reading = HeadReader::new(Request::new(method, target), version);
+    reading.authority = authority;
     for field in request.headers.iter() {
         reading.field(field.name.as_bytes(), field.value)?;
     }
@@ -198,6 +199,8 @@ fn read<'a>(
 struct HeadReader<'a> {
     request: Request<'a>,
     version: Version,
+    /// The authority that an absolute target names.
+    authority: Option<&'a [u8]>,
     body: BodyLength,
     expect_seen: bool,
     connection: Connection,
@@ -218,6 +221,7 @@ impl<'a> HeadReader<'a> {
         HeadReader {
             request,
             version,
+            authority: None,
             body: BodyLength::None,
             expect_seen: false,
             connection: Connection::default(),
@@ -286,12 +290,15 @@ impl<'a> HeadReader<'a> {
 
     /// Settles what depends on several fields.
     fn finish(self) -> Result<Head<'a>, Refusal> {
-        let HeadReader { mut request, version, body, expect_seen, connection, .. } = self;
+        let HeadReader { mut request, version, authority, body, expect_seen, connection, .. } =
+            self;
         let persistent = match version {
             Version::Http11 if request.host.is_none() => return Err(NO_HOST),
             Version::Http11 => true,
             Version::Http10 => connection.keep_alive,
         };
+        // RFC 9112 section 3.2.2: an absolute target overrides the field, which must be there.
+        request.host = authority.or(request.host);
         let offers_websocket = connection.upgrade && request.upgrade.is_some_and(names_websocket);
         let leaves_http = request.method == Method::Connect || offers_websocket;
         let keep_alive = persistent && !connection.close && !leaves_http;
@@ -442,8 +449,9 @@ fn method(token: &str) -> Result<Method, Refusal> {
     })
 }
 
-/// Reduces the four forms of RFC 9112 section 3.2 to what [`Request::target`] promises.
-fn request_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
+/// Reduces the four forms of RFC 9112 section 3.2 to what [`Request::target`] promises, and the
+/// authority of an absolute target.
+fn request_target(method: Method, target: &[u8]) -> Result<Target<'_>, Refusal> {
     // Without an early exit the loop is vectorised, and nearly every target is all good.
     let is_good = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
     if !target.iter().fold(true, |good, &byte| good & is_good(byte)) {
@@ -451,18 +459,22 @@ fn request_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
     }
     match (method, target) {
         (Method::Connect, _) => match split_authority(target) {
-            Some(([_, ..], [_, ..])) => Ok(target),
+            Some(([_, ..], [_, ..])) => Ok((target, None)),
             _ => Err(CONNECT_TARGET),
         },
-        (_, [b'/', ..]) => Ok(target),
-        (Method::Options, b"*") => Ok(target),
+        (_, [b'/', ..]) => Ok((target, None)),
+        (Method::Options, b"*") => Ok((target, None)),
         (_, b"*") => Err(ASTERISK),
         _ => absolute_target(method, target),
     }
 }
 
-/// The path and query of an absolute-form target, whose authority must be valid and not empty.
-fn absolute_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
+/// Path and query, and the authority that an absolute target names.
+type Target<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The path and query of an absolute-form target, and its authority, which must be valid and not
+/// empty.
+fn absolute_target(method: Method, target: &[u8]) -> Result<Target<'_>, Refusal> {
     let colon = memchr(b':', target).ok_or(TARGET_FORM)?;
     let (scheme, rest) = target.split_at(colon);
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
@@ -474,13 +486,14 @@ fn absolute_target(method: Method, target: &[u8]) -> Result<&[u8], Refusal> {
     if !matches!(split_authority(authority), Some(([_, ..], _))) {
         return Err(TARGET_AUTHORITY);
     }
-    match path {
+    let path: &[u8] = match path {
         // RFC 9112 section 3.2.4: OPTIONS without a path asks about the server as a whole.
-        [] if method == Method::Options => Ok(b"*"),
-        [] => Ok(b"/"),
-        [b'/', ..] => Ok(path),
-        _ => Err(TARGET_NO_PATH),
-    }
+        [] if method == Method::Options => b"*",
+        [] => b"/",
+        [b'/', ..] => path,
+        _ => return Err(TARGET_NO_PATH),
+    };
+    Ok((path, Some(authority)))
 }
 
 /// Splits `uri-host [ ":" port ]` (RFC 9112 section 3.2, RFC 3986 section 3.2) into host and

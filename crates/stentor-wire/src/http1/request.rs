@@ -150,8 +150,8 @@ requests! {
     cache_control: list("Cache-Control"),
     event: once("Stentor-Event", "Stentor-Event was sent twice; send it once."),
     request_method: first("Access-Control-Request-Method"),
-    /// A name or address with at most a port behind it, or nothing. It is what was sent even if the
-    /// target names a host of its own.
+    /// A name or address with at most a port behind it, or nothing. The authority of an absolute
+    /// target replaces the field's value.
     host: host("Host", "Host was sent twice; send it once."),
     prefer: list("Prefer"),
     last_event_id: first("Last-Event-ID"),

@@ -129,7 +129,7 @@ impl World {
         }
         let failure = self.state.leader().1.clone().unwrap_or_default();
         assert!(failure.len() <= 3 * REASON_BYTES_MAX as usize + 100, "{}", failure.len());
-        let via = self.state.via_field();
+        let via = self.state.via().unwrap();
         assert!(via.len() <= 1_100, "it shows followers all that its leader says: {via}");
     }
 

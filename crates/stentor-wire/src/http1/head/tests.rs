@@ -283,6 +283,19 @@ fn malformed_request_lines_are_refused() {
 }
 
 #[test]
+fn an_absolute_target_overrides_host() {
+    for (target, host) in [
+        ("http://b.example/a", "b.example"),
+        ("HTTPS://[::1]:80", "[::1]:80"),
+        ("/http://b.example/", "a"),
+    ] {
+        head(&format!("GET {target} HTTP/1.1"), "", |head| {
+            assert_eq!(head.request.host, Some(host.as_bytes()), "{target}");
+        });
+    }
+}
+
+#[test]
 fn target_forms_are_reduced_or_refused() {
     let good = [
         ("GET", "/", "/"),
