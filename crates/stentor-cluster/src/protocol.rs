@@ -61,7 +61,7 @@ use crate::writer::{AppendContent, LogWriter, Promises, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
-use stentor_io::{Rng, mark};
+use stentor_io::Rng;
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
@@ -198,8 +198,6 @@ impl ClusterNode {
 
     /// The consumer has lost a message, perhaps one that is read for its count alone.
     pub(super) fn handle_skipped(&mut self, now_ms: u64) {
-        mark("consumer-skipped");
-        // mutation: counts-of-consumer
         self.position.has_counts = false;
         self.stop_reading();
         self.look(now_ms);
@@ -261,7 +259,6 @@ impl ClusterNode {
                 self.late.extend(self.writer.forget(&self.intake));
                 if is_other_epoch {
                     // It would replace newer values: its SEQs say nothing of this epoch.
-                    // mutation: late-in-next-epoch
                     (self.late, self.local.divergence) = (VecDeque::new(), None);
                 }
                 self.look(now_ms);
@@ -598,7 +595,6 @@ impl ClusterNode {
         let age_ms = remote.unix_ms.saturating_sub(since_ms);
         // A node that assumed the epoch's age may have jumped further than its age allows.
         let read = self.hub.id(self.hub.seq()).seq >> PLACE_BITS;
-        // mutation: short-jump
         let jump = jumps.then(|| number_after(began, age_ms).max(read + 1));
         let again = Some(Again { began, line, jump });
         let turn =
@@ -642,7 +638,6 @@ impl ClusterNode {
         self.stop_reading();
         // mutation: lost-epoch-record
         if self.staging.take().is_some() {
-            mark("epoch-read-again");
             // The values in the hub are of another epoch, or from before a hole. The node reads
             // the epoch again.
             (self.position.placement, self.look.at_ms) = (Placement::Unknown, 0);
@@ -666,7 +661,6 @@ impl ClusterNode {
         let lost = line.lost().into_iter().find(|lost| *lost.end() >= seq);
         let divergence = Divergence { since_ms: now_ms, lost: None };
         let divergence = self.local.divergence.get_or_insert(divergence);
-        // mutation: second-loss
         if let Some(lost) = lost.filter(|lost| divergence.lost.as_ref() != Some(lost))
             && let Some(first) = self.hub.life().number(*lost.start())
         {

@@ -65,12 +65,12 @@ const MARKS: &[(&str, &str)] = &[
     ("cluster", "append-refused"),
     (
         "cluster Network",
-        "append-unknown broker-stalls consumer-loses consumer-skipped link-breaks log-purged \
+        "append-unknown broker-stalls consumer-loses link-breaks log-purged \
          node-cut-off node-restarts-empty node-restarts-from-disk",
     ),
     ("cluster Loss", "broker-emptied broker-lost-end snapshot-cut snapshot-damaged snapshot-slow"),
     ("cluster Silent", "broker-emptied broker-lost-end"),
-    ("cluster Holes", "epoch-read-again message-deleted"),
+    ("cluster Holes", "message-deleted"),
     ("cluster Purges", "log-purged snapshot-cut snapshot-damaged"),
 ];
 
