@@ -636,7 +636,6 @@ impl ClusterNode {
     /// What was read last is not in the log: somebody has gone on before it.
     fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
         self.stop_reading();
-        // mutation: lost-epoch-record
         if self.staging.take().is_some() {
             // The values in the hub are of another epoch, or from before a hole. The node reads
             // the epoch again.
