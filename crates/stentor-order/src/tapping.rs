@@ -25,7 +25,8 @@ impl Tapping {
 
     /// Hears of everything from now on.
     pub fn open(&self) {
-        *self.tap.tapped() = Tapped::default();
+        let bytes_max = TAPPED_MAX.min(self.hub.stored_bytes_max() / TAPPED_PART);
+        *self.tap.tapped() = Tapped { bytes_max, ..Tapped::default() };
         self.hub.subscribe(self.id, &Filter::any(), Arc::default());
     }
 
@@ -50,10 +51,16 @@ impl Drop for Tapping {
     }
 }
 
-#[derive(Default)]
 struct Tapped {
     is_closed: bool,
     bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Default for Tapped {
+    fn default() -> Tapped {
+        Tapped { is_closed: false, bytes: Vec::new(), bytes_max: TAPPED_MAX }
+    }
 }
 
 impl Tap {
@@ -66,12 +73,12 @@ impl Tap {
     }
 
     fn close(&self) {
-        *self.tapped() = Tapped { is_closed: true, bytes: Vec::new() };
+        *self.tapped() = Tapped { is_closed: true, ..Tapped::default() };
     }
 
     fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut tapped = self.tapped();
-        let Tapped { is_closed, bytes } = &mut *tapped;
+        let Tapped { is_closed, bytes, bytes_max } = &mut *tapped;
         if *is_closed {
             return;
         }
@@ -80,8 +87,8 @@ impl Tap {
         write(bytes);
         let length = (bytes.len() - start - LENGTH) as u32;
         bytes[start..][..LENGTH].copy_from_slice(&length.to_le_bytes());
-        if bytes.len() > TAPPED_MAX {
-            *tapped = Tapped { is_closed: true, bytes: Vec::new() };
+        if bytes.len() > *bytes_max {
+            *tapped = Tapped { is_closed: true, ..Tapped::default() };
         }
     }
 
@@ -115,12 +122,17 @@ pub fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// The bytes before an entry.
 const LENGTH: usize = size_of::<u32>();
 
-/// What may be published faster than it is taken, in bytes.
+/// The most that may be published between two calls of [`Tapping::take`], in bytes.
 const TAPPED_MAX: usize = 256 << 20;
+
+/// It is at most this part of the limit of stored memory, beside it.
+const TAPPED_PART: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
 
     #[test]
     fn changes_beyond_the_limit_close_the_tap() {
@@ -133,6 +145,23 @@ mod tests {
         let reason = tap.take().unwrap_err().to_string();
         assert!(reason.contains("more was published"), "{reason}");
         assert!(tap.tapped().bytes.capacity() == 0, "nothing is kept any more");
+    }
+
+    #[test]
+    fn a_small_limit_of_memory_limits_the_tap() {
+        let limits = Limits { stored_bytes_max: 4_000, ..Limits::default() };
+        let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), limits));
+        let tapping = Tapping::new(&hub);
+        tapping.open();
+        let publish = || {
+            let topic = TopicName::parse("/a").unwrap();
+            hub.publish(topic, Draft::new([b'x'; 900]), Precondition::None, 0).unwrap();
+        };
+        publish();
+        assert!(tapping.take().unwrap().len() > 900);
+        publish();
+        publish();
+        assert!(tapping.take().is_err(), "more than a quarter of the limit");
     }
 
     #[test]

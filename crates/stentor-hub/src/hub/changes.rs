@@ -8,11 +8,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::topic::Topic;
+use crate::topic::{Topic, stored_bytes_of};
 
 /// The latest numbers with their topics, as far back as is remembered.
 pub(crate) struct Changes {
     latest: VecDeque<(u64, Arc<Topic>)>,
+    /// The deletions among them, with the memory of their topics: nothing else holds these for long.
+    deletions: VecDeque<(u64, usize)>,
+    deleted_bytes: usize,
     /// Every change after this number is remembered.
     floor: u64,
 }
@@ -20,19 +23,37 @@ pub(crate) struct Changes {
 impl Changes {
     /// Nothing yet, after the number `seq`.
     pub(crate) fn after(seq: u64) -> Changes {
-        Changes { latest: VecDeque::new(), floor: seq }
+        Changes {
+            latest: VecDeque::new(),
+            deletions: VecDeque::new(),
+            deleted_bytes: 0,
+            floor: seq,
+        }
     }
 
-    /// Takes note of the next number.
-    pub(crate) fn push(&mut self, seq: u64, topic: Arc<Topic>) {
+    /// Takes note of the next number. Deleted topics may take `deleted_bytes_max`.
+    pub(crate) fn push(&mut self, seq: u64, topic: Arc<Topic>, deleted_bytes_max: usize) {
         let last_seq = self.latest.back().map_or(self.floor, |(seq, _)| *seq);
         debug_assert!(seq > last_seq, "numbers only grow");
+        if topic.value_seq().is_none() {
+            let bytes = stored_bytes_of(topic.name());
+            self.deletions.push_back((seq, bytes));
+            self.deleted_bytes += bytes;
+        }
         self.latest.push_back((seq, topic));
-        if self.latest.len() > CHANGES_MAX
+        while (self.latest.len() > CHANGES_MAX || self.deleted_bytes > deleted_bytes_max)
             && let Some((forgotten, _)) = self.latest.pop_front()
         {
             self.floor = forgotten;
+            let deletion = self.deletions.pop_front_if(|(seq, _)| *seq == forgotten);
+            self.deleted_bytes -= deletion.map_or(0, |(_, bytes)| bytes);
         }
+    }
+
+    /// The memory of deleted topics.
+    #[cfg(test)]
+    pub(crate) fn deleted_bytes(&self) -> usize {
+        self.deleted_bytes
     }
 
     /// Whether every change after `since` is remembered.

@@ -330,10 +330,15 @@ impl Hub {
     /// The number is in use.
     fn advance(&self, sequence: &mut Sequence, topic: &Arc<Topic>, seq: u64) {
         sequence.seq = seq;
-        self.changes().push(seq, Arc::clone(topic));
+        let deleted_bytes_max = self.stored_bytes_max() / DELETED_PART;
+        self.changes().push(seq, Arc::clone(topic), deleted_bytes_max);
         self.seq.store(seq, Ordering::Release);
     }
 }
+
+/// Deleted topics that the latest changes name may take this part of the limit of stored memory,
+/// beside it.
+const DELETED_PART: usize = 32;
 
 /// Judges the deletion of a topic with this value.
 fn judge_deletion(value: Option<Id>, when: &Precondition) -> Result<(), Refusal> {

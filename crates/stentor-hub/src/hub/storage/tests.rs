@@ -353,6 +353,27 @@ fn forms_in_use_outlast_others() {
     }
 }
 
+/// The latest changes name deleted topics, whose names may be long. Readers that were away are told
+/// of what was forgotten.
+#[test]
+fn deleted_topics_take_a_bounded_part() {
+    let max = 32 * 4_000;
+    let hub = hub(max);
+    publish(&hub, "/kept", 10).unwrap();
+    let since = hub.seq();
+    for n in 0..50 {
+        let path = format!("/{n}{}", "x".repeat(400));
+        publish(&hub, &path, 10).unwrap();
+        hub.delete(name(&path), Precondition::None, 1).unwrap();
+        let deleted = hub.changes().deleted_bytes();
+        assert!(deleted > 0 && deleted <= max / 32, "{n}: {deleted}");
+    }
+    let span = Span { since, upto: hub.seq(), mode: Mode::All };
+    let share = crate::Share { steps: 1_000, bytes: usize::MAX };
+    let any = crate::Filter::any();
+    assert_eq!(hub.missed_lately(&[&any], span, share, &mut Vec::new()), None);
+}
+
 /// A form that does not fit the cache is rendered for its reader alone.
 #[test]
 fn a_form_without_room_is_not_cached() {
