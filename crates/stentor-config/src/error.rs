@@ -7,8 +7,8 @@
 //!   | ^^^^^
 //! ```
 //!
-//! The line may hold a secret, also beside the mistake. So an excerpt shows the part with the mistake
-//! if that is no secret, and of the rest only names of settings and the signs between them.
+//! The line may hold a secret, also beside the mistake. So an excerpt shows the part with the
+//! mistake if that is no secret, and of the rest only names of settings and the signs between them.
 //!
 //! The library `annotate-snippets` draws this too, and counts wide characters right. It needs the
 //! same work before it.

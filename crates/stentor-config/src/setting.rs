@@ -92,7 +92,9 @@ macro_rules! settings {
         }
 
         $(crate::setting::rows! {
-            $group in $all $place: $table on $switches { $($field: $type, $key $(($restart))?: $form;)* }
+            $group in $all $place: $table on $switches {
+                $($field: $type, $key $(($restart))?: $form;)*
+            }
         })*
     };
 }

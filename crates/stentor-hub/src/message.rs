@@ -672,8 +672,8 @@ fn bit(encoding: Encoding) -> u8 {
 
 const COMPRESSED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
 
-// Where `bit` puts them, and that both halves of `Message::asked` fit. With a fifth encoding they do
-// not: its bit would be that of `DROPPED`.
+// Where `bit` puts them, and that both halves of `Message::asked` fit. With a fifth encoding they
+// do not: its bit would be that of `DROPPED`.
 const _: () = {
     assert!(Encoding::ALL.len() == 1 + COMPRESSED.len());
     assert!(Encoding::ALL.len() <= TRIED_SHIFT as usize && 2 * TRIED_SHIFT <= u8::BITS);
