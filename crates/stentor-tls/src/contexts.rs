@@ -35,11 +35,12 @@ pub struct Contexts {
     mark: fn(&[ContextPage]),
 }
 
-/// Memory of contexts: whole pages, so that a core dump can omit them, where pages have 64 KiB too.
-#[repr(align(65536))]
+/// Memory of contexts: whole pages of hosts with pages of at most 16 KiB, so that a core dump can
+/// omit them. It is no larger, because it is made on the stack of a worker.
+#[repr(align(16384))]
 pub struct ContextPage([Option<Entry>; PAGE_ENTRIES]);
 
-const PAGE_ENTRIES: usize = 65_536 / size_of::<Option<Entry>>();
+const PAGE_ENTRIES: usize = 16_384 / size_of::<Option<Entry>>();
 
 struct Entry {
     suite: Suite,
@@ -246,7 +247,7 @@ mod tests {
         }
         let mut contexts = Contexts::new(256, |pages| {
             let range = pages.as_ptr().addr()..pages.as_ptr_range().end.addr();
-            assert!(range.start.is_multiple_of(65_536) && range.end.is_multiple_of(65_536));
+            assert!(range.start.is_multiple_of(16_384) && range.end.is_multiple_of(16_384));
             MARKED.with_borrow_mut(|marked| marked.push(range));
         });
         let mut pairs: Vec<_> = (0..200).map(|_| sessions(Suite::Tls13Aes128)).collect();

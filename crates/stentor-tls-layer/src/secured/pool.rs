@@ -3,9 +3,10 @@
 //! Nearly all are the smallest, so an array of its own for each size wastes nothing on those that
 //! are not. A freed place is overwritten with zeros and given to the next session.
 //!
-//! A core dump omits whole pages only. So each array grows by blocks of 64 KiB, which is a whole
-//! number of pages on every host, and each block is marked. The contexts of a worker lie in such
-//! blocks too. What rustls holds of a handshake under way can be in a core dump.
+//! A core dump omits whole pages only. So each array grows by blocks of 64 KiB that are aligned to
+//! 16 KiB, and each block is marked. The contexts of a worker lie in aligned memory too. On a host
+//! with pages of 64 KiB, the ends of a block can be in a core dump. So can what rustls holds of an
+//! active handshake.
 
 use stentor_io::leave_out_of_dumps;
 use stentor_tls::{Kept, LargeSession, MediumSession, NoSession, Owned, Session, SmallSession};
@@ -50,9 +51,9 @@ const fn keys(bytes: usize) -> usize {
     bytes - 32
 }
 
-/// How many sessions of so many bytes a block has room for.
+/// How many sessions of so many bytes fit into a page.
 const fn places(bytes: usize) -> usize {
-    BLOCK_BYTES / bytes
+    PAGE_BYTES / bytes
 }
 
 impl Pools {
@@ -108,15 +109,16 @@ impl Pools {
     }
 }
 
-/// Whole pages of sessions.
+/// One page, or several pages, of sessions. A block is made page by page, because the stack of a
+/// worker is small.
 #[derive(Debug)]
-#[repr(align(65536))]
-struct Block<const KEYS: usize, const PLACES: usize>([Kept<KEYS>; PLACES]);
+#[repr(align(16384))]
+struct Page<const KEYS: usize, const PLACES: usize>([Kept<KEYS>; PLACES]);
 
 /// Sessions of one size.
 #[derive(Debug, Default)]
 struct Pool<const KEYS: usize, const PLACES: usize> {
-    blocks: Vec<Box<Block<KEYS, PLACES>>>,
+    blocks: Vec<Box<[Page<KEYS, PLACES>]>>,
     free: Vec<u32>,
     /// Places that were ever used.
     used: u32,
@@ -128,17 +130,22 @@ impl<const KEYS: usize, const PLACES: usize> Pool<KEYS, PLACES> {
             self.used += 1;
             self.used - 1
         });
-        if index as usize >= self.blocks.len() * PLACES {
-            let block = Box::new(Block(std::array::from_fn(|_| Kept::vacant())));
-            leave_out_of_dumps(std::slice::from_ref(&*block));
+        if index as usize >= self.blocks.len() * BLOCK_PAGES * PLACES {
+            let page = |_| Page(std::array::from_fn(|_| Kept::vacant()));
+            let block: Box<[_]> = (0..BLOCK_PAGES).map(page).collect();
+            leave_out_of_dumps(&block);
             self.blocks.push(block);
         }
-        self.blocks[index as usize / PLACES].0[index as usize % PLACES].take(from);
+        if let Some(kept) = self.at(index as usize) {
+            kept.take(from);
+        }
         index
     }
 
     fn at(&mut self, index: usize) -> Option<&mut Kept<KEYS>> {
-        self.blocks.get_mut(index / PLACES)?.0.get_mut(index % PLACES)
+        let page = index / PLACES;
+        let block = self.blocks.get_mut(page / BLOCK_PAGES)?;
+        block.get_mut(page % BLOCK_PAGES)?.0.get_mut(index % PLACES)
     }
 
     fn remove(&mut self, index: usize) {
@@ -153,7 +160,7 @@ impl<const KEYS: usize, const PLACES: usize> Pool<KEYS, PLACES> {
     }
 
     fn bytes(&self) -> usize {
-        self.blocks.len() * BLOCK_BYTES + self.free.capacity() * 4
+        self.blocks.len() * BLOCK_PAGES * PAGE_BYTES + self.free.capacity() * 4
     }
 }
 
@@ -163,8 +170,11 @@ const SMALL: u32 = 0;
 const MEDIUM: u32 = 1;
 const LARGE: u32 = 2;
 
-/// An array grows by such a block. Its alignment is the same number.
-const BLOCK_BYTES: usize = 65_536;
+/// The size and the alignment of a [`Page`]: the largest page of common hosts.
+const PAGE_BYTES: usize = 16_384;
+
+/// An array grows by a block of so many pages.
+const BLOCK_PAGES: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -173,9 +183,9 @@ mod tests {
     #[test]
     fn sessions_lie_in_whole_pages() {
         fn check<const KEYS: usize, const PLACES: usize>(_: &Pool<KEYS, PLACES>) {
-            assert_eq!(align_of::<Block<KEYS, PLACES>>(), BLOCK_BYTES);
-            assert_eq!(size_of::<Block<KEYS, PLACES>>(), BLOCK_BYTES);
-            assert!(BLOCK_BYTES - PLACES * size_of::<Kept<KEYS>>() < 256, "little is left over");
+            assert_eq!(align_of::<Page<KEYS, PLACES>>(), PAGE_BYTES);
+            assert_eq!(size_of::<Page<KEYS, PLACES>>(), PAGE_BYTES);
+            assert!(PAGE_BYTES - PLACES * size_of::<Kept<KEYS>>() < 256, "little is left over");
         }
         let Pools { small, medium, large } = Pools::default();
         check(&small);
