@@ -56,13 +56,17 @@ impl Inherited {
     ///
     /// # Errors
     /// The environment names a file that is not there, or is no listening socket, or was taken
-    /// before.
+    /// before; or its number is none.
     pub fn all() -> io::Result<Vec<Inherited>> {
         let inherited = |fd| match started_with(fd, SocketType::STREAM) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(unlike()),
             owned => Inherited::new(owned?),
         };
-        sd_notify::listen_fds()?.map(inherited).collect()
+        if supervisor_number("LISTEN_PID")? != Some(std::process::id()) {
+            return Ok(Vec::new());
+        }
+        let count = supervisor_number("LISTEN_FDS")?.unwrap_or_default();
+        (3..).take(count as usize).map(inherited).collect()
     }
 
     /// Takes a socket over.
@@ -102,6 +106,14 @@ impl Inherited {
             Err(error) => Err(BindError { address: self.name.to_string(), error: error.into() }),
         }
     }
+}
+
+/// A number that a supervisor has put into the environment. sd-notify reads it too, but it sets the
+/// flag by which [`started_with`] recognises a file that this process was started with.
+fn supervisor_number(name: &str) -> io::Result<Option<u32>> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no number"));
+    let text = std::env::var(name).ok();
+    text.map(|text| text.parse().map_err(|_| invalid())).transpose()
 }
 
 /// What a socket is bound to.

@@ -222,8 +222,7 @@ impl Connection {
         if let Some(backlog) = &mut work.backlog {
             match backlog.send(io, peer, &cx.stats, &mut cx.load.sent_bytes) {
                 Ok(false) => {
-                    let first_ms = self.room_deadline_ms(cx);
-                    return self.note_pace(cx, io, peer, first_ms);
+                    return self.note_pace(cx, io, peer);
                 }
                 Ok(true) => {
                     work.backlog = None;
@@ -735,8 +734,7 @@ impl Connection {
         }
         self.shrink_extra();
         if self.is_blocked() {
-            let first_ms = self.room_deadline_ms(cx);
-            self.note_pace(cx, io, peer, first_ms);
+            self.note_pace(cx, io, peer);
             return Flow::Pause;
         }
         if let Some(work) = &mut self.work {

@@ -169,11 +169,14 @@ pub(crate) const FILE_SHARE_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 102
 /// Kestrel asks for 240.
 pub(crate) const SEND_RATE_MIN: u64 = 256;
 
-/// The most time that a blocked client can have, in milliseconds. At the minimum rate a client
-/// reads 900 KB in this time. With the largest receive buffer of a default kernel (6 MB, of which
-/// half is announced at once) a client needs 1 KB per second. The bound frees the place of a client
-/// that has fetched a lot and then stops.
-pub(crate) const SEND_TIME_MS_MAX: u64 = 3_600_000;
+/// Bytes per second of a large step of a blocked client, which earn it more than another timeout.
+/// The largest receive buffer of a default kernel has 6 MB. A peer announces half of it at once,
+/// and has six minutes for that.
+pub(crate) const SEND_STEP_RATE: u64 = 8 * 1024;
+
+/// The most time that a blocked client can earn, in milliseconds. The limit frees the place of a
+/// client that has fetched a lot and then stops.
+pub(crate) const SEND_TIME_MS_MAX: u64 = 600_000;
 
 /// How often a feed that has nothing to say says so: by that its follower knows that it is alive.
 pub(crate) const FEED_SIGN_MS: u64 = 1_000;

@@ -8,7 +8,7 @@
 //!
 //! Over the limit, the connections that hold the most are closed, not the newest.
 
-use crate::limits::{RELEASE_AFTER_MS, RELEASE_BYTES_MIN, RELIEF_BYTES_MIN, RELIEF_PART};
+use crate::limits::{RELEASE_AFTER_MS, RELEASE_BYTES_MIN, RELIEF_PART};
 use std::cmp::Reverse;
 
 /// The account of a worker.
@@ -90,6 +90,7 @@ pub(crate) fn whom_to_cut(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::RELIEF_BYTES_MIN;
 
     /// Holders of so many bytes, by index, of whom the first has waited for the longest.
     fn holders(bytes: &[usize]) -> Vec<Holder> {

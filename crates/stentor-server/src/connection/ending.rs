@@ -14,7 +14,7 @@ impl Connection {
         let reason = match self.phase {
             phase if phase.awaits_room() => {
                 let now_ms = cx.clock.now_ms;
-                self.note_pace(cx, io, peer, now_ms);
+                self.note_pace(cx, io, peer);
                 if self.is_blocked() && self.room_deadline_ms(cx) <= now_ms {
                     cx.stats.timeouts.add(1);
                     self.abort(cx, io, peer);

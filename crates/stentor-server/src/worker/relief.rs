@@ -88,11 +88,12 @@ impl Worker {
         if tcp == Pressure::Critical {
             self.tcp_search.get_or_insert_default().excess_bytes = tcp_excess_bytes;
         }
+        // The backend may be that of another worker, which this one took over.
+        io.rest(if process == Pressure::Critical { PUBLIC_ROLES } else { &[] });
         if process == self.cx.load.pressure {
             return;
         }
         self.cx.load.pressure = process;
-        io.rest(if process == Pressure::Critical { PUBLIC_ROLES } else { &[] });
         self.shortened = (process != Pressure::None).then_some(0);
         // What is held is looked at again.
         self.spared_until_ms = 0;
