@@ -56,7 +56,6 @@ impl TopicTable {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    #[expect(clippy::mutable_key_type, reason = "a topic never changes its name")]
     pub(super) fn names(&self) -> RwLockReadGuard<'_, BTreeSet<ByName>> {
         read(&self.names)
     }
