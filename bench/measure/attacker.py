@@ -24,6 +24,7 @@ FAR_RECEIVE_BYTES = 4_096
 FAR_SEGMENT_BYTES = 1_460
 IP_BIND_ADDRESS_NO_PORT = 24
 PR_SET_PDEATHSIG = 1
+SO_RCVBUFFORCE = 33
 OVERTIME_SECONDS = 120
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -67,12 +68,13 @@ class Attacker:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def open(self, first: bytes, reads: bool = True,
-             is_far: bool = False) -> Connection | None:
+    def open(self, first: bytes, reads: bool = True, is_far: bool = False,
+             receive_bytes: int = 0) -> Connection | None:
         """A connection that sends `first` as soon as it can; None if there is none to be had.
 
         Over loopback a socket is sent a megabyte before anybody has read a byte. One that `is_far`
-        announces the segments and a window as small as those of a client far away may be.
+        announces the segments and a window as small as those of a client far away may be. One with
+        `receive_bytes` has so large a buffer for what it does not read, which takes root.
         """
         self.spend(len(first))
         number = self.numbers
@@ -83,6 +85,8 @@ class Attacker:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if is_far:
                 be_far(opened)
+            if receive_bytes:
+                opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, receive_bytes)
             opened.bind((address(number % ADDRESSES), 0))
             failed = opened.connect_ex(("127.0.0.1", self.port))
             if failed not in (0, errno.EINPROGRESS):

@@ -426,6 +426,7 @@ class TcpMemory(Attack):
     tcp_limit_mib = 32
     newcomers_judged = True
     SLOW = 12
+    RECEIVE_BYTES = 4 << 20
     READ_BYTES = 1_500
     READ_EVERY_SECONDS = 5
     HISTORY = [f"/tcp/history/{number}" for number in range(100)]
@@ -444,7 +445,7 @@ class TcpMemory(Attack):
         requests = get("/tcp/large") * 20
         while not attacker.over:
             while len(attacker.connections) < self.SLOW:
-                attacker.open(requests, reads=False)
+                attacker.open(requests, reads=False, receive_bytes=self.RECEIVE_BYTES)
             attacker.rest(self.READ_EVERY_SECONDS)
             for connection in list(attacker.connections.values()):
                 with contextlib.suppress(OSError):
