@@ -2,9 +2,10 @@
 //! whether the tests notice.
 //!
 //! No list names what can be derived: each limit is halved and doubled (`limits.rs`), and what a
-//! change touches is mutated by `cargo-mutants` (`since.rs`). Faults that the code once had, and that neither of both makes, are
-//! in `xtask/mutants/`, in the form of `list.rs`. Everything happens in a copy of the working tree (`workshop.rs`), so
-//! that the tree itself is never broken, whenever this is interrupted.
+//! change touches is mutated by `cargo-mutants` (`since.rs`). Faults that the code once had, and
+//! that neither of both makes, are in `xtask/mutants/`, in the form of `list.rs`. Everything
+//! happens in a copy of the working tree (`workshop.rs`), so that the tree itself is never broken,
+//! whenever this is interrupted.
 //!
 //! Nearly all mutations are in the same build (`switch.rs`), so that trying one takes as long as
 //! its tests. Most are noticed within a second by the tests of their own file, which run first.

@@ -255,7 +255,7 @@ const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor-cluster", 39),
     ("stentor-config", 21),
     ("stentor-files", 7),
-    ("stentor-replication", 13),
+    ("stentor-replication", 12),
     ("stentor-process", 10),
     ("stentor-server", 175),
     ("stentor-tls-layer", 13),

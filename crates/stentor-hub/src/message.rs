@@ -3,8 +3,8 @@
 //! A [`Draft`] is what a publisher hands in, checked and measured before the sequencing point. A
 //! [`Message`] is a draft that has its place. It never changes, and each form (the head of the
 //! value response, each content coding) is rendered when first wanted, and then serves every reader
-//! while the cache of rendered messages holds it (`rendered.rs`). There may be millions of messages,
-//! most of them small and never read: the size is asserted below.
+//! while the cache of rendered messages holds it (`rendered.rs`). There may be millions of
+//! messages, most of them small and never read: the size is asserted below.
 
 use std::fmt;
 use std::io::Write;

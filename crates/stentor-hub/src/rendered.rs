@@ -1,9 +1,10 @@
 //! The cache of rendered messages: response heads, compressed bodies, events and frames.
 //!
-//! All readers of a message are sent the same bytes, so they are rendered once and cached beside the
-//! message. Readers decide what is rendered, so the cache has a limit of its own: it never takes
-//! memory from values and history. Over the limit, the cache evicts what was rendered of the message
-//! that has been in it longest, unless a reader has used that since the cache last looked at it.
+//! All readers of a message are sent the same bytes, so they are rendered once and cached beside
+//! the message. Readers decide what is rendered, so the cache has a limit of its own: it never
+//! takes memory from values and history. Over the limit, the cache evicts what was rendered of the
+//! message that has been in it longest, unless a reader has used that since the cache last looked
+//! at it.
 //!
 //! A message that its topic has dropped is *detached*: only connections still hold it. Rendered
 //! bytes that the cache has evicted and connections still hold are detached, too. Both are counted
@@ -176,8 +177,8 @@ impl Rendered {
         None
     }
 
-    /// Finds the form or appends it. If another thread appends at the same moment, this thread waits
-    /// and then reads on.
+    /// Finds the form or appends it. If another thread appends at the same moment, this thread
+    /// waits and then reads on.
     fn find_or_render(
         &self,
         kind: RenderedKind,
@@ -273,7 +274,8 @@ impl Drop for Cached {
 }
 
 impl Message {
-    /// The rendered bytes of this kind, rendered at the first call. `None` if `render` returns that.
+    /// The rendered bytes of this kind, rendered at the first call. `None` if `render` returns
+    /// that.
     pub(crate) fn find_or_render(
         self: &Arc<Self>,
         kind: RenderedKind,

@@ -365,8 +365,8 @@ fn socket() -> rustix::io::Result<OwnedFd> {
 
 /// Takes over a socket that this process was started with, and keeps it from its children.
 ///
-/// Such a file is told by its flag: a program that starts has no file that is closed at that moment,
-/// and this crate opens every file with the flag that has it closed then.
+/// Such a file is told by its flag: a program that starts has no file that is closed at that
+/// moment, and this crate opens every file with the flag that has it closed then.
 ///
 /// # Errors
 /// There is no file of that number, or it is no such socket, or it was taken before.

@@ -52,8 +52,8 @@ pub struct Epoll {
     reserved: ReservedDescriptors,
     /// Another process is about to take over.
     handing_over: Option<Box<HandingOver>>,
-    /// Connections that the kernel had no memory to register. The worker accepts no other until they
-    /// are registered.
+    /// Connections that the kernel had no memory to register. The worker accepts no other until
+    /// they are registered.
     unregistered: Vec<Peer>,
     /// When the wait is to end, on the clock of [`monotonic_us`].
     wake_us: Option<u64>,

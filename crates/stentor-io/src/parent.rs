@@ -121,8 +121,8 @@ impl WaitingParent {
         WaitingParent::Line(Channel::of(fd))
     }
 
-    /// Whether the next server has to know what to do with the file that it gets. If this process is
-    /// the first one itself, it knows the next server without being told.
+    /// Whether the next server has to know what to do with the file that it gets. If this process
+    /// is the first one itself, it knows the next server without being told.
     #[must_use]
     pub fn is_told_by_file(&self) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! The server's remedies when memory runs out that it cannot count itself: the memory of the control
-//! group, of the host, and of the kernel's TCP sockets.
+//! The server's remedies when memory runs out that it cannot count itself: the memory of the
+//! control group, of the host, and of the kernel's TCP sockets.
 //!
 //! One thread polls ten times a second how full each is (`stentor_io::MemoryGauges`). Each kind has
 //! a level of its own and a remedy of its own. Each poll sets the action of each kind from its
@@ -375,8 +375,8 @@ mod tests {
         assert_eq!(state.pressures(), Pressures::default());
     }
 
-    /// Clients that read nothing fill the kernel's TCP memory. The server resets those that hold the
-    /// most. Meanwhile it accepts newcomers, serves a stream that reads, and keeps all history.
+    /// Clients that read nothing fill the kernel's TCP memory. The server resets those that hold
+    /// the most. Meanwhile it accepts newcomers, serves a stream that reads, and keeps all history.
     #[test]
     fn slow_readers_of_tcp_memory_are_evicted_and_nothing_else_happens() {
         const GET: &[u8] = b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -87,8 +87,8 @@ pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
     Ok(reading.finish())
 }
 
-/// Counts the topics that a query of `/-/events` names. It may count more if [`parse_query`] refuses
-/// the query.
+/// Counts the topics that a query of `/-/events` names. It may count more if [`parse_query`]
+/// refuses the query.
 #[must_use]
 pub fn topics_named(query: &[u8]) -> usize {
     let others: [&[u8]; 5] = [b"since", b"last_event_id", b"mode", b"wait", b"token"];

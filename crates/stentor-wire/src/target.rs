@@ -183,7 +183,8 @@ impl<'a> TopicName<'a> {
     /// # Errors
     ///
     /// One plain sentence, if a segment is `*` or `**`. Readers could not name the topic: to them
-    /// it would be a pattern. Topics that are stored under such names can still be read and deleted.
+    /// it would be a pattern. Topics that are stored under such names can still be read and
+    /// deleted.
     pub fn published(self) -> Result<TopicName<'a>, &'static str> {
         if self.0.split('/').any(|segment| matches!(segment, "*" | "**")) {
             return Err("A topic must not have a segment '*' or '**': readers take it for a \

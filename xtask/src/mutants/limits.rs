@@ -78,8 +78,9 @@ pub(crate) fn switched(
     text
 }
 
-/// The limits of a name that a file means: its own, or else its crate's, those of `limits.rs` before
-/// others, or else those of the only crate that has the name. A name of two limits is left alone.
+/// The limits of a name that a file means: its own, or else its crate's, those of `limits.rs`
+/// before others, or else those of the only crate that has the name. A name of two limits is left
+/// alone.
 fn meant<'a>(
     limits: &[(usize, &'a str, &Mutation)],
     path: &str,

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The comment `// mutation: filter-replaced` in the code marks the statement, match arm, field or
-//! item behind it, and moves with that. The text after `-` must be in there exactly once, and the text
-//! after `+` replaces it. Without `-` the whole statement is replaced, and without both it is removed.
-//! Lines with `#` in the first column are comments.
+//! item behind it, and moves with that. The text after `-` must be in there exactly once, and the
+//! text after `+` replaces it. Without `-` the whole statement is replaced, and without both it is
+//! removed. Lines with `#` in the first column are comments.
 //!
 //! The tests of the file's own package must notice, or else those of the server, which has all
 //! below it in its simulator. A line `tests: PACKAGE…` behind the sentence names others, or

@@ -13,7 +13,8 @@ use crate::topic::{Topic, stored_bytes_of};
 /// The latest numbers with their topics, as far back as is remembered.
 pub(crate) struct Changes {
     latest: VecDeque<(u64, Arc<Topic>)>,
-    /// The deletions among them, with the memory of their topics: nothing else holds these for long.
+    /// The deletions among them, with the memory of their topics: nothing else holds these for
+    /// long.
     deletions: VecDeque<(u64, usize)>,
     deleted_bytes: usize,
     /// Every change after this number is remembered.

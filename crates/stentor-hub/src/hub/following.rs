@@ -1,10 +1,10 @@
 //! A hub whose order is made elsewhere: what it takes from there, under its readers.
 //!
 //! It takes entries with their numbers ([`Hub::follow`]), and where it has missed some, all there
-//! is ([`Hub::adopt`]): another hub, filled from a snapshot beside the one that is read, whose topics
-//! then take the place of its own by one swap. Nothing of a snapshot that breaks off, or makes no
-//! sense, comes near a reader. A reader is sent what it has not seen, and told of a gap only where
-//! the histories do not reach back to its cursor.
+//! is ([`Hub::adopt`]): another hub, filled from a snapshot beside the one that is read, whose
+//! topics then take the place of its own by one swap. Nothing of a snapshot that breaks off, or
+//! makes no sense, comes near a reader. A reader is sent what it has not seen, and told of a gap
+//! only where the histories do not reach back to its cursor.
 //!
 //! Numbers only grow in a process, whatever becomes of the sequence: that is what cursors, walks
 //! and logs are made of. So a sequence that began anew is counted from above all that was before

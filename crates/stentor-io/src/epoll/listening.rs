@@ -1,16 +1,16 @@
 //! A worker's listeners: when it accepts from them, and when they are out of the epoll set.
 //!
-//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the kernel
-//! reports the rest again. The worker accepts last in a turn, after all events of connections. New
-//! connections get the time that is left, and at least their share. A share is a time and not a
-//! count, since the cost of a new connection depends on its first request. While the worker may not
-//! accept, the listeners are out of the epoll set: otherwise the kernel would report them without
-//! end.
+//! Listeners are level-triggered: accepting stops when its share of the turn is over, and the
+//! kernel reports the rest again. The worker accepts last in a turn, after all events of
+//! connections. New connections get the time that is left, and at least their share. A share is a
+//! time and not a count, since the cost of a new connection depends on its first request. While the
+//! worker may not accept, the listeners are out of the epoll set: otherwise the kernel would report
+//! them without end.
 //!
 //! Closing a listener resets the connections in its queue, and those in the middle of a handshake.
 //! A listener that is not wanted any more therefore first takes no new connections, and stays until
-//! its queue is empty. The listeners of a process that was taken over stay for longer than the kernel
-//! takes to repeat its part of a handshake.
+//! its queue is empty. The listeners of a process that was taken over stay for longer than the
+//! kernel takes to repeat its part of a handshake.
 
 use super::set::EpollSet;
 use super::{ACCEPT_RETRY_MS, Epoll, LISTENER, address_of};
@@ -333,7 +333,8 @@ impl Listening {
 }
 
 impl Epoll {
-    /// Accepts from the listeners that have connections, for no longer than their share of the turn.
+    /// Accepts from the listeners that have connections, for no longer than their share of the
+    /// turn.
     pub(super) fn accept_arrivals<H: Handler<Epoll>>(&mut self, handler: &mut H) {
         if !self.listening.begin_turn(self.clock.now_ms) {
             return;

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! The process that was started forks: its child is the one that takes over, and it waits for that
-//! ([`Intermediate`](stentor_io::Intermediate)). Since form 3 the first message may bring a file: how
-//! to tell the first process, which waits for the end of the server
+//! ([`Intermediate`](stentor_io::Intermediate)). Since form 3 the first message may bring a file:
+//! how to tell the first process, which waits for the end of the server
 //! ([`WaitingParent`](stentor_io::WaitingParent)), that another one serves. The process that takes
 //! over tells it before it takes the token.
 //!

@@ -1,3 +1,5 @@
+//! Tests of permits, of work queues, and of what they charge.
+
 use super::*;
 
 impl AsMut<Budget> for Budget {

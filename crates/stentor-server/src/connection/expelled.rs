@@ -127,8 +127,8 @@ impl Connection {
         (covers, comparison.cost())
     }
 
-    /// Ends a reader that has lost its rights, and says why. A feed ends whole, so its follower asks
-    /// again and gets the reason.
+    /// Ends a reader that has lost its rights, and says why. A feed ends whole, so its follower
+    /// asks again and gets the reason.
     pub(super) fn end_revoked(&mut self, cx: &mut Context, peer: Peer, why: Ended) {
         cx.stats.readers_expired.add(1);
         match self.phase {

@@ -137,7 +137,7 @@ mod tests {
 
     /// Half of the largest receive buffer is announced at once: 10 KB a second.
     #[test]
-    fn a_client_with_a_large_buffer_has_minutes_for_it() {
+    fn a_large_buffer_earns_minutes() {
         let mut pace = Pace::default();
         pace.take_note(6_000_000, 6_000_000, 0, TIMEOUT_MS);
         pace.take_note(0, 3_000_000, 20_000, TIMEOUT_MS);

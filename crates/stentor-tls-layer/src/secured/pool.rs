@@ -113,12 +113,12 @@ impl Pools {
 /// worker is small.
 #[derive(Debug)]
 #[repr(align(16384))]
-struct Page<const KEYS: usize, const PLACES: usize>([Kept<KEYS>; PLACES]);
+struct SessionPage<const KEYS: usize, const PLACES: usize>([Kept<KEYS>; PLACES]);
 
 /// Sessions of one size.
 #[derive(Debug, Default)]
 struct Pool<const KEYS: usize, const PLACES: usize> {
-    blocks: Vec<Box<[Page<KEYS, PLACES>]>>,
+    blocks: Vec<Box<[SessionPage<KEYS, PLACES>]>>,
     free: Vec<u32>,
     /// Places that were ever used.
     used: u32,
@@ -131,7 +131,7 @@ impl<const KEYS: usize, const PLACES: usize> Pool<KEYS, PLACES> {
             self.used - 1
         });
         if index as usize >= self.blocks.len() * BLOCK_PAGES * PLACES {
-            let page = |_| Page(std::array::from_fn(|_| Kept::vacant()));
+            let page = |_| SessionPage(std::array::from_fn(|_| Kept::vacant()));
             let block: Box<[_]> = (0..BLOCK_PAGES).map(page).collect();
             leave_out_of_dumps(&block);
             self.blocks.push(block);
@@ -170,7 +170,7 @@ const SMALL: u32 = 0;
 const MEDIUM: u32 = 1;
 const LARGE: u32 = 2;
 
-/// The size and the alignment of a [`Page`]: the largest page of common hosts.
+/// The size and the alignment of a [`SessionPage`]: the largest page of common hosts.
 const PAGE_BYTES: usize = 16_384;
 
 /// An array grows by a block of so many pages.
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn sessions_lie_in_whole_pages() {
         fn check<const KEYS: usize, const PLACES: usize>(_: &Pool<KEYS, PLACES>) {
-            assert_eq!(align_of::<Page<KEYS, PLACES>>(), PAGE_BYTES);
-            assert_eq!(size_of::<Page<KEYS, PLACES>>(), PAGE_BYTES);
+            assert_eq!(align_of::<SessionPage<KEYS, PLACES>>(), PAGE_BYTES);
+            assert_eq!(size_of::<SessionPage<KEYS, PLACES>>(), PAGE_BYTES);
             assert!(PAGE_BYTES - PLACES * size_of::<Kept<KEYS>>() < 256, "little is left over");
         }
         let Pools { small, medium, large } = Pools::default();

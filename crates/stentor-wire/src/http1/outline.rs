@@ -70,8 +70,9 @@ pub fn without_secrets(text: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// The beginning of a parameter, as far as the name of a secret and the `=` behind it may reach. The
-/// limit makes the time linear: the search from each `&` would otherwise reach the end of the text.
+/// The beginning of a parameter, as far as the name of a secret and the `=` behind it may reach.
+/// The limit makes the time linear: the search from each `&` would otherwise reach the end of the
+/// text.
 fn may_be_secret(parameter: &[u8]) -> &[u8] {
     &parameter[..parameter.len().min(SECRET_NAME_BYTES_MAX + 1)]
 }
