@@ -57,8 +57,7 @@ struct Connection {
     told: bool,
     /// The first answer was as it should be.
     settled: bool,
-    /// Something of its stream of events has come.
-    has_begun: bool,
+    stream: StreamStage,
     /// Answers in a row that came too soon to have been held.
     hasty: u8,
     /// Answers still to come.
@@ -72,6 +71,16 @@ struct Connection {
     ledger: Ledger,
     /// The next long-poll.
     ask: Option<Arc<Ask>>,
+}
+
+/// How far the stream of events of a connection has come.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum StreamStage {
+    /// Nothing of it has come.
+    #[default]
+    Awaited,
+    /// Some of it has come.
+    Begun,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -15,8 +15,8 @@ use stentor_wire::websocket::Opcode;
 use stentor_wire::websocket::client::{ServerFrame, masked_frame};
 
 use super::{
-    Connection, ConnectionStage, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Purpose, Wire, Worker,
-    connect_error,
+    Connection, ConnectionStage, NO_ANSWER, OPENED_PER_TURN, PATIENCE_US, Purpose, StreamStage,
+    Wire, Worker, connect_error,
 };
 use crate::delivery::{Finder, Note};
 use crate::exchange::Seen;
@@ -241,11 +241,11 @@ impl Worker {
             kept.extend_from_slice(data);
             &kept
         };
-        if !self.at(socket).has_begun
+        if self.at(socket).stream == StreamStage::Awaited
             && let Some(rest) = sse::after_mark(events)
         {
             events = rest;
-            self.at(socket).has_begun = true;
+            self.at(socket).stream = StreamStage::Begun;
         }
         while let Some((event, length)) = sse::first_event(events) {
             if event.name == Some(b"gap") {
