@@ -604,7 +604,7 @@ class ResumeNames(Admitted):
 
 
 class ResumeReaders(ResumeNames):
-    """200 readers of those topics lose their connections together and come back, again and again."""
+    """200 readers of those topics lose their connections together and come back, repeatedly."""
 
     READERS = 200
     EVERY_SECONDS = 0.5

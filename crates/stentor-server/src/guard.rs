@@ -79,7 +79,7 @@ impl Guard {
         let (hub, memory, mailboxes) = (Arc::clone(hub), Arc::clone(memory), mailboxes.to_vec());
         let poll = move || {
             let release = &release_memory;
-            Poller { hub: &hub, memory: &memory, mailboxes: &mailboxes, release }
+            MemoryPoller { hub: &hub, memory: &memory, mailboxes: &mailboxes, release }
                 .run(&gauges, &ended);
         };
         thread::Builder::new().name("memory".to_owned()).spawn(poll)?;
@@ -104,7 +104,7 @@ fn trim(hub: &Hub, is_over: &AtomicBool) {
 }
 
 /// The state that the polling thread reads and sets.
-struct Poller<'a> {
+struct MemoryPoller<'a> {
     hub: &'a Hub,
     memory: &'a MemoryState,
     mailboxes: &'a [Arc<Mailbox>],
@@ -112,7 +112,7 @@ struct Poller<'a> {
     release: &'a dyn Fn(),
 }
 
-impl Poller<'_> {
+impl MemoryPoller<'_> {
     fn run(&self, gauges: &MemoryGauges, ended: &Receiver<()>) {
         let mut told = Pressures::default();
         let mut polls = 0_u32;
@@ -324,7 +324,7 @@ mod tests {
                 let memory = MemoryState::default();
                 memory.configure(&Settings::default());
                 let poller =
-                    Poller { hub, memory: &memory, mailboxes: &mailboxes, release: &|| {} };
+                    MemoryPoller { hub, memory: &memory, mailboxes: &mailboxes, release: &|| {} };
                 let mut told = Pressures::default();
                 for (process, tcp) in [before, after] {
                     let loads = [load(of, used(process)), load(MemoryOf::Tcp, used(tcp))];
@@ -400,7 +400,8 @@ mod tests {
         let limit = used(&world);
         let mailboxes = [Arc::new(Mailbox::new().unwrap())];
         let (hub, memory) = (Arc::clone(&world.shared.hub), Arc::clone(&world.shared.memory));
-        let poller = Poller { hub: &hub, memory: &memory, mailboxes: &mailboxes, release: &|| {} };
+        let poller =
+            MemoryPoller { hub: &hub, memory: &memory, mailboxes: &mailboxes, release: &|| {} };
         let (mut told, mut polls) = (Pressures::default(), 0);
         loop {
             told =
@@ -441,9 +442,9 @@ mod tests {
         (root, gauges)
     }
 
-    fn poller<'a>(world: &'a World, release: &'a dyn Fn()) -> Poller<'a> {
+    fn poller<'a>(world: &'a World, release: &'a dyn Fn()) -> MemoryPoller<'a> {
         let (hub, memory) = (&world.shared.hub, &world.shared.memory);
-        Poller { hub, memory, mailboxes: &[], release }
+        MemoryPoller { hub, memory, mailboxes: &[], release }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use follower::Follower;
 use log::{Log, TOPICS, wants};
 use meanwhile::Meanwhile;
 use poller::Poller;
-use pressure::Pressures;
+use pressure::RandomPressures;
 use publisher::{Putter, Source};
 use reader::{Mood, Plan, Reader};
 use stentor_hub::Precondition;
@@ -55,7 +55,7 @@ struct Stage {
     topics: usize,
     hand_overs: HandOvers,
     clock: ClockJumps,
-    pressures: Pressures,
+    pressures: RandomPressures,
 }
 
 /// One seed from the beginning to the end.
@@ -112,7 +112,7 @@ impl Stage {
         let parts = Parts { last_seq, ..Parts::of_seed(seed, &mut rng, &[0, 10, 50]) };
         let world = World::of(parts, seed ^ 0x5eed, faults, settings);
         let mut log = Log::attach(&world);
-        let pressures = Pressures::new(seed, world.workers());
+        let pressures = RandomPressures::new(seed, world.workers());
         log.memory_gets_short = pressures.are_any();
         let readers =
             (0..1 + rng.below(5)).map(|_| Reader::new(Plan::random(&mut rng), &log)).collect();

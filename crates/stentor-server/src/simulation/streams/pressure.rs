@@ -13,7 +13,7 @@ use stentor_io::{Rng, mark};
 
 /// How short memory is in a run, from turn to turn.
 #[derive(Debug)]
-pub(super) struct Pressures {
+pub(super) struct RandomPressures {
     rng: Rng,
     percent: u8,
     now: Levels,
@@ -23,12 +23,12 @@ pub(super) struct Pressures {
     most: Vec<Option<u64>>,
 }
 
-impl Pressures {
-    pub(super) fn new(seed: u64, workers: usize) -> Pressures {
+impl RandomPressures {
+    pub(super) fn new(seed: u64, workers: usize) -> RandomPressures {
         let mut rng = Rng::new(seed ^ 0x0dd_ba11);
         let percent = [0, 0, 2, 10][rng.below(4)];
         let (told, most) = (vec![Levels::default(); workers], vec![None; workers]);
-        Pressures { rng, percent, now: Levels::default(), told, most }
+        RandomPressures { rng, percent, now: Levels::default(), told, most }
     }
 
     /// Whether memory has been short, or will be.
