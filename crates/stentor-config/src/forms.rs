@@ -20,7 +20,7 @@ use tracing::Level;
 use crate::addresses::{ControlAddress, ListenAddress, Network, parse_address};
 use crate::leave_out;
 use crate::servers::{BrokerUrl, ServerUrl, StreamName};
-use crate::setting::{Form, Shape};
+use crate::setting::{Form, ValueShape};
 use crate::values::{
     AccessFormat, AccessTarget, Close, LogFormat, OrAuto, parse_access, parse_user,
 };
@@ -109,7 +109,7 @@ impl<K: Kind> Form<K::Value> for Text<K> {
 }
 
 impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
-    const SHAPE: Shape = Shape::List;
+    const SHAPE: ValueShape = ValueShape::List;
     const IS_SECRET: bool = K::IS_SECRET;
 
     fn value(self) -> Vec<K::Value> {
@@ -128,7 +128,7 @@ pub(crate) fn one_or_many(items: impl IntoIterator<Item = impl ToString>) -> Val
 }
 
 impl Form<bool> for bool {
-    const SHAPE: Shape = Shape::Flag;
+    const SHAPE: ValueShape = ValueShape::Flag;
 
     fn value(self) -> bool {
         self

@@ -14,7 +14,7 @@ use toml::de::{Error, ValueDeserializer};
 use crate::document::{self, explain, explain_secret};
 use crate::error::{ConfigError, ConfigErrors, nearest};
 use crate::groups;
-use crate::setting::{Setting, Shape};
+use crate::setting::{Setting, ValueShape};
 use crate::settings::Settings;
 
 impl Settings {
@@ -117,10 +117,10 @@ fn read_variable(
     settings: &mut Settings,
 ) -> Result<(), Error> {
     let value: Value = match setting.shape {
-        Shape::Text => text.into(),
-        Shape::List if text.trim().is_empty() => Value::Array(Vec::new()),
-        Shape::List => text.split(',').map(str::trim).collect::<Vec<_>>().into(),
-        Shape::Flag => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
+        ValueShape::Text => text.into(),
+        ValueShape::List if text.trim().is_empty() => Value::Array(Vec::new()),
+        ValueShape::List => text.split(',').map(str::trim).collect::<Vec<_>>().into(),
+        ValueShape::Flag => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
     };
     (setting.read)(ValueDeserializer::parse(&value.to_string())?, settings)
 }

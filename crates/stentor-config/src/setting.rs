@@ -18,7 +18,7 @@ pub(crate) struct Setting<S: 'static> {
     pub(crate) key: &'static str,
     /// The keys of its table without which no other setting there has an effect, if it has some.
     pub(crate) switches: &'static [&'static str],
-    pub(crate) shape: Shape,
+    pub(crate) shape: ValueShape,
     /// Whether its value, or what is written in its place, may be a secret. Errors do not show it.
     pub(crate) is_secret: bool,
     /// Whether a change counts from the next start only.
@@ -36,7 +36,7 @@ pub(crate) type Read<S> = fn(ValueDeserializer<'_>, &mut S) -> Result<(), Error>
 
 /// How the environment, which has only text, writes a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     /// The text itself. Quantities are read from text too, so `1234` may be a name or a number.
     Text,
     /// Texts with commas between them; nothing for an empty list.
@@ -47,7 +47,7 @@ pub(crate) enum Shape {
 
 /// How a value of type `T` is written.
 pub(crate) trait Form<T>: for<'de> Deserialize<'de> {
-    const SHAPE: Shape = Shape::Text;
+    const SHAPE: ValueShape = ValueShape::Text;
     const IS_SECRET: bool = false;
 
     fn value(self) -> T;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::setting::Shape;
+use crate::setting::ValueShape;
 
 mod all;
 
@@ -676,7 +676,7 @@ fn a_text_of_the_environment_may_look_like_a_number_or_a_flag() {
 /// As compose files write "none".
 #[test]
 fn an_empty_list_of_the_environment_is_none() {
-    for setting in crate::groups::all().filter(|setting| setting.shape == Shape::List) {
+    for setting in crate::groups::all().filter(|setting| setting.shape == ValueShape::List) {
         for text in ["", " "] {
             let settings = environment(&[(&setting.variable(), text)]).unwrap();
             assert_eq!((setting.show)(&settings), toml::Value::Array(Vec::new()), "{text:?}");

@@ -82,7 +82,7 @@ struct LineError {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct BulkLine<'a> {
     #[serde(borrow)]
     topic: Cow<'a, str>,
     #[serde(borrow)]
@@ -309,7 +309,7 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Its strings need not be checked one by one.
     let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
     let broken = |error: serde_json::Error| cut(&error.to_string()).to_owned();
-    let line: Line<'_> = serde_json::from_str(line).map_err(broken)?;
+    let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;
     let raw = line.data.get();
     let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
         let text: Cow<'_, str> = match unescaped(raw) {
