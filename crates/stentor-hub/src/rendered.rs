@@ -98,7 +98,7 @@ impl RenderCache {
         self.0.cached.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Something was rendered of this message: makes room for it. If there is none, what was
+    /// The cache evicts other forms, because this message has a new one. If there is none, what was
     /// rendered of this message is not cached.
     fn make_room(&self, message: &Message) {
         for _ in 0..EVICTIONS_MAX {

@@ -64,7 +64,7 @@ impl Connection {
         self.deliver(cx, io, peer);
     }
 
-    /// Sends the next part of what there is. Returns whether to go on at once.
+    /// Sends the next part of what there is. Returns whether the pump takes another step at once.
     pub(super) fn pump_transfer(&mut self, cx: &mut Context, peer: Peer) -> bool {
         let is_feed = self.is_feed(cx, peer);
         if is_feed && cx.draining {

@@ -19,7 +19,7 @@ use stentor_io::{Backend, Peer};
 pub(super) struct Pace {
     /// Bytes that were sent and not acknowledged when the kernel was last asked.
     unacknowledged: u32,
-    /// When the client is reset. `None`: nobody has said so yet.
+    /// When the server resets the client. `None` until the first note.
     until_ms: Option<u64>,
 }
 

@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is due.
+    /// The connection sends the events and responses that its source has.
     pub(super) fn pump<B: Backend>(
         &mut self,
         cx: &mut Context,
