@@ -491,10 +491,6 @@ impl Backend for Epoll {
         self.listening.refuse_new(&self.set, how);
     }
 
-    fn has_begun_connections(&mut self) -> bool {
-        self.listening.iter().any(|(listener, _)| listener.has_handshakes())
-    }
-
     fn close_listeners(&mut self) {
         self.listening.close(self.clock.now_ms);
     }

@@ -346,10 +346,6 @@ pub trait Backend {
     /// that the process was started with, still take connections into their queues.
     fn refuse_new(&mut self, how: TurnAway);
 
-    /// Whether connections may have begun that are not accepted yet. Not for the data path: the
-    /// kernel is asked for all there are.
-    fn has_begun_connections(&mut self) -> bool;
-
     /// Accepts what is left in the listeners' queues, then closes the listeners.
     fn close_listeners(&mut self);
 
@@ -399,10 +395,6 @@ macro_rules! left_to_the_backend_below {
 
         fn now_us(&self) -> u64 {
             self.io.now_us()
-        }
-
-        fn has_begun_connections(&mut self) -> bool {
-            self.io.has_begun_connections()
         }
 
         fn rest(&mut self, roles: &'static [$crate::Role]) {

@@ -616,10 +616,6 @@ impl Backend for Sim {
         self.refusing = Some(how);
     }
 
-    fn has_begun_connections(&mut self) -> bool {
-        self.pipes.iter().any(Pipe::waits)
-    }
-
     fn close_listeners(&mut self) {
         self.refusing = Some(TurnAway::Refuse);
     }

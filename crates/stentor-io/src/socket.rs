@@ -345,15 +345,6 @@ impl Listener {
         matches!(self.origin, ListenerOrigin::Tcp(_))
     }
 
-    /// Whether handshakes of this port are under way, as the kernel's table of connections says. If
-    /// that cannot be read, there may be.
-    pub(crate) fn has_handshakes(&self) -> bool {
-        let ListenerOrigin::Tcp(port) = self.origin else { return false };
-        ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-            std::fs::read_to_string(table).map_or(true, |table| has_handshakes(&table, port))
-        })
-    }
-
     /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.
     fn drop_new(&self) {
         // The filter sees the TCP header: byte 13 holds the flags, 0x02 is SYN, 0x10 is ACK.
@@ -369,16 +360,6 @@ impl Listener {
             ],
         );
     }
-}
-
-/// Whether a table in the form of `/proc/net/tcp` (proc(5)) has a handshake of this local port.
-fn has_handshakes(table: &str, port: u16) -> bool {
-    table.lines().skip(1).any(|line| {
-        let mut columns = line.split_ascii_whitespace().skip(1);
-        let local = columns.next().and_then(|local| local.rsplit_once(':'));
-        let is_ours = local.is_some_and(|(_, digits)| u16::from_str_radix(digits, 16) == Ok(port));
-        is_ours && columns.nth(1) == Some(SYN_RECEIVED)
-    })
 }
 
 /// A connection that is to be made.
@@ -628,9 +609,6 @@ const BACKLOG: i32 = 65_535;
 /// From the kernel's `include/uapi/linux/tcp.h`, since 6.15; the crate `libc` does not have it.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// `TCP_SYN_RECV` as `/proc/net/tcp` writes it.
-const SYN_RECEIVED: &str = "03";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -684,18 +662,5 @@ mod tests {
         let name = SocketAddrUnix::new(&path).unwrap();
         let clients: Vec<_> = (0..100).map(|_| unix_socket().unwrap()).collect();
         assert!(clients.iter().all(|client| net::connect(client, &name).is_ok()));
-    }
-
-    #[test]
-    fn a_handshake_under_way_is_told_by_its_port_and_state() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n\
-                     \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000\n\
-                     \x20  1: 0100007F:1F90 0100007F:9C40 03 00000000:00000000 01:00000064\n\
-                     \x20  2: 0100007F:1F91 0100007F:9C41 01 00000000:00000000 00:00000000";
-        assert_eq!(
-            [0x1f90, 0x1f91, 0x9c40, 3].map(|p| has_handshakes(table, p)),
-            [true, false, false, false]
-        );
-        assert!(!has_handshakes("", 80) && !has_handshakes("\n1:\nx y z 03", 80));
     }
 }

@@ -93,9 +93,9 @@ pub(crate) const DRAIN_IDLE_MS: u64 = 500;
 /// close. More than a second, after which the kernel repeats its part of a handshake.
 pub(crate) const DRAIN_ACCEPT_MS: u64 = 1_500;
 
-/// So long a stop with nothing left to be done waits for a packet that is under way within the
-/// host, and so often it looks whether connections are still to come.
-pub(crate) const DRAIN_LOOK_MS: u64 = 20;
+/// While draining: how long a worker without connections waits for one whose handshake is under
+/// way, before it closes its listeners. Longer than a round trip takes as a rule.
+pub(crate) const DRAIN_EMPTY_MS: u64 = 200;
 
 /// The longest a long-poll is held, whatever it asks for: proxies think a minute is enough.
 pub(crate) const HELD_MS_MAX: u64 = 60_000;

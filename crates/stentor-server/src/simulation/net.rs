@@ -455,10 +455,6 @@ impl Backend for Net {
         self.with(|io| io.refuse_new(how));
     }
 
-    fn has_begun_connections(&mut self) -> bool {
-        self.with(|io| io.has_begun_connections())
-    }
-
     fn rest(&mut self, roles: &'static [Role]) {
         self.wire.sim.rest(roles);
     }
