@@ -1,4 +1,4 @@
-//! The table of entries: many read it, one thread writes to it.
+//! The table of entries: all workers read it; it is changed under the lock of its owner.
 
 use super::CachedFile;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl CachedFiles {
         self.evictions.fetch_add(files, Ordering::Relaxed);
     }
 
-    // From here on: for the loader alone.
+    // From here on: under the lock of `FileCache`.
 
     /// Enters or replaces.
     pub(super) fn insert(&self, path: &str, entry: Arc<CachedFile>) {
@@ -84,17 +84,11 @@ impl CachedFiles {
         }
     }
 
-    /// Removes every entry whose path begins like that.
-    pub(super) fn remove_under(&self, prefix: &str) {
-        for path in self.paths_under(prefix) {
-            self.remove(&path);
-        }
-    }
-
-    /// The paths of entries that begin like that.
-    pub(super) fn paths_under(&self, prefix: &str) -> Vec<Box<str>> {
+    /// Removes all entries.
+    pub(super) fn clear(&self) {
         let table = self.table.pin();
-        table.keys().filter(|path| path.starts_with(prefix)).cloned().collect()
+        let paths: Vec<Box<str>> = table.keys().cloned().collect();
+        paths.iter().for_each(|path| self.remove(path));
     }
 
     /// Makes room, if there is more than `bytes_max`: what was not used for longest goes, and some

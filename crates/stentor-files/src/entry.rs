@@ -3,9 +3,9 @@
 use httpdate::HttpDate;
 use std::io::Write;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
-use stentor_io::FileStatus;
+use stentor_io::{FileStamp, FileStatus};
 use stentor_wire::negotiate::{Encoding, Encodings};
 use twox_hash::XxHash3_64;
 
@@ -204,8 +204,28 @@ pub struct CachedFile {
     /// Encodings that somebody would rather have: one bit for each.
     asked: AtomicU8,
     used_ms: AtomicU64,
+    /// The files that it was made from.
+    sources: Mutex<FileSources>,
+    /// When it was last known to be true to them.
+    checked_ms: AtomicU64,
     /// The cache has dropped it: what it took then.
     detached: OnceLock<Detached>,
+}
+
+/// The stamps of the files that an entry was made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FileSources {
+    /// The file itself, and its packed siblings, by encoding. `None`: there is none.
+    pub(super) stamps: [Option<FileStamp>; 4],
+    /// When the stamps were taken, by the wall clock.
+    pub(super) taken_ns: i64,
+}
+
+impl FileSources {
+    /// Whether a file changed so shortly before that another change may have the same time.
+    pub(super) fn are_recent(&self) -> bool {
+        self.stamps.iter().flatten().any(|stamp| stamp.is_within(RECENT_NS, self.taken_ns))
+    }
 }
 
 /// The bytes of an entry that the cache has dropped, counted until nothing holds the entry.
@@ -230,6 +250,7 @@ impl CachedFile {
         identity: Option<Vec<u8>>,
         siblings: Vec<(Encoding, Vec<u8>)>,
         stored: Encodings,
+        sources: FileSources,
     ) -> CachedFile {
         let entry = CachedFile {
             modified_at: outline.modified_at,
@@ -243,6 +264,8 @@ impl CachedFile {
             siblings: siblings.iter().map(|(encoding, _)| *encoding).collect(),
             asked: AtomicU8::new(0),
             used_ms: AtomicU64::new(0),
+            sources: Mutex::new(sources),
+            checked_ms: AtomicU64::new(0),
             detached: OnceLock::new(),
         };
         for (encoding, body) in siblings {
@@ -261,6 +284,26 @@ impl CachedFile {
             && Encoding::ALL.into_iter().all(|encoding| {
                 !self.siblings.contains(encoding) || tag(self, encoding) == tag(other, encoding)
             })
+    }
+
+    /// The files that it was made from.
+    pub(super) fn sources(&self) -> FileSources {
+        *stentor_io::lock(&self.sources)
+    }
+
+    /// The files have other stamps, and still the same content.
+    pub(super) fn set_sources(&self, sources: FileSources) {
+        *stentor_io::lock(&self.sources) = sources;
+    }
+
+    /// It was true to its files at this time.
+    pub(super) fn note_check(&self, now_ms: u64) {
+        self.checked_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Whether it was checked within the last second. The clocks of workers may differ.
+    pub(super) fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms.abs_diff(self.checked_ms.load(Ordering::Relaxed)) < CHECK_MS
     }
 
     /// The file in that encoding, if it is in memory.
@@ -362,3 +405,9 @@ fn bit(encoding: Encoding) -> u8 {
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 320;
+
+/// An entry is checked at most so often, and it is never served for longer without a check.
+const CHECK_MS: u64 = 1_000;
+
+/// The coarsest resolution of times of files: two seconds, on FAT.
+const RECENT_NS: u64 = 2_000_000_000;

@@ -3,76 +3,213 @@
 use crate::cache::{CachedFiles, Kept};
 use crate::entry::CachedFile;
 use crate::loader::FileLoader;
-use std::io;
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, Weak};
 use stentor_config::{Files, Mount};
-use stentor_io::{Directory, Waker, Watcher};
+use stentor_io::{Directory, monotonic_us};
 use stentor_wire::negotiate::{Encoding, compressible};
 
 /// What workers and loader share: the cache, and the way to ask for more.
 pub struct FileCache {
     pub(crate) cache: CachedFiles,
-    pub(crate) jobs: SyncSender<Job>,
-    /// The other end, as long as there is no loader.
-    pub(crate) queue: Mutex<Option<Receiver<Job>>>,
-    /// Other mounts than those the loader goes by, since the settings were read again.
-    pub(crate) reload: Mutex<Option<(Vec<Mount>, Files)>>,
-    pub(crate) waker: Arc<Waker>,
+    looks: SyncSender<LookJob>,
+    packs: SyncSender<PackJob>,
+    /// The other ends, as long as there is no loader.
+    queues: Mutex<Option<(Receiver<LookJob>, Receiver<PackJob>)>>,
+    /// The settings that count. Entries are made and changed under this lock.
+    served: Mutex<Arc<Served>>,
+    /// When the look began that is under way, in milliseconds; 0: there is none.
+    look_began_ms: AtomicU64,
 }
 
-/// What a worker asks of the loader: this file, and if it can be, in that encoding.
-#[derive(Debug)]
-pub(crate) struct Job {
+/// The settings of files.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    pub(crate) mounts: Vec<Mount>,
+    pub(crate) files: Files,
+}
+
+/// A worker asks the loader to look at this file, and to keep it if it is worth it. A text is
+/// compressed in this encoding, too.
+pub(crate) struct LookJob {
     pub(crate) path: Box<str>,
     pub(crate) encoding: Encoding,
     pub(crate) now_ms: u64,
+    pub(crate) reply: LookReply,
+}
+
+/// An entry that is to be compressed.
+pub(crate) struct PackJob {
+    pub(crate) path: Box<str>,
+    pub(crate) entry: Weak<CachedFile>,
+    pub(crate) encoding: Encoding,
+}
+
+/// The outcome of a look at a path.
+#[derive(Debug)]
+pub enum FileLook {
+    /// There is a file. It is in memory if it is worth keeping.
+    File,
+    /// There is a directory.
+    Directory,
+    /// There is nothing that may be served.
+    Nothing,
+    /// The file system said no.
+    Failed(io::Error),
+}
+
+impl FileLook {
+    pub(crate) fn of(error: io::Error) -> FileLook {
+        if FileLook::is_nothing(&error) { FileLook::Nothing } else { FileLook::Failed(error) }
+    }
+
+    /// Whether an error means that there is nothing of that name.
+    #[must_use]
+    pub fn is_nothing(error: &io::Error) -> bool {
+        matches!(
+            error.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::NotADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::InvalidInput
+        )
+    }
+}
+
+/// The reason why the loader does not look at a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotAsked {
+    /// Too many wait.
+    Busy,
+    /// It has ended.
+    NoLoader,
+}
+
+/// Tells the worker that asked. It tells of a failure if the loader drops it.
+pub(crate) struct LookReply(Option<Box<dyn FnOnce(FileLook) + Send>>);
+
+impl LookReply {
+    pub(crate) fn send(mut self, looked: FileLook) {
+        if let Some(reply) = self.0.take() {
+            reply(looked);
+        }
+    }
+}
+
+impl Drop for LookReply {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            reply(FileLook::Failed(io::Error::other("the loader of files panicked")));
+        }
+    }
 }
 
 impl FileCache {
-    /// An empty cache. To be made before workers take file tables of their own, for they wake the
-    /// loader.
-    ///
-    /// # Errors
-    /// The host is out of files or memory.
-    pub fn new() -> io::Result<FileCache> {
-        let (jobs, queue) = mpsc::sync_channel(LOAD_QUEUE);
-        Ok(FileCache {
+    /// An empty cache.
+    #[must_use]
+    pub fn new() -> FileCache {
+        let (looks, queue) = mpsc::sync_channel(LOAD_QUEUE);
+        let (packs, packs_queue) = mpsc::sync_channel(LOAD_QUEUE);
+        FileCache {
             cache: CachedFiles::default(),
-            jobs,
-            queue: Mutex::new(Some(queue)),
-            reload: Mutex::new(None),
-            waker: Arc::new(Waker::new()?),
-        })
+            looks,
+            packs,
+            queues: Mutex::new(Some((queue, packs_queue))),
+            served: Mutex::default(),
+            look_began_ms: AtomicU64::new(0),
+        }
     }
 
-    /// The loader, if there is anything to keep; there is one at most.
-    ///
-    /// # Errors
-    /// The host is out of files or memory, or of inotify instances.
-    pub fn loader(
-        self: &Arc<FileCache>,
-        mounts: &[Mount],
-        files: &Files,
-    ) -> io::Result<Option<FileLoader>> {
-        let mut queue = stentor_io::lock(&self.queue);
-        if mounts.is_empty() || queue.is_none() {
-            return Ok(None);
+    /// The loader, if there is anything to serve; there is one at most.
+    pub fn loader(self: &Arc<FileCache>, mounts: &[Mount], files: &Files) -> Option<FileLoader> {
+        if mounts.is_empty() {
+            return None;
         }
-        // Before the queue is taken: should there be none now, a later reload may try again.
-        let watcher = Watcher::new()?;
-        let loader = |queue| FileLoader::new(self, queue, watcher, mounts.to_vec(), files.clone());
-        Ok(queue.take().map(loader))
+        let queues = stentor_io::lock(&self.queues).take()?;
+        self.reload(mounts, files);
+        Some(FileLoader::new(self, queues))
     }
 
     /// Goes by other mounts from now on.
     pub fn reload(&self, mounts: &[Mount], files: &Files) {
-        let mut reload = stentor_io::lock(&self.reload);
-        *reload = Some((mounts.to_vec(), files.clone()));
-        self.waker.wake();
+        let mut served = stentor_io::lock(&self.served);
+        *served = Arc::new(Served { mounts: mounts.to_vec(), files: files.clone() });
+        self.cache.clear();
     }
 
-    /// Shows the entry of that path, if there is one, and notes that it was used.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&stentor_io::lock(&self.served))
+    }
+
+    /// Keeps an entry that was made by these settings. Returns false if others count by now.
+    pub(crate) fn enter(&self, path: &str, entry: &Arc<CachedFile>, made_by: &Arc<Served>) -> bool {
+        let served = stentor_io::lock(&self.served);
+        let is_true = Arc::ptr_eq(&served, made_by);
+        if is_true {
+            self.cache.insert(path, Arc::clone(entry));
+            self.cache.evict(served.files.cache_bytes_max as u64);
+        }
+        is_true
+    }
+
+    /// Adds a form to an entry, if that is still the one that is kept.
+    pub(crate) fn add(
+        &self,
+        path: &str,
+        entry: &Arc<CachedFile>,
+        encoding: Encoding,
+        body: Vec<u8>,
+    ) {
+        let served = stentor_io::lock(&self.served);
+        if self.cache.entry(path).is_some_and(|kept| Arc::ptr_eq(&kept, entry)) {
+            let tag = entry.tag.encoded(encoding);
+            self.cache.change(path, entry, |entry| entry.add(encoding, tag, body));
+            self.cache.evict(served.files.cache_bytes_max as u64);
+        }
+    }
+
+    /// Forgets all entries.
+    pub(crate) fn clear(&self) {
+        let _served = stentor_io::lock(&self.served);
+        self.cache.clear();
+    }
+
+    /// The file is gone.
+    pub(crate) fn remove(&self, path: &str) {
+        let _served = stentor_io::lock(&self.served);
+        self.cache.remove(path);
+    }
+
+    /// Has an entry compressed soon. If too many wait for that, a later request asks again.
+    pub fn pack(&self, path: &str, entry: &Arc<CachedFile>, encoding: Encoding) {
+        let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
+        if wanted && !entry.available().contains(encoding) {
+            let pack = PackJob { path: path.into(), entry: Arc::downgrade(entry), encoding };
+            if self.packs.try_send(pack).is_err() {
+                entry.forget(encoding);
+            }
+        }
+    }
+
+    pub(crate) fn begin_look(&self) {
+        self.look_began_ms.store((monotonic_us() / 1_000).max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_look(&self) {
+        self.look_began_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the file system has not answered the loader for so long that it may never do so.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        let began_ms = self.look_began_ms.load(Ordering::Relaxed);
+        began_ms != 0 && (monotonic_us() / 1_000).saturating_sub(began_ms) >= HUNG_MS
+    }
+
+    /// Shows the entry of that path, if there is one, and notes that it was used. One that was not
+    /// checked within a second is not shown, unless the file system hangs.
     pub fn with_entry<R>(
         &self,
         path: &str,
@@ -80,6 +217,7 @@ impl FileCache {
         show: impl FnOnce(Option<&Arc<CachedFile>>) -> R,
     ) -> R {
         self.cache.with(path, |entry| {
+            let entry = entry.filter(|entry| entry.is_fresh(now_ms) || self.is_hung());
             if let Some(entry) = entry {
                 entry.note_use(now_ms);
             }
@@ -87,14 +225,27 @@ impl FileCache {
         })
     }
 
-    /// Asks for the file to be kept, in that encoding too if it is text. If the loader has too much
-    /// to do, a later request will ask again.
-    pub fn ask(&self, path: &str, encoding: Encoding, now_ms: u64) -> bool {
-        let asked = self.jobs.try_send(Job { path: path.into(), encoding, now_ms }).is_ok();
-        if asked {
-            self.waker.wake();
-        }
-        asked
+    /// Has the loader look at a file, and call `reply` with what it finds. A text is compressed in
+    /// that encoding, if it is to be kept.
+    ///
+    /// # Errors
+    /// `reply` is not called.
+    pub fn ask(
+        &self,
+        path: &str,
+        encoding: Encoding,
+        now_ms: u64,
+        reply: impl FnOnce(FileLook) + Send + 'static,
+    ) -> Result<(), NotAsked> {
+        let reply = LookReply(Some(Box::new(reply)));
+        let sent = self.looks.try_send(LookJob { path: path.into(), encoding, now_ms, reply });
+        let (mut job, reason) = match sent {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Full(job)) => (job, NotAsked::Busy),
+            Err(TrySendError::Disconnected(job)) => (job, NotAsked::NoLoader),
+        };
+        job.reply.0 = None;
+        Err(reason)
     }
 
     /// Files that the cache has dropped and that connections still hold, in bytes.
@@ -113,10 +264,9 @@ impl FileCache {
     }
 }
 
-impl Drop for FileCache {
-    fn drop(&mut self) {
-        // The loader looks, and ends.
-        self.waker.wake();
+impl Default for FileCache {
+    fn default() -> FileCache {
+        FileCache::new()
     }
 }
 
@@ -179,6 +329,9 @@ pub const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd]
 
 /// Files that may wait to be loaded into memory; beyond it a later request asks again.
 const LOAD_QUEUE: usize = 4 * 1024;
+
+/// After so long without an answer of the file system, no request waits for it.
+const HUNG_MS: u64 = 1_000;
 
 /// Text up to this size is compressed and kept so, even if it is too large to be kept as it is:
 /// the scripts of a page are.

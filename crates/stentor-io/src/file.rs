@@ -126,6 +126,13 @@ pub struct FileStatus {
     pub modified_ns: i64,
 }
 
+/// A file's status, and the time of its last change of any kind: also of its rights or its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileStamp {
+    status: FileStatus,
+    changed_ns: i64,
+}
+
 /// Whether a file is being written.
 #[derive(Debug)]
 pub enum Held<'f> {
@@ -280,10 +287,17 @@ impl Directory {
         Some(Listed { name: name.to_owned(), kind, status })
     }
 
-    /// Opens a place beneath, for looking at it only. No symbolic link may be on the way.
-    pub(crate) fn place(&self, path: &str) -> io::Result<OwnedFd> {
-        let (fd, _) = self.resolve(path, PLACE, Symlinks::Refused).map_err(refusal)?;
-        Ok(fd)
+    /// The stamp of a regular file beneath the directory, without opening the file.
+    ///
+    /// # Errors
+    /// As [`Directory::find`]; `NotFound` also if it is no regular file.
+    pub fn stamp(&self, path: &str, symlinks: Symlinks) -> io::Result<FileStamp> {
+        let (place, _) = self.resolve(path, PLACE, symlinks).map_err(refusal)?;
+        let status = fstat(&place)?;
+        match FileKind::of(&status) {
+            FileKind::File => Ok(FileStamp::of(&status)),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     /// Resolves a path, first without symbolic links, and says whether it took following some.
@@ -326,6 +340,21 @@ impl FileKind {
             FileType::Symlink => FileKind::Link,
             _ => FileKind::Special,
         }
+    }
+}
+
+impl FileStamp {
+    fn of(status: &Stat) -> FileStamp {
+        let second_ns = status.st_ctime.saturating_mul(1_000_000_000);
+        let changed_ns = second_ns.saturating_add_unsigned(status.st_ctime_nsec);
+        FileStamp { status: FileStatus::of(status), changed_ns }
+    }
+
+    /// Whether the file was changed less than so long before or after this time.
+    #[must_use]
+    pub fn is_within(&self, ns: u64, of_ns: i64) -> bool {
+        let FileStamp { status: FileStatus { modified_ns, .. }, changed_ns } = *self;
+        [modified_ns, changed_ns].iter().any(|time_ns| time_ns.abs_diff(of_ns) < ns)
     }
 }
 

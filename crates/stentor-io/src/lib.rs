@@ -17,7 +17,7 @@
 //! reset by `ended`, the peer's last byte by [`Handler::finished`].
 //!
 //! Files are the same ones on both backends: [`Directory`] finds them beneath a root that nothing
-//! leads out of, [`Watcher`] tells what changes there, and [`Backend::send_file`] sends them.
+//! leads out of, and [`Backend::send_file`] sends them.
 //!
 //! Threads that wait for one connection, such as a follower's, have a third trait: a [`Dialer`]
 //! makes them a [`ByteStream`]. A fourth, [`Disk`], is a directory of files that outlive the
@@ -60,7 +60,6 @@ mod user;
 #[cfg(any(test, feature = "sim"))]
 mod virtual_clock;
 mod wake;
-mod watch;
 mod wipe;
 
 use std::io::IoSlice;
@@ -75,8 +74,8 @@ pub use disk::{Disk, DiskError, DiskErrorKind, HostDisk, HostFile, check_directo
 pub use dump::leave_out_of_dumps;
 pub use epoll::{Epoll, Parts};
 pub use file::{
-    Directory, DirectoryId, File, FileKind, FileStatus, Found, Held, Lease, Listed, Listing,
-    Symlinks,
+    Directory, DirectoryId, File, FileKind, FileStamp, FileStatus, Found, Held, Lease, Listed,
+    Listing, Symlinks,
 };
 pub use file_watcher::{Due, FileStates, FileWatcher, LookThread, RETRY_S, states_of};
 pub use histogram::{BOUNDS_US, Histogram, Times};
@@ -121,7 +120,6 @@ pub use user::{User, show_to_user};
 #[cfg(any(test, feature = "sim"))]
 pub use virtual_clock::VirtualClock;
 pub use wake::Waker;
-pub use watch::{Change, WatchId, Watcher};
 pub use wipe::{WipingAllocator, wiping};
 
 /// The other end of one flow of bytes, as a handler knows it: a number, which doubles as the index
@@ -297,6 +295,12 @@ pub trait Backend {
         offset: u64,
         length: usize,
     ) -> Result<Sent, FileSendError>;
+
+    /// Whether [`Backend::send_file`] has the kernel send the bytes of a file to this peer. A layer
+    /// that seals them reads the file itself.
+    fn kernel_sends_files(&self, _peer: Peer) -> bool {
+        true
+    }
 
     /// Copies bytes that have arrived and are unread, as far as `buffer` has room, and returns
     /// their number. They stay unread: [`Handler::ready`] is called again once there

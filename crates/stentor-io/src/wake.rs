@@ -41,12 +41,6 @@ impl Waker {
     pub fn take(&self) -> bool {
         self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::AcqRel)
     }
-
-    /// Reads the eventfd, for those who wait by level.
-    pub(crate) fn rest(&self) {
-        // Nothing to read is no error: it was read already.
-        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
-    }
 }
 
 impl AsFd for Waker {

@@ -499,7 +499,7 @@ impl Server {
     fn start_file_loader(&self) {
         let Settings { mounts, files, .. } = &self.settings;
         let loader = self.shared.file_cache.loader(mounts, files);
-        if let Err(error) = loader.and_then(|loader| loader.map_or(Ok(()), FileLoader::start)) {
+        if let Err(error) = loader.map_or(Ok(()), FileLoader::start) {
             tracing::error!("files are not kept in memory: {error}");
         }
     }

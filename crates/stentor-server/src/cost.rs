@@ -207,7 +207,7 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     let cursor = Id { epoch: desk.hub.epoch(), seq };
     let (array, _) = desk.exchange(&Request::new(Method::Get, EVENTS), |x, _| {
         x.resources.scratch.body.extend_from_slice(&body);
-        answer_array(x, Some(cursor));
+        let _ = answer_array(x, Some(cursor));
     });
     let mut rows = head(&array);
     rows.extend(pieces(&body, data, &ENVELOPE_CUTS));

@@ -7,9 +7,11 @@ use crate::access::{Act, Author, Bearer, Denied, Visitor, names};
 use crate::answers::Asked;
 use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
+use crate::endpoint::file::Looks;
 use crate::head::Field;
 use crate::limits::PROMISES_TOGETHER;
 use crate::listeners::Listener;
+use crate::mailbox::Order;
 use crate::pressure::Pressure;
 use crate::put_off;
 use crate::response::{Persistence, Reply};
@@ -20,12 +22,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use stentor_access::Grant;
 use stentor_config::Settings;
+use stentor_files::NotAsked;
 use stentor_hub::{Applied, Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use stentor_replication::Transfer;
 use stentor_wire::http1::{Request, RequestBuf};
-use stentor_wire::negotiate::accepts_events;
+use stentor_wire::negotiate::{Encoding, accepts_events};
 use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
@@ -72,6 +75,19 @@ pub(crate) enum Awaits {
     Commit { is_deletion: bool, outcome: Option<Outcome>, origin: Option<Box<[u8]>> },
     /// The commits of the last lines of a stream of messages.
     Commits(Box<Bulk>),
+    /// The loader's look at a file, and then an answer by what it found.
+    File(Box<FileWait>),
+}
+
+/// A request for a file that the loader looks at.
+#[derive(Debug)]
+pub(crate) struct FileWait {
+    pub(crate) request: RequestBuf,
+    /// Until then the loader must have answered.
+    pub(crate) deadline_ms: u64,
+    pub(crate) looks: Looks,
+    /// The right to read was checked for a long-poll, whose token is not kept.
+    pub(crate) is_judged: bool,
 }
 
 packed!(struct Pending { asked, persistence, awaits });
@@ -84,8 +100,8 @@ impl Packed for Awaits {
                 out.moment(*deadline_ms);
                 expects_value.pack(out);
             }
-            Awaits::Commit { .. } | Awaits::Commits(_) => {
-                unreachable!("no worker is packed that waits for a commit")
+            Awaits::Commit { .. } | Awaits::Commits(_) | Awaits::File(_) => {
+                unreachable!("no worker is packed that waits for a commit or for the loader")
             }
         }
     }
@@ -102,6 +118,7 @@ impl Pending {
     pub(crate) fn own_bytes(&self) -> usize {
         let of_request = match &self.awaits {
             Awaits::Change { request, .. } => request.own_bytes(),
+            Awaits::File(wait) => size_of::<FileWait>() + wait.request.own_bytes(),
             Awaits::Commit { .. } | Awaits::Commits(_) => 0,
         };
         size_of::<Pending>() + of_request + self.asked.own_bytes()
@@ -245,6 +262,16 @@ impl Exchange<'_> {
         if promised.len() >= PROMISES_TOGETHER {
             self.shared.committer.when_kept(&mut promised);
         }
+    }
+
+    /// Has the loader look at a file, and tell the connection.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn ask_loader(&self, name: &str, encoding: Encoding) -> Result<(), NotAsked> {
+        let (mailbox, ticket) = (Arc::clone(&self.inbox.mailbox), self.requester.ticket);
+        let reply = move |looked| mailbox.put(Order::FileLook(Box::new((ticket, looked))));
+        self.shared.file_cache.ask(name, encoding, self.clock.now_ms, reply)
     }
 
     fn back(&self, line: u64) -> ReturnAddress {

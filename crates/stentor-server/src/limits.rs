@@ -47,6 +47,9 @@ pub(crate) const TCP_RELIEF_BYTES_MIN: usize = if cfg!(test) { 1_000 } else { 16
 /// 300 µs.
 pub(crate) const SEARCHED_PER_ITERATION: usize = if cfg!(test) { 64 } else { 1_024 };
 
+/// How long a request waits for the file system, which a healthy one never takes.
+pub(crate) const FILE_WAIT_MS: u64 = 5_000;
+
 /// How soon all connections are looked at again for those who hold too much, if nobody did.
 pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 

@@ -8,9 +8,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_access::Keys;
 use stentor_config::Settings;
+use stentor_files::FileLook;
 use stentor_hub::{Event, Subscriber};
 use stentor_io::{Waker, monotonic_us};
-use stentor_order::{Notifier, Outcomes};
+use stentor_order::{Notifier, Outcomes, Ticket};
 
 /// An order to a worker.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub enum Order {
     Memory(Pressures),
     /// Tell connections what came of their changes.
     Committed(Outcomes),
+    /// Tell a connection what the loader found.
+    FileLook(Box<(Ticket, FileLook)>),
 }
 
 /// Something a worker is told.

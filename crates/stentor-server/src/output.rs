@@ -432,7 +432,9 @@ impl Backlog {
                         stats.files_cut.add(u64::from(error == FileSendError::Truncated));
                         Gone
                     })?;
-                    stats.bytes_sendfile.add(sent.bytes.saturating_sub(before) as u64);
+                    if io.kernel_sends_files(peer) {
+                        stats.bytes_sendfile.add(sent.bytes.saturating_sub(before) as u64);
+                    }
                     sent
                 }
             };

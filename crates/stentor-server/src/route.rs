@@ -1,5 +1,6 @@
 //! From a request to the endpoint that answers it.
 
+use crate::endpoint::file::Looks;
 use crate::endpoint::operate::Operation;
 use crate::endpoint::{self, Sink, allow, not_allowed, replication};
 use crate::exchange::{Answer, Exchange};
@@ -111,8 +112,7 @@ fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option
     {
         return held;
     }
-    endpoint::value::get(x, request, path);
-    Answer::Now
+    endpoint::value::get(x, request, path, Looks::default())
 }
 
 /// The server's own pages: those that the listener grants.

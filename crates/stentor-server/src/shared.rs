@@ -78,7 +78,7 @@ impl Shared {
         Ok(Shared {
             hub: Arc::clone(committer.applier().hub()),
             committer,
-            file_cache: Arc::new(FileCache::new()?),
+            file_cache: Arc::default(),
             access_log: None,
             client,
             acceptors: Arc::default(),

@@ -537,6 +537,10 @@ impl<B: Backend> Backend for Secured<'_, B> {
         sent
     }
 
+    fn kernel_sends_files(&self, peer: Peer) -> bool {
+        self.sessions.stage(peer) == Stage::None && self.io.kernel_sends_files(peer)
+    }
+
     fn unacknowledged(&self, peer: Peer) -> u32 {
         self.sessions.unacknowledged(self.io, peer)
     }

@@ -3,12 +3,12 @@
 use super::*;
 use crate::Tag;
 use crate::disk::OpenFiles;
-use crate::loader::{PANICS_IF_PACKED, PANICS_IF_READ};
+use crate::loader::{HANGS_IF_READ, PANICS_IF_PACKED, PANICS_IF_READ};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A directory that goes with the test.
 struct Site(PathBuf);
@@ -41,13 +41,18 @@ impl Drop for Site {
 struct Desk {
     file_cache: Arc<FileCache>,
     loader: FileLoader,
+    now_ms: u64,
 }
 
 impl Desk {
     fn of(root: &Path, files: &Files) -> Desk {
-        let file_cache = Arc::new(FileCache::new().unwrap());
-        let loader = file_cache.loader(&[Mount::new("/", root)], files).unwrap().unwrap();
-        Desk { file_cache, loader }
+        Desk::with(Mount::new("/", root), files)
+    }
+
+    fn with(mount: Mount, files: &Files) -> Desk {
+        let file_cache = Arc::new(FileCache::new());
+        let loader = file_cache.loader(&[mount], files).unwrap();
+        Desk { file_cache, loader, now_ms: 1 }
     }
 
     fn settle(&mut self) {
@@ -56,23 +61,46 @@ impl Desk {
         }
     }
 
-    fn load(&mut self, path: &str, encoding: Encoding, now_ms: u64) {
-        assert!(self.file_cache.ask(path, encoding, now_ms));
-        self.settle();
+    /// So much later that entries are to be checked.
+    fn second(&mut self) {
+        self.now_ms += 1_000;
     }
 
-    /// The content in memory.
-    fn content(&self, path: &str) -> Option<Vec<u8>> {
-        self.file_cache.with_entry(path, 0, |entry| {
-            entry?.form(Encoding::Identity).map(|form| form.body.to_vec())
+    fn ask(&self, path: &str, encoding: Encoding) -> mpsc::Receiver<FileLook> {
+        let (tell, told) = mpsc::channel();
+        let reply = move |looked| drop(tell.send(looked));
+        self.file_cache.ask(path, encoding, self.now_ms, reply).unwrap();
+        told
+    }
+
+    /// Asks for a file in this encoding, as a request does, and returns what the loader found.
+    fn load(&mut self, path: &str, encoding: Encoding) -> FileLook {
+        let told = self.ask(path, encoding);
+        self.settle();
+        told.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// The content that a request gets from memory: after a look, if the entry is to be checked.
+    fn content(&mut self, path: &str) -> Option<Vec<u8>> {
+        if !self.has(path, Encoding::Identity) {
+            self.load(path, Encoding::Identity);
+        }
+        self.form(path, Encoding::Identity)
+    }
+
+    fn form(&self, path: &str, encoding: Encoding) -> Option<Vec<u8>> {
+        self.file_cache.with_entry(path, self.now_ms, |entry| {
+            entry?.form(encoding).map(|form| form.body.to_vec())
         })
     }
 
     fn has(&self, path: &str, encoding: Encoding) -> bool {
-        self.file_cache
-            .with_entry(path, 0, |entry| entry.is_some_and(|e| e.form(encoding).is_some()))
+        self.form(path, encoding).is_some()
     }
 }
+
+/// A loader that is as slow as this has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn small(cache_bytes_max: usize) -> Files {
     Files { cache_bytes_max, small_bytes_max: 1_000 }
@@ -87,21 +115,19 @@ fn what_is_asked_for_is_kept_until_it_changes() {
     let site = Site::new();
     let file = site.write("a/b.txt", "one");
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    assert_eq!(desk.content("/a/b.txt"), None);
-    desk.load("/a/b.txt", Encoding::Identity, 1);
+    assert!(!desk.has("/a/b.txt", Encoding::Identity));
     assert_eq!(desk.content("/a/b.txt").unwrap(), b"one");
-    let kept = desk.file_cache.kept();
-    assert_eq!(kept.entries, 1);
+    assert_eq!(desk.file_cache.kept().entries, 1);
 
     fs::write(&file, "two").unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/a/b.txt").unwrap(), b"two");
     let other = site.write("c", "three");
     fs::rename(&other, &file).unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/a/b.txt").unwrap(), b"three");
     fs::remove_file(&file).unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/a/b.txt"), None);
     let kept = desk.file_cache.kept();
     assert_eq!((kept.entries, kept.bytes, kept.evictions), (0, 0, 0));
@@ -113,18 +139,18 @@ fn the_old_copy_stays_while_the_new_one_is_written() {
     let site = Site::new();
     let path = site.write("page.html", "old");
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/page.html", Encoding::Identity, 1);
+    desk.content("/page.html").unwrap();
     let mut file = fs::File::create(&path).unwrap();
     file.write_all(b"ne").unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/page.html").unwrap(), b"old");
     // Another who closes it does not make it whole.
     drop(fs::OpenOptions::new().append(true).open(&path).unwrap());
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/page.html").unwrap(), b"old");
     file.write_all(b"w").unwrap();
     drop(file);
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/page.html").unwrap(), b"new");
 }
 
@@ -134,20 +160,18 @@ fn a_directory_that_is_replaced_takes_its_files_with_it() {
     site.write("live/deep/a", "old");
     site.write("next/deep/a", "new");
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/live/deep/a", Encoding::Identity, 1);
     assert_eq!(desk.content("/live/deep/a").unwrap(), b"old");
     fs::rename(site.0.join("live"), site.0.join("before")).unwrap();
     fs::rename(site.0.join("next"), site.0.join("live")).unwrap();
-    desk.settle();
-    assert_eq!(desk.content("/live/deep/a"), None);
-    desk.load("/live/deep/a", Encoding::Identity, 1);
+    assert_eq!(desk.content("/live/deep/a").unwrap(), b"old", "it was checked just now");
+    desk.second();
     assert_eq!(desk.content("/live/deep/a").unwrap(), b"new");
     // What happens to the old one is of no interest, what happens to the new one is.
     fs::write(site.0.join("before/deep/a"), "gone").unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/live/deep/a").unwrap(), b"new");
     fs::write(site.0.join("live/deep/a"), "newer").unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/live/deep/a").unwrap(), b"newer");
 }
 
@@ -157,43 +181,24 @@ fn a_touch_takes_nothing_out_of_memory() {
     site.write("sub/a.txt", text(900));
     site.write("sub/b.txt", text(900));
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/sub/a.txt", Encoding::Br, 1);
-    desk.load("/sub/b.txt", Encoding::Br, 1);
+    desk.load("/sub/a.txt", Encoding::Br);
+    desk.load("/sub/b.txt", Encoding::Br);
     let entry = |desk: &Desk, path| desk.file_cache.cache.entry(path).unwrap();
     let before = entry(&desk, "/sub/a.txt");
     let writer = fs::OpenOptions::new().append(true).open(site.0.join("sub/b.txt")).unwrap();
-    // The kernel tells of no change of one time alone.
     let times = fs::FileTimes::new().set_accessed(UNIX_EPOCH).set_modified(UNIX_EPOCH);
     for path in [site.0.clone(), site.0.join("sub")] {
         fs::File::open(path).unwrap().set_times(times).unwrap();
     }
-    desk.settle();
+    desk.second();
+    desk.load("/sub/a.txt", Encoding::Identity);
+    desk.load("/sub/b.txt", Encoding::Identity);
     assert!(Arc::ptr_eq(&before, &entry(&desk, "/sub/a.txt")), "nothing was made anew");
     assert!(desk.has("/sub/b.txt", Encoding::Br), "nor lost, though it is being written");
     drop(writer);
     fs::remove_dir_all(site.0.join("sub")).unwrap();
-    desk.settle();
+    desk.second();
     assert!(desk.content("/sub/a.txt").is_none() && desk.content("/sub/b.txt").is_none());
-}
-
-#[test]
-fn watches_that_are_not_needed_are_given_back() {
-    let site = Site::new();
-    site.write("a/b/c.txt", "1");
-    site.write("a/d.txt", "2");
-    let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/a/b/c.txt", Encoding::Identity, 1);
-    desk.load("/a/d.txt", Encoding::Identity, 1);
-    desk.load("/a/nothing/e.txt", Encoding::Identity, 1);
-    assert_eq!(desk.loader.step_after(60_000), 3);
-    desk.file_cache.cache.remove("/a/b/c.txt");
-    assert_eq!(desk.loader.step_after(30_000), 3, "they may be needed again");
-    assert_eq!(desk.loader.step_after(30_000), 2, "the root and a");
-    fs::write(site.0.join("a/d.txt"), "3").unwrap();
-    desk.settle();
-    assert_eq!(desk.content("/a/d.txt").unwrap(), b"3", "those that are left are at work");
-    desk.load("/a/b/c.txt", Encoding::Identity, 1);
-    assert_eq!(desk.loader.step_after(60_000), 3);
 }
 
 #[test]
@@ -204,31 +209,108 @@ fn a_root_that_leads_elsewhere_is_noticed() {
     let (root, next) = (site.0.join("root"), site.0.join("next"));
     symlink("before", &root).unwrap();
     let mut desk = Desk::of(&root, &small(1 << 20));
-    desk.load("/a", Encoding::Identity, 1);
     assert_eq!(desk.content("/a").unwrap(), b"old");
     symlink("after", &next).unwrap();
     fs::rename(next, root).unwrap();
-    desk.loader.step_after(1_000);
-    desk.load("/a", Encoding::Identity, 1);
+    desk.second();
     assert_eq!(desk.content("/a").unwrap(), b"new");
 }
 
-/// The kernel does not tell of what is written by a name in a directory that is not watched.
+/// No directory of the root tells of it: as on a network file system that another host writes to.
 #[test]
-fn a_file_that_was_written_is_read_later() {
-    use std::io::Write;
+fn a_change_by_another_name_is_seen() {
     let site = Site::new();
     let path = site.write("root/a", "old");
     fs::hard_link(&path, site.0.join("b")).unwrap();
     let mut desk = Desk::of(&site.0.join("root"), &small(1 << 20));
-    desk.load("/a", Encoding::Identity, 1);
-    let mut writer = fs::OpenOptions::new().append(true).open(site.0.join("b")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
-    desk.settle();
-    writer.write_all(b" and new").unwrap();
-    drop(writer);
-    desk.loader.step_after(250);
+    assert_eq!(desk.content("/a").unwrap(), b"old");
+    fs::write(site.0.join("b"), "old and new").unwrap();
+    desk.second();
     assert_eq!(desk.content("/a").unwrap(), b"old and new");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o200)).unwrap();
+    desk.second();
+    // Root may read it whatever its rights are.
+    let is_there = fs::File::open(&path).is_ok();
+    assert_eq!(desk.content("/a").is_some(), is_there);
+}
+
+#[test]
+fn changes_are_seen_within_a_second() {
+    let site = Site::new();
+    let path = site.write("v1/a", "0123456789");
+    site.write("v2/a", "of version two");
+    symlink("v1", site.0.join("live")).unwrap();
+    let mount = Mount { symlinks: true, ..Mount::new("/", &site.0) };
+    let mut desk = Desk::with(mount, &small(1 << 20));
+    let seen = |desk: &mut Desk, path: &str| {
+        desk.second();
+        desk.content(path).map(|content| String::from_utf8(content).unwrap())
+    };
+    assert_eq!(seen(&mut desk, "/live/a").unwrap(), "0123456789");
+    // Of the same size, and within the resolution of the clock of files.
+    for n in 0..20 {
+        let content = format!("{n:010}");
+        fs::write(&path, &content).unwrap();
+        assert_eq!(seen(&mut desk, "/live/a").unwrap(), content);
+    }
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4).unwrap();
+    assert_eq!(seen(&mut desk, "/live/a").unwrap(), "0000");
+    fs::rename(site.write("other", "renamed over"), &path).unwrap();
+    assert_eq!(seen(&mut desk, "/live/a").unwrap(), "renamed over");
+    symlink("v2", site.0.join("next")).unwrap();
+    fs::rename(site.0.join("next"), site.0.join("live")).unwrap();
+    assert_eq!(seen(&mut desk, "/live/a").unwrap(), "of version two");
+    fs::remove_dir_all(site.0.join("v2")).unwrap();
+    assert_eq!(seen(&mut desk, "/live/a"), None);
+    assert!(matches!(desk.load("/live/a", Encoding::Identity), FileLook::Nothing));
+    assert!(matches!(desk.load("/v1", Encoding::Identity), FileLook::Directory));
+    assert_eq!(desk.file_cache.kept().entries, 0);
+}
+
+/// A file that has not changed is not read again, so its entry stays the same one.
+#[test]
+fn an_unchanged_entry_is_read_once() {
+    let site = Site::new();
+    let path = site.write("a", "old");
+    let times = fs::FileTimes::new().set_modified(UNIX_EPOCH);
+    fs::File::open(&path).unwrap().set_times(times).unwrap();
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.content("/a");
+    let entry = |desk: &Desk| desk.file_cache.cache.entry("/a").unwrap();
+    let before = entry(&desk);
+    desk.now_ms += 999;
+    assert!(desk.has("/a", Encoding::Identity));
+    desk.now_ms += 1;
+    assert!(!desk.has("/a", Encoding::Identity), "it is to be checked");
+    assert!(desk.content("/a").is_some());
+    assert!(Arc::ptr_eq(&before, &entry(&desk)));
+}
+
+/// A file system that does not answer stops the loader. What is in memory is served all the same.
+#[test]
+fn files_in_memory_outlast_a_hung_file_system() {
+    let site = Site::new();
+    site.write("a", "kept");
+    site.write(HANGS_IF_READ, "never");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    assert_eq!(desk.content("/a").unwrap(), b"kept");
+    desk.second();
+    let Desk { file_cache, loader, now_ms } = desk;
+    loader.start().unwrap();
+    let (tell, told) = mpsc::channel();
+    let path = format!("/{HANGS_IF_READ}");
+    let reply = move |looked| drop(tell.send(looked));
+    file_cache.ask(&path, Encoding::Identity, now_ms, reply).unwrap();
+    while !file_cache.is_hung() {
+        std::thread::yield_now();
+    }
+    assert!(file_cache.with_entry("/a", now_ms, |entry| entry.is_some()));
+    crate::loader::HANGS.store(false, Ordering::Relaxed);
+    assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::File));
+    while file_cache.is_hung() {
+        std::thread::yield_now();
+    }
+    assert!(file_cache.with_entry("/a", now_ms, |entry| entry.is_none()), "it is checked again");
 }
 
 #[test]
@@ -249,8 +331,10 @@ fn the_least_recently_used_goes_first_and_the_bound_holds() {
     let mut desk = Desk::of(&site.0, &small(bytes_max));
     let mut evicted_at = None;
     for n in 0..40 {
-        desk.load(&format!("/{n}.bin"), Encoding::Identity, 100 + n);
-        desk.file_cache.with_entry("/0.bin", 101 + n, |_| ());
+        desk.now_ms += 1;
+        desk.load(&format!("/{n}.bin"), Encoding::Identity);
+        desk.now_ms += 1;
+        assert!(desk.has("/0.bin", Encoding::Identity));
         let kept = desk.file_cache.kept();
         assert!(kept.bytes <= bytes_max as u64);
         // The first eviction frees more than the one entry needs.
@@ -261,8 +345,9 @@ fn the_least_recently_used_goes_first_and_the_bound_holds() {
     assert!(evicted_at.is_some_and(|bytes| bytes <= bytes_max as u64 * 15 / 16), "{evicted_at:?}");
     let kept = desk.file_cache.kept();
     assert!(kept.entries > 8 && kept.evictions == 40 - kept.entries, "{kept:?}");
-    assert!(desk.content("/0.bin").is_some(), "it was used all the time");
-    assert!(desk.content("/39.bin").is_some() && desk.content("/1.bin").is_none());
+    let has = |path| desk.has(path, Encoding::Identity);
+    assert!(has("/0.bin"), "it was used all the time");
+    assert!(has("/39.bin") && !has("/1.bin"));
 }
 
 #[test]
@@ -273,21 +358,22 @@ fn text_is_packed_when_asked_for_and_again_when_it_changes() {
     site.write("large.txt", text(50_000));
     site.write("noise.txt", [7; 3]);
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/a.txt", Encoding::Br, 1);
+    desk.load("/a.txt", Encoding::Br);
     assert!(desk.has("/a.txt", Encoding::Br) && !desk.has("/a.txt", Encoding::Gzip));
     fs::write(&path, text(800)).unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/a.txt").unwrap().len(), 800);
     assert!(desk.has("/a.txt", Encoding::Br), "who asked before need not ask again");
-    desk.load("/a.png", Encoding::Gzip, 1);
+    desk.load("/a.png", Encoding::Gzip);
     assert!(!desk.has("/a.png", Encoding::Gzip), "a picture is packed already");
-    desk.load("/large.txt", Encoding::Zstd, 1);
-    assert!(desk.has("/large.txt", Encoding::Zstd) && desk.content("/large.txt").is_none());
-    desk.load("/noise.txt", Encoding::Gzip, 1);
+    desk.load("/large.txt", Encoding::Zstd);
+    assert!(desk.has("/large.txt", Encoding::Zstd));
+    assert!(!desk.has("/large.txt", Encoding::Identity));
+    desk.load("/noise.txt", Encoding::Gzip);
     assert!(!desk.has("/noise.txt", Encoding::Gzip), "it would be longer");
     let counted = desk.file_cache.kept().bytes;
     for path in ["/a.txt", "/a.png", "/large.txt", "/noise.txt"] {
-        desk.file_cache.cache.remove(path);
+        desk.file_cache.remove(path);
     }
     assert!(counted > 0 && desk.file_cache.kept().bytes == 0, "what is added is taken off again");
 }
@@ -299,20 +385,21 @@ fn what_has_changed_shows_before_it_is_packed_again() {
     let mut desk = Desk::of(&site.0, &small(1 << 20));
     for name in names {
         site.write(name, text(900));
-        desk.load(&format!("/{name}"), Encoding::Br, 1);
+        desk.load(&format!("/{name}"), Encoding::Br);
     }
     for name in names {
         site.write(name, text(800));
     }
-    fs::remove_file(site.0.join("c.js")).unwrap();
-    desk.loader.step();
-    for path in ["/a.js", "/b.js"] {
-        assert_eq!(desk.content(path).unwrap().len(), 800, "{path}");
+    desk.second();
+    for name in names {
+        let path = format!("/{name}");
+        desk.ask(&path, Encoding::Identity);
+        desk.loader.step();
+        assert_eq!(desk.form(&path, Encoding::Identity).unwrap().len(), 800, "{path}");
+        assert!(!desk.has(&path, Encoding::Br));
     }
-    assert!(desk.content("/c.js").is_none());
-    assert!(!desk.has("/b.js", Encoding::Br));
     desk.settle();
-    assert!(desk.has("/a.js", Encoding::Br) && desk.has("/b.js", Encoding::Br));
+    assert!(names.iter().all(|name| desk.has(&format!("/{name}"), Encoding::Br)));
 }
 
 #[test]
@@ -322,46 +409,28 @@ fn siblings_are_used_as_they_are_and_come_and_go() {
     let packed = site.write("a.js.gz", "not even gzip");
     site.write("a.js.br", vec![1; 5_000]);
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/a.js", Encoding::Gzip, 1);
-    let gzip = |desk: &Desk| {
-        desk.file_cache.with_entry("/a.js", 0, |entry| {
-            entry?.form(Encoding::Gzip).map(|form| form.body.to_vec())
-        })
-    };
-    assert_eq!(gzip(&desk).unwrap(), b"not even gzip");
-    let available =
-        |desk: &Desk| desk.file_cache.with_entry("/a.js", 0, |e| e.unwrap().available());
-    assert!(available(&desk).contains(Encoding::Br), "it is there, but too large for memory");
+    desk.load("/a.js", Encoding::Gzip);
+    assert_eq!(desk.form("/a.js", Encoding::Gzip).unwrap(), b"not even gzip");
+    let entry = desk.file_cache.cache.entry("/a.js").unwrap();
+    assert!(entry.available().contains(Encoding::Br), "it is there, but too large for memory");
     assert!(!desk.has("/a.js", Encoding::Br));
-    fs::write(&packed, "other").unwrap();
-    desk.settle();
-    assert_eq!(gzip(&desk).unwrap(), b"other");
+    for content in ["other", "third"] {
+        fs::write(&packed, content).unwrap();
+        desk.second();
+        desk.load("/a.js", Encoding::Identity);
+        assert_eq!(desk.form("/a.js", Encoding::Gzip).unwrap(), content.as_bytes());
+    }
     fs::remove_file(&packed).unwrap();
-    desk.settle();
-    assert!(gzip(&desk).is_none_or(|body| body != b"other"));
-}
-
-#[test]
-fn what_is_behind_a_link_is_not_kept() {
-    let site = Site::new();
-    site.write("a", "one");
-    symlink("a", site.0.join("b")).unwrap();
-    let file_cache = Arc::new(FileCache::new().unwrap());
-    let mounts = [Mount { symlinks: true, ..Mount::new("/", &site.0) }];
-    let loader = file_cache.loader(&mounts, &small(1 << 20)).unwrap().unwrap();
-    let mut desk = Desk { file_cache, loader };
-    desk.load("/b", Encoding::Identity, 1);
-    assert_eq!(desk.content("/b"), None);
-    desk.load("/a", Encoding::Identity, 1);
-    assert!(desk.content("/a").is_some());
+    desk.second();
+    desk.load("/a.js", Encoding::Identity);
+    assert!(desk.form("/a.js", Encoding::Gzip).is_none_or(|body| body != b"third"));
 }
 
 #[test]
 fn a_full_loading_queue_takes_no_more() {
-    let (site, file_cache) = (Site::new(), Arc::new(FileCache::new().unwrap()));
-    let mounts = [Mount::new("/", &site.0)];
-    let mut loader = file_cache.loader(&mounts, &small(20_000)).unwrap().unwrap();
-    let ask = |n: &usize| file_cache.ask(&format!("/{n}"), Encoding::Identity, 1);
+    let site = Site::new();
+    let Desk { file_cache, mut loader, .. } = Desk::of(&site.0, &small(20_000));
+    let ask = |n: &usize| file_cache.ask(&format!("/{n}"), Encoding::Identity, 1, |_| ()).is_ok();
     assert_eq!((0..10_000).take_while(ask).count(), LOAD_QUEUE);
     loader.step();
     assert!(ask(&0) && !ask(&1), "there is room for one more");
@@ -373,8 +442,9 @@ fn a_loader_that_keeps_panicking_gives_up() {
     site.write(PANICS_IF_READ, "text");
     let mut desk = Desk::of(&site.0, &small(20_000));
     let mut turns = (0..100).map(|n| {
-        assert!(desk.file_cache.ask(&format!("/{PANICS_IF_READ}"), Encoding::Identity, n));
-        desk.loader.turn()
+        let path = format!("/{PANICS_IF_READ}");
+        desk.file_cache.ask(&path, Encoding::Identity, n, |_| ()).unwrap();
+        desk.loader.try_step()
     });
     assert_eq!(turns.find_map(Result::err).unwrap().to_string(), "too many panics");
 }
@@ -396,8 +466,9 @@ fn the_account_of_a_file_covers_its_place() {
     let site = Site::new();
     site.write("a.bin", [0; 900]);
     let mut desk = Desk::of(&site.0, &small(20_000));
-    desk.load("/a.bin", Encoding::Identity, 1);
-    let of_entry = desk.file_cache.with_entry("/a.bin", 1, |entry| entry.unwrap().bytes());
+    desk.load("/a.bin", Encoding::Identity);
+    let of_entry =
+        desk.file_cache.with_entry("/a.bin", desk.now_ms, |entry| entry.unwrap().bytes());
     let pair = size_of::<(Box<str>, Arc<CachedFile>)>() + 4 * size_of::<usize>();
     let place = desk.file_cache.kept().bytes - (of_entry + "/a.bin".len()) as u64;
     assert!(place >= pair as u64, "{place}");
@@ -434,33 +505,34 @@ fn a_panic_costs_what_caused_it() {
         site.write(name, "text ".repeat(200));
     }
     let mut desk = Desk::of(&site.0, &small(1 << 20));
-    desk.load("/page.txt", Encoding::Gzip, 1);
-    desk.load(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip, 1);
+    desk.load("/page.txt", Encoding::Gzip);
+    desk.load(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip);
     assert!(desk.has("/page.txt", Encoding::Gzip));
     assert!(desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Identity));
     assert!(!desk.has(&format!("/{PANICS_IF_PACKED}"), Encoding::Gzip));
 
-    desk.load(&format!("/{PANICS_IF_READ}"), Encoding::Identity, 1);
+    let looked = desk.load(&format!("/{PANICS_IF_READ}"), Encoding::Identity);
+    assert!(matches!(looked, FileLook::Failed(_)), "the worker is told: {looked:?}");
     assert_eq!(desk.file_cache.kept().entries, 0);
     assert_eq!(desk.file_cache.kept().bytes, 0);
-    desk.load("/page.txt", Encoding::Br, 1);
+    desk.load("/page.txt", Encoding::Br);
     assert!(desk.has("/page.txt", Encoding::Br));
     fs::write(&page, "another").unwrap();
-    desk.settle();
+    desk.second();
     assert_eq!(desk.content("/page.txt").unwrap(), b"another");
 }
 
 /// It is counted with what it took when the cache dropped it, whatever is added to it afterwards.
 #[test]
-fn a_dropped_entry_counts_until_nothing_holds_it() {
+fn a_dropped_entry_counts_while_held() {
     let site = Site::new();
     site.write("a.txt", "hello, world\n".repeat(200));
     let mut desk = Desk::of(&site.0, &Files::default());
-    desk.load("/a.txt", Encoding::Identity, 1);
+    desk.load("/a.txt", Encoding::Identity);
     desk.settle();
-    let held = desk.file_cache.with_entry("/a.txt", 1, |entry| entry.cloned()).unwrap();
+    let held = desk.file_cache.with_entry("/a.txt", desk.now_ms, |entry| entry.cloned()).unwrap();
     assert_eq!((desk.file_cache.detached_bytes(), held.detached_bytes()), (0, 0));
-    desk.file_cache.cache.remove("/a.txt");
+    desk.file_cache.remove("/a.txt");
     let bytes = held.bytes();
     assert_eq!((desk.file_cache.detached_bytes(), held.detached_bytes()), (bytes, bytes));
     held.add(Encoding::Gzip, held.tag.encoded(Encoding::Gzip), vec![0; 500]);

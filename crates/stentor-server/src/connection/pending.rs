@@ -14,15 +14,18 @@ use super::{AnswerWait, Connection, Phase, RequestWait};
 use crate::access::Bearer;
 use crate::budget::{Permit, WorkClass, admitted};
 use crate::context::Context;
+use crate::endpoint::file::Looks;
 use crate::endpoint::values::NO_SNIFFING;
 use crate::endpoint::{self, Sink};
-use crate::exchange::{Awaits, Exchange, Pending};
+use crate::exchange::{self, Awaits, Exchange, FileWait, Pending};
 use crate::head::Field;
 use crate::limits::MANY_BYTES_MAX;
 use crate::panics::may_panic;
 use crate::response::Persistence;
 use crate::stream::format::Ended;
 use crate::stream::{Gap, MANY, Reader, Start};
+use std::io;
+use stentor_files::FileLook;
 use stentor_hub::{Event, Filter, Id, StreamForm};
 use stentor_io::{Backend, Peer};
 use stentor_order::{Outcome, Ticket};
@@ -46,6 +49,7 @@ impl Connection {
     /// Answers, if there is something to answer with or the time is up.
     pub(super) fn answer_pending(&mut self, cx: &mut Context, peer: Peer) {
         if !self.is_polling() {
+            self.answer_file(cx, peer);
             return self.answer_committed(cx, peer);
         }
         let mut answer = match self.reader.is_enveloped {
@@ -71,7 +75,7 @@ impl Connection {
     /// Answers a publisher, if it is known by now what came of what it asked for.
     fn answer_committed(&mut self, cx: &mut Context, peer: Peer) {
         let is_known = |pending: &mut Box<Pending>| match &pending.awaits {
-            Awaits::Change { .. } => false,
+            Awaits::Change { .. } | Awaits::File(_) => false,
             Awaits::Commit { outcome, .. } => outcome.is_some(),
             Awaits::Commits(bulk) => bulk.is_committed(),
         };
@@ -87,13 +91,83 @@ impl Connection {
                 endpoint::publish::answer(&mut x, is_deletion, outcome);
             }
             Awaits::Commits(bulk) => bulk.report(&mut x),
-            Awaits::Change { .. } | Awaits::Commit { outcome: None, .. } => {}
+            Awaits::Change { .. } | Awaits::File(_) | Awaits::Commit { outcome: None, .. } => {}
         }
         let persistence = x.reply.shape.persistence;
         // The socket may hold unread bytes. To close it now would be a reset, which overtakes the
         // response.
         let closing = if self.is_reset_at_end(cx) { Phase::Closing } else { Phase::Refusing };
         self.end_pending(persistence, closing);
+    }
+
+    /// Answers a request for a file, if the loader has looked at it or has had its time.
+    fn answer_file(&mut self, cx: &mut Context, peer: Peer) {
+        let now_ms = cx.clock.now_ms;
+        let is_due = |pending: &mut Box<Pending>| match &pending.awaits {
+            Awaits::File(wait) => wait.looks.are_known() || wait.deadline_ms <= now_ms,
+            _ => false,
+        };
+        let extra = self.extra.as_deref_mut();
+        let Some(pending) = extra.and_then(|extra| extra.pending.take_if(is_due)) else { return };
+        let Pending { asked, mut persistence, awaits } = *pending;
+        let Awaits::File(wait) = awaits else { return };
+        let FileWait { request, mut looks, is_judged, .. } = *wait;
+        if !looks.are_known() {
+            let reason = "the file system does not answer";
+            looks.note(FileLook::Failed(io::Error::new(io::ErrorKind::TimedOut, reason)));
+        }
+        cx.responses.answers.asked = asked;
+        persistence.keep_alive &= !cx.draining;
+        let request = request.borrowed();
+        let ticket = self.ticket(peer);
+        // The token was verified when the request came, so its outcome is remembered.
+        let permit = &Permit::SMALL;
+        let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
+        let mut x = cx.exchange(self.role, &request, persistence, ticket, permit);
+        (x.requester.bearer, x.requester.token) = (bearer, token);
+        let path = target::split(request.target).0;
+        let answer = match target::decode(path) {
+            // No value is sent: the token may not count any more.
+            Ok(path) if is_judged => {
+                x.requester.bearer = Bearer::Judged;
+                endpoint::file::get(&mut x, &request, &path, looks)
+            }
+            _ => endpoint::value::get(&mut x, &request, path, looks),
+        };
+        let persistence = x.reply.shape.persistence;
+        let closing = if self.is_reset_at_end(cx) { Phase::Closing } else { Phase::Refusing };
+        self.end_or_hold(answer, persistence, closing);
+    }
+
+    /// The loader has looked at the file of a request. Another request may have the record by now.
+    pub(crate) fn looked<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+        peer: Peer,
+        ticket: Ticket,
+        looked: FileLook,
+    ) {
+        let is_current = self.reader.stamp == ticket.stamp;
+        if let Some(Awaits::File(wait)) = self.pending().map(|pending| &mut pending.awaits)
+            && is_current
+        {
+            wait.looks.note(looked);
+            if !self.waits() {
+                let was_read = self.reads();
+                self.deliver_and_read(cx, io, peer, was_read);
+            }
+        }
+    }
+
+    /// Ends the wait, unless the answer comes later after all.
+    fn end_or_hold(&mut self, answer: exchange::Answer, persistence: Persistence, closing: Phase) {
+        if let exchange::Answer::Later(pending, _) = answer {
+            self.phase = Phase::Pending(AnswerWait::Event);
+            self.extra().pending = Some(pending);
+        } else {
+            self.end_pending(persistence, closing);
+        }
     }
 
     /// The response is written: keeps or closes the connection, as the response says.
@@ -125,7 +199,7 @@ impl Connection {
             match &mut pending.awaits {
                 Awaits::Commit { outcome: due, .. } => *due = Some(outcome),
                 Awaits::Commits(bulk) => bulk.committed(&cx.stats, ticket.line, outcome),
-                Awaits::Change { .. } => {}
+                Awaits::Change { .. } | Awaits::File(_) => {}
             }
         }
         if !self.waits() {
@@ -141,6 +215,8 @@ impl Connection {
             _ if self.waits() && (!cx.draining || self.place().is_some()) => {
                 (AnswerWait::Room, self.room_deadline_ms(cx))
             }
+            // The loader is given its time, whatever ends meanwhile.
+            Some(until_ms) if !self.is_polling() => (AnswerWait::Event, until_ms),
             // Whoever commits says so, sooner or later.
             None => (AnswerWait::Event, cx.clock.now_ms + NEVER_MS),
             // It is told so at once.
@@ -164,8 +240,9 @@ impl Connection {
 
     /// How long a long-poll waits.
     fn pending_until_ms(&self) -> Option<u64> {
-        match self.extra.as_deref()?.pending.as_deref()?.awaits {
-            Awaits::Change { deadline_ms, .. } => Some(deadline_ms),
+        match &self.extra.as_deref()?.pending.as_deref()?.awaits {
+            Awaits::Change { deadline_ms, .. } => Some(*deadline_ms),
+            Awaits::File(wait) => Some(wait.deadline_ms),
             Awaits::Commit { .. } | Awaits::Commits(_) => None,
         }
     }
@@ -283,25 +360,23 @@ impl Connection {
         // Whether it may be answered was looked at just now.
         x.requester.bearer = Bearer::Judged;
         x.reply.shape.is_private = is_private;
-        match answer {
-            Answer::Expelled(why) => {
-                x.deny(&Connection::denied_as(*why, had_pass));
-            }
+        let answer = match answer {
+            Answer::Expelled(why) => x.deny(&Connection::denied_as(*why, had_pass)),
             Answer::Value => answer_value(&mut x, &request),
             Answer::Many(_) => answer_array(&mut x, cursor),
             Answer::Nothing if expects_value && !has_value(&x, &request) => {
                 answer_value(&mut x, &request)
             }
             Answer::Nothing => answer_nothing(&mut x, &request, cursor),
-        }
+        };
         let persistence = x.reply.shape.persistence;
-        self.end_pending(persistence, Phase::Closing);
+        self.end_or_hold(answer, persistence, Phase::Closing);
     }
 }
 
 /// Answers as if the request had come just now.
-fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) {
-    endpoint::value::get(x, request, target::split(request.target).0);
+fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) -> exchange::Answer {
+    endpoint::value::get(x, request, target::split(request.target).0, Looks::default())
 }
 
 /// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
@@ -339,11 +414,12 @@ pub(crate) fn write_array(
 
 /// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
 /// message, and after a gap there need be none.
-pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) {
+pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) -> exchange::Answer {
     let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
     let head = head.fields(tag(cursor)).field(Field::NO_SNIFFING, NO_SNIFFING);
     head.content("application/json", &x.resources.scratch.body);
     x.resources.scratch.body.clear();
+    exchange::Answer::Now
 }
 
 /// Where the client is now.
@@ -353,12 +429,17 @@ fn tag(cursor: Option<Id>) -> Option<(Field, String)> {
 
 /// Those who asked by tag get what the GET itself says, 304; those who asked by cursor get 204.
 /// Whoever asked for many is told where it is, since it may have had no cursor yet.
-fn answer_nothing(x: &mut Exchange<'_>, request: &Request<'_>, cursor: Option<Id>) {
+fn answer_nothing(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    cursor: Option<Id>,
+) -> exchange::Answer {
     if cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some() {
         return answer_value(x, request);
     }
     let head = x.reply.begin(Status::NO_CONTENT).field(Field::CACHE_CONTROL, "no-store");
     head.fields(tag(cursor)).end();
+    exchange::Answer::Now
 }
 
 /// Whether the topic that a request names has a value.

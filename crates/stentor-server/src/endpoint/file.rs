@@ -6,18 +6,20 @@
 
 use super::listing;
 use super::publish::RETRY_SOON;
+use super::value;
 use super::values::NO_SNIFFING;
-use crate::access::Denied;
 use crate::access::names::{INDEX, unpacked};
-use crate::exchange::Exchange;
+use crate::access::{Bearer, Denied};
+use crate::exchange::{Answer, Awaits, Exchange, FileWait};
 use crate::head::Field;
+use crate::limits::FILE_WAIT_MS;
 use crate::response::Part;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use stentor_config::Mount;
 use stentor_files::{
-    CachedFile, Head as FileHead, Outline, PACKED, Tag, cache_control, is_whole, is_worth_keeping,
-    mount_of, read_whole,
+    CachedFile, FileLook, Head as FileHead, NotAsked, Outline, PACKED, Tag, cache_control,
+    is_whole, mount_of, read_whole,
 };
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
@@ -28,8 +30,33 @@ use stentor_wire::range::{ByteRange, Ranges, parts_end, ranges};
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, NotAFile};
 
-/// Answers with the file that `path`, which is decoded and begins with a slash, leads to.
-pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
+/// The names that a request had the loader look at, and the outcomes so far. The last look may be
+/// under way.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Vec<(Box<str>, Option<FileLook>)>);
+
+impl Looks {
+    /// The look that is under way has this outcome.
+    pub(crate) fn note(&mut self, looked: FileLook) {
+        if let Some((_, outcome)) = self.0.last_mut() {
+            *outcome = Some(looked);
+        }
+    }
+
+    /// Whether no look is under way.
+    pub(crate) fn are_known(&self) -> bool {
+        self.0.last().is_none_or(|(_, outcome)| outcome.is_some())
+    }
+
+    fn outcome(&self, name: &str) -> Option<&FileLook> {
+        self.0.iter().find(|(of, _)| **of == *name)?.1.as_ref()
+    }
+}
+
+/// Answers with the file that `path`, which is decoded and begins with a slash, leads to. A worker
+/// never waits for the file system to find a file: the loader looks at it first, and the answer
+/// comes when it has.
+pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks: Looks) -> Answer {
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");
@@ -38,16 +65,18 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
         path
     };
     if let Err(denied) = judge(x, path, name) {
-        x.deny(&denied);
-        return;
+        return x.deny(&denied);
     }
-    let memory = from_memory(x, request, name);
+    let memory = from_memory(x, request, name, &looks);
     if memory == Memory::Answered {
-        return;
+        return Answer::Now;
     }
     // What is in memory has a name that is good.
     match target::check_file(path) {
-        Err(NotAFile::Refused(reason)) => return x.reply.refuse(Status::BAD_REQUEST, reason),
+        Err(NotAFile::Refused(reason)) => {
+            x.reply.refuse(Status::BAD_REQUEST, reason);
+            return Answer::Now;
+        }
         Err(NotAFile::Hidden) => return not_found(x),
         Ok(()) => {}
     }
@@ -57,30 +86,62 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str) {
             Ok(()) => redirect(x, request),
             Err(denied) => drop(x.deny(&denied)),
         }
-        return;
+        return Answer::Now;
     }
     let Some((index, mount, rest)) = mount_of(mounts, name) else { return not_found(x) };
-    let place = Place { mount, name, rest, known: memory != Memory::Unknown };
-    match from_disk(x, request, &place) {
-        Outcome::Answered => {}
+    let place = Place { mount, name, rest };
+    match from_disk(x, request, &place, &looks) {
+        Outcome::Answered => Answer::Now,
+        Outcome::Unknown => look(x, request, name, looks),
         outcome if !path.ends_with('/') => {
             // Whether there is such a directory is asked even if there is none: the answers are
             // the same then.
-            match x.may_tell(&format!("{path}/")) && matches!(outcome, Outcome::Directory) {
-                true => redirect(x, request),
-                false => fall_back(x, request, (index, mount), path),
+            if x.may_tell(&format!("{path}/")) && matches!(outcome, Outcome::Directory) {
+                redirect(x, request);
+                return Answer::Now;
             }
+            fall_back(x, request, (index, mount), path, looks)
         }
         Outcome::Directory | Outcome::NotThere => {
             if let Some(directory) = rest.strip_suffix(INDEX)
                 && mount.listing
                 && listing::list(x, mount, path, directory)
             {
-                return;
+                return Answer::Now;
             }
-            fall_back(x, request, (index, mount), path);
+            fall_back(x, request, (index, mount), path, looks)
         }
     }
+}
+
+/// Has the loader look at a file. The request is answered when it has.
+fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Looks) -> Answer {
+    if x.shared.file_cache.is_hung() {
+        return unavailable(x, "The file system does not answer; come again later.");
+    }
+    let acceptable = Acceptable::parse(request.accept_encoding);
+    let wanted = acceptable.best(Encodings::ALL).unwrap_or(Encoding::Identity);
+    let outcome = match x.ask_loader(name, wanted) {
+        Ok(()) => None,
+        // The worker finds out what there is.
+        Err(NotAsked::NoLoader) => Some(FileLook::File),
+        Err(NotAsked::Busy) => {
+            return unavailable(x, "Too many files are asked for at once; come again.");
+        }
+    };
+    looks.0.push((name.into(), outcome));
+    if looks.are_known() {
+        return value::get(x, request, target::split(request.target).0, looks);
+    }
+    let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + FILE_WAIT_MS);
+    let is_judged = matches!(x.requester.bearer, Bearer::Judged);
+    x.answer_later(Awaits::File(Box::new(FileWait { request, deadline_ms, looks, is_judged })))
+}
+
+fn unavailable(x: &mut Exchange<'_>, reason: &str) -> Answer {
+    let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
+    head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(reason);
+    Answer::Now
 }
 
 /// Whether a file of this path may be sent, whatever else it is called; `name` is that of the file.
@@ -102,7 +163,8 @@ fn fall_back(
     request: &Request<'_>,
     (index, mount): (usize, &Mount),
     path: &str,
-) {
+    mut looks: Looks,
+) -> Answer {
     let last = path.rsplit('/').next().unwrap_or_default();
     let Some(fallback) = mount.fallback.as_deref().filter(|_| !last.contains('.')) else {
         return not_found(x);
@@ -113,25 +175,28 @@ fn fall_back(
     let is_judged = !is_shadowed || x.settings.access.topics.is_private(&name);
     // mutation: private-page
     if is_judged && let Err(denied) = x.may_send(&name) {
-        x.deny(&denied);
-        return;
+        return x.deny(&denied);
     }
-    let memory = if is_shadowed { Memory::StoredOnly } else { from_memory(x, request, &name) };
-    if memory == Memory::Answered {
-        return;
+    if !is_shadowed && from_memory(x, request, &name, &looks) == Memory::Answered {
+        return Answer::Now;
     }
-    let known = memory != Memory::Unknown;
-    let place = Place { mount, name: &name, rest: fallback, known };
-    match from_disk(x, request, &place) {
-        Outcome::Answered => {}
+    if is_shadowed && looks.outcome(&name).is_none() {
+        // The loader goes by names, and this one is another mount's.
+        looks.0.push((name.as_str().into(), Some(FileLook::File)));
+    }
+    let place = Place { mount, name: &name, rest: fallback };
+    match from_disk(x, request, &place, &looks) {
+        Outcome::Answered => Answer::Now,
+        Outcome::Unknown => look(x, request, &name, looks),
         Outcome::Directory | Outcome::NotThere => not_found(x),
     }
 }
 
-fn not_found(x: &mut Exchange<'_>) {
+fn not_found(x: &mut Exchange<'_>) -> Answer {
     // A value may be published here at any time.
     let head = x.reply.begin(Status::NOT_FOUND).field(Field::CACHE_CONTROL, "no-cache");
     head.field(Field::VARY, "Accept").refuse("There is neither a value nor a file here.");
+    Answer::Now
 }
 
 /// To the page that a program brings which has this server within.
@@ -153,16 +218,21 @@ fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
 }
 
 /// Answers from memory, if the file is there in a form that will do.
-fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str) -> Memory {
+fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, looks: &Looks) -> Memory {
     let shared = x.shared;
     shared.file_cache.with_entry(name, x.clock.now_ms, |entry| {
-        let Some(entry) = entry else { return Memory::Unknown };
+        let Some(entry) = entry else { return Memory::NotThere };
         let encoding = match request.accept_encoding {
             Some(field) if request.range.is_none() => select(x, entry, name, field),
             _ => Encoding::Identity,
         };
-        let Some(form) = entry.form(encoding) else { return Memory::StoredOnly };
-        x.reply.stats.file_hits.add(1);
+        let Some(form) = entry.form(encoding) else { return Memory::NotThere };
+        let stats = x.reply.stats;
+        if looks.0.is_empty() {
+            stats.file_hits.add(1)
+        } else {
+            stats.file_misses.add(1)
+        }
         let mut tags = Vec::new();
         if is_conditional(request) {
             tags.push(entry.tag);
@@ -193,33 +263,32 @@ fn tags_of_packed(tag: &Tag, content_type: &str) -> impl Iterator<Item = Tag> {
     packed.iter().map(|&encoding| tag.encoded(encoding))
 }
 
-/// What came of looking into memory.
+/// The outcome of looking into memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     Answered,
-    /// The file is known, but what is asked for is on the disk only.
-    StoredOnly,
-    Unknown,
+    NotThere,
 }
 
 /// The best encoding there is; a better one that could be made is asked for.
-fn select(x: &Exchange<'_>, entry: &CachedFile, name: &str, accept: &[u8]) -> Encoding {
+fn select(x: &Exchange<'_>, entry: &Arc<CachedFile>, name: &str, accept: &[u8]) -> Encoding {
     let acceptable = Acceptable::parse(Some(accept));
     let available = entry.available();
     if compressible(entry.content_type)
         && let Some(wanted) = acceptable.best(Encodings::ALL)
         && !available.contains(wanted)
         && entry.ask(wanted)
-        && !x.shared.file_cache.ask(name, wanted, x.clock.now_ms)
     {
-        entry.forget(wanted);
+        x.shared.file_cache.pack(name, entry, wanted);
     }
     acceptable.best(available).unwrap_or(Encoding::Identity)
 }
 
-/// What came of looking on the disk.
+/// The outcome of looking on the disk.
 enum Outcome {
     Answered,
+    /// The loader has to look first.
+    Unknown,
     Directory,
     NotThere,
 }
@@ -231,11 +300,25 @@ struct Place<'a> {
     name: &'a str,
     /// What of it is beneath the root.
     rest: &'a str,
-    /// There is an entry of it in memory.
-    known: bool,
 }
 
-fn from_disk(x: &mut Exchange<'_>, request: &Request<'_>, place: &Place<'_>) -> Outcome {
+/// Answers from the disk, once the loader has looked: then the file system answers.
+fn from_disk(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    place: &Place<'_>,
+    looks: &Looks,
+) -> Outcome {
+    match looks.outcome(place.name) {
+        None => return Outcome::Unknown,
+        Some(FileLook::File) => {}
+        Some(FileLook::Directory) => return Outcome::Directory,
+        Some(FileLook::Nothing) => return Outcome::NotThere,
+        Some(FileLook::Failed(error)) => {
+            refuse(x, error);
+            return Outcome::Answered;
+        }
+    }
     match x.resources.files.find(place.mount, place.rest, x.clock.unix_s) {
         Ok(Found::File(file)) => {
             x.reply.stats.file_misses.add(1);
@@ -245,23 +328,12 @@ fn from_disk(x: &mut Exchange<'_>, request: &Request<'_>, place: &Place<'_>) -> 
         }
         Ok(Found::Directory) => Outcome::Directory,
         Ok(Found::Special) => Outcome::NotThere,
-        Err(error) if is_missing(&error) => Outcome::NotThere,
+        Err(error) if FileLook::is_nothing(&error) => Outcome::NotThere,
         Err(error) => {
             refuse(x, &error);
             Outcome::Answered
         }
     }
-}
-
-/// Whether an error means that there is nothing of that name.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound
-            | ErrorKind::NotADirectory
-            | ErrorKind::InvalidFilename
-            | ErrorKind::InvalidInput
-    )
 }
 
 fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
@@ -278,22 +350,17 @@ fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
     }
 }
 
-/// Sends a file that was found, or what stands beside it packed, and asks for it to be kept.
+/// Sends a file that was found, or its packed sibling.
 fn send(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
     place: &Place<'_>,
     file: File,
 ) -> io::Result<()> {
-    let Place { mount, name, rest, known } = *place;
+    let Place { mount, rest, .. } = *place;
     let kind = content_type(rest);
     let status = file.status();
     let acceptable = Acceptable::parse(request.accept_encoding);
-    let is_worth = is_worth_keeping(&x.settings.files, status.bytes, kind);
-    if !known && is_worth && !file.through_symlink() {
-        let wanted = acceptable.best(Encodings::ALL).filter(|_| compressible(kind));
-        x.shared.file_cache.ask(name, wanted.unwrap_or(Encoding::Identity), x.clock.now_ms);
-    }
     let mut forms = siblings(x, place, &file);
     let varies = compressible(kind) || !forms.is_empty();
     forms.push((Encoding::Identity, file));

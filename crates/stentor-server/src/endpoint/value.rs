@@ -1,7 +1,8 @@
 //! `GET /topic`: the current value, whole or not at all if the client has it.
 
+use super::file::Looks;
 use super::welcome;
-use crate::exchange::Exchange;
+use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::labels::RequestKind;
 use std::sync::Arc;
@@ -12,14 +13,20 @@ use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, essence, tag_matc
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, TopicName};
 
-/// Answers with the value of the topic that `path` names.
-pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
+/// Answers with the value of the topic that `path` names, or with a file. `looks` are what the
+/// loader has found for this request.
+pub(crate) fn get(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    path: &[u8],
+    looks: Looks,
+) -> Answer {
     let Ok(topic) = target::decode(path) else {
-        return x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
+        x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
+        return Answer::Now;
     };
     if let Err(denied) = x.may_see(&topic) {
-        x.deny(&denied);
-        return;
+        return x.deny(&denied);
     }
     let shared = x.shared;
     let published = shared.hub.with_value(&topic, |message| {
@@ -32,11 +39,12 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
         true
     });
     if published {
-        return;
+        return Answer::Now;
     }
     let is_welcome = welcome::is_asked_for(x, request, &topic);
     if !is_welcome && x.settings.mounts.is_empty() {
-        return nothing(x, &topic);
+        nothing(x, &topic);
+        return Answer::Now;
     }
     // A long-poll stays one, whatever it ends with.
     let kind = &mut x.reply.answers.asked.kind;
@@ -45,9 +53,9 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     }
     if is_welcome {
         welcome::get(x, request);
-    } else {
-        super::file::get(x, request, &topic);
+        return Answer::Now;
     }
+    super::file::get(x, request, &topic, looks)
 }
 
 /// There is no value, and no files are served. Only a name that is not in the table is worth

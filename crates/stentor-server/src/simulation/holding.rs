@@ -1,9 +1,9 @@
 //! What readers hold and what they ask for, each bound by itself.
 
 use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame};
-use super::net::Client;
-use super::{CONTROL, FILES, PUBLIC, SMALL, World, kind, patient};
-use crate::limits::{HELD_MS_MAX, INFLATE_COST, LINE_COST_PER_TURN, TURN_COST_MAX};
+use super::net::{Client, Layers};
+use super::{CONTROL, FILES, PUBLIC, Parts, SMALL, World, kind, patient};
+use crate::limits::{FILE_WAIT_MS, HELD_MS_MAX, INFLATE_COST, LINE_COST_PER_TURN, TURN_COST_MAX};
 use flate2::write::GzEncoder;
 use std::io::Write;
 use stentor_config::{Files, Mount, Settings};
@@ -95,8 +95,7 @@ fn a_cached_file_that_grows_leaves_the_accounts_right() {
         world.ask(PUBLIC, format!("GET /files/large.txt HTTP/1.1\r\n{fields}\r\n").as_bytes())
     };
     ask(&mut world, "identity");
-    let load = |world: &mut World| (0..5).for_each(|_| world.loader.as_mut().unwrap().step());
-    load(&mut world);
+    let load = |world: &mut World| while world.loader.as_mut().unwrap().step() {};
     let before = world.totals().readers_bytes;
     let slow: Vec<Client> = (0..5).map(|_| hoarder(&mut world, "/files/large.txt")).collect();
     world.settle();
@@ -115,6 +114,46 @@ fn a_cached_file_that_grows_leaves_the_accounts_right() {
     assert_eq!(world.totals().readers_bytes, before);
     // The table frees an entry some time after it was removed.
     assert!(world.shared.detached_bytes() <= detached);
+}
+
+/// Requests for files wait while the file system does not answer, and nothing else does.
+#[test]
+fn a_hung_file_system_delays_no_bystander() {
+    let mut settings = patient();
+    settings.mounts.push(Mount::new("/files/", FILES));
+    let mut world = World::new(1, kind(), settings);
+    let file = b"GET /files/small.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    world.loader_hangs = true;
+    let waiting = [(); 3].map(|()| world.sim.connect(PUBLIC));
+    waiting.iter().for_each(|&client| world.sim.write(client, file));
+    world.settle();
+    assert!(waiting.iter().all(|&client| world.sim.read(client).is_empty()));
+    let (_, answer) = world.ask(PUBLIC, GET.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    world.sim.sleep(FILE_WAIT_MS + 1_000);
+    world.settle();
+    for &client in &waiting {
+        assert!(world.sim.read(client).starts_with(b"HTTP/1.1 503 "), "it waits for ever");
+        world.sim.write(client, file);
+    }
+    world.loader_hangs = false;
+    world.settle();
+    assert!(waiting.iter().all(|&one| world.sim.read(one).starts_with(b"HTTP/1.1 200 ")));
+}
+
+/// The kernel sends a large file, but not to a client with TLS.
+#[test]
+fn sealed_files_are_not_sent_by_the_kernel() {
+    for (layers, is_counted) in [(Layers::Plain, true), (Layers::Tls, false)] {
+        let mut settings = patient();
+        settings.mounts.push(Mount::new("/files/", FILES));
+        settings.files.small_bytes_max = 1_000;
+        let mut world = World::of(Parts::over(layers), 1, kind(), settings);
+        let get = b"GET /files/large.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+        let (_, answer) = world.ask(PUBLIC, get);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 10_000, "{layers:?}");
+        assert_eq!(world.totals().bytes_sendfile > 10_000, is_counted, "{layers:?}");
+    }
 }
 
 /// That nobody was to be cut for what topics keep says nothing of what comes after.

@@ -119,6 +119,8 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Jobs,
     pub(crate) loader: Option<FileLoader>,
+    /// The file system does not answer the loader.
+    pub(crate) loader_hangs: bool,
     mailbox: Arc<Mailbox>,
     settings: Arc<Settings>,
     others: Vec<Other>,
@@ -229,7 +231,7 @@ impl World {
         let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
         let process = ProcessState::default();
         let shared = Shared::new(committer, client, tokens, workers, process).unwrap();
-        let loader = shared.file_cache.loader(&settings.mounts, &settings.files).unwrap();
+        let loader = shared.file_cache.loader(&settings.mounts, &settings.files);
         let shared = Arc::new(Shared { access_log, ..shared });
         let settings = Arc::new(settings);
         let worker =
@@ -239,7 +241,7 @@ impl World {
         #[rustfmt::skip]
         let world = World {
             sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None, panics: 0, late_percent: 0,
+            panics_percent: None, panics: 0, late_percent: 0, loader_hangs: false,
         };
         if world.shared.committer.service().is_some() {
             return world;
@@ -311,7 +313,8 @@ impl World {
         let workers = self.workers();
         let first = self.chance.below(workers);
         let commits = self.commit_some();
-        commits | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
+        let loads = !self.loader_hangs && self.loader.as_mut().is_some_and(FileLoader::step);
+        commits | loads | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
     }
 
     /// One turn of the loop of each worker.

@@ -424,6 +424,10 @@ impl Backend for Net {
         }
     }
 
+    fn kernel_sends_files(&self, _: Peer) -> bool {
+        !self.has_layers()
+    }
+
     fn kernel_bytes(&self, peer: Peer) -> usize {
         match &self.carriers {
             Some(carriers) => carriers.unacknowledged(peer) as usize,

@@ -105,7 +105,7 @@ fn files_that_are_being_sent_go_over() {
             break;
         }
     }
-    assert!(files_most > 1, "each opens it for itself");
+    assert!(files_most > 0, "the file goes over");
     let parts = [&own[..], &own[1_000..3_000], &own[..]];
     for (answer, part) in answers.iter().zip(parts) {
         let end = memchr::memmem::find(answer, b"\r\n\r\n").unwrap() + 4;

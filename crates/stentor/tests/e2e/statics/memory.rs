@@ -74,6 +74,10 @@ fn what_leaves_is_forgotten_with_its_bytes() {
     site.remove("a.txt");
     site.remove("b.txt");
     eventually("nothing is left", || {
+        // A request has the loader check the file, once a second at most.
+        for target in ["/a.txt", "/b.txt"] {
+            server.public.get(target);
+        }
         let (entries, bytes) = (server.figure("files_cached"), server.figure("files_cached_bytes"));
         (entries == 0 && bytes == 0).then_some(())
     });
