@@ -72,6 +72,16 @@ impl Span {
     }
 }
 
+/// What came of looking for what was missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Missed {
+    /// Everything of the span up to this number was appended, or is lost.
+    pub upto: u64,
+    /// Every lost message has this number or a lower one; it is 0 if none is lost. It may lie below
+    /// the span. A reader whose cursor is below it has a gap.
+    pub lost_seq: u64,
+}
+
 /// Which messages of a topic a reader wants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {

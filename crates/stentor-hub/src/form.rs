@@ -13,40 +13,12 @@ use stentor_wire::websocket::{self, Opcode};
 
 use crate::event::Event;
 use crate::field;
-use crate::rendered::{RenderedBytes, RenderedKind};
+use crate::rendered::{RenderedBytes, RenderedKind, StreamForm};
 
 /// A message of at most this many bytes is deflated, where it is first needed: within a
 /// millisecond, once. A larger one would hold up a worker's other connections, and elsewhere it
 /// would be ready only after its readers had been sent the plain one. In bytes.
 pub(crate) const DEFLATE_BYTES_MAX: usize = 32 * 1024;
-
-/// What a stream is sent of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum StreamForm {
-    /// An event of an SSE stream of one topic.
-    Sse,
-    /// A WebSocket frame with the data: text if it is text by its content type and in fact.
-    Frame,
-    /// The same, compressed (RFC 7692).
-    FrameDeflated,
-    /// The JSON that names the topic: an element of a long-poll's array.
-    Envelope,
-    /// An event of an SSE stream of many topics: the envelope.
-    EnvelopeSse,
-    /// A WebSocket text frame with the envelope.
-    EnvelopeFrame,
-    /// The same, compressed (RFC 7692).
-    EnvelopeFrameDeflated,
-}
-
-impl StreamForm {
-    /// Whether its payload is compressed.
-    #[must_use]
-    pub fn is_deflated(self) -> bool {
-        matches!(self, StreamForm::FrameDeflated | StreamForm::EnvelopeFrameDeflated)
-    }
-}
 
 impl Event {
     /// The bytes to send in that form, which is not a deflated one: rendered at the first call, and

@@ -39,7 +39,7 @@ mod table;
 
 use changes::Changes;
 pub use following::{Adopted, NotAdopted};
-pub use missed::{Missed, Page, Share};
+pub use missed::{Page, Share};
 use storage::Storage;
 pub use storage::{Shortage, Stored};
 use table::{TopicTable, names_from};

@@ -53,19 +53,16 @@ pub mod fuzz;
 pub use codec::{decode_entry, encode_entry, encode_event, encode_rules, entry_topic};
 pub use encode::{Encoder, GzipError};
 pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
-pub use event::{Event, Mode, Span};
+pub use event::{Event, Missed, Mode, Span};
 pub use field::{CacheControl, ContentType, EventName};
 pub use filter::{Filter, Filters};
-pub use form::StreamForm;
 pub use hub::snapshot::{Restore, Restored, Snapshot, Unwritable};
-pub use hub::{
-    Adopted, Counts, Hub, Limits, Missed, NotAdopted, Page, Share, Shortage, Stored, TopicInfo,
-};
+pub use hub::{Adopted, Counts, Hub, Limits, NotAdopted, Page, Share, Shortage, Stored, TopicInfo};
 pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
 pub use message::{Draft, Form, Message};
 pub use pattern::{Pattern, PatternRef};
-pub use rendered::RenderedBytes;
+pub use rendered::{RenderedBytes, StreamForm};
 pub use rules::{Keep, LeaveOut, Rule};
 pub use subscribers::{Subscriber, SubscriberId};

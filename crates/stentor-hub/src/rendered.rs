@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use arc_swap::Guard;
 use stentor_wire::negotiate::Encoding;
 
-use crate::form::StreamForm;
 use crate::lock::lock;
 use crate::message::Message;
 
@@ -155,6 +154,34 @@ pub(crate) enum RenderedKind {
     Body(Encoding),
     /// What streams are sent.
     Stream(StreamForm),
+}
+
+/// What a stream is sent of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum StreamForm {
+    /// An event of an SSE stream of one topic.
+    Sse,
+    /// A WebSocket frame with the data: text if it is text by its content type and in fact.
+    Frame,
+    /// The same, compressed (RFC 7692).
+    FrameDeflated,
+    /// The JSON that names the topic: an element of a long-poll's array.
+    Envelope,
+    /// An event of an SSE stream of many topics: the envelope.
+    EnvelopeSse,
+    /// A WebSocket text frame with the envelope.
+    EnvelopeFrame,
+    /// The same, compressed (RFC 7692).
+    EnvelopeFrameDeflated,
+}
+
+impl StreamForm {
+    /// Whether its payload is compressed.
+    #[must_use]
+    pub fn is_deflated(self) -> bool {
+        matches!(self, StreamForm::FrameDeflated | StreamForm::EnvelopeFrameDeflated)
+    }
 }
 
 impl Rendered {

@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 
-use crate::event::{Event, Mode, Span};
-use crate::hub::Missed;
+use crate::event::{Event, Missed, Mode, Span};
 use crate::interleave;
 use crate::lock::lock;
 use crate::message::Message;
