@@ -245,15 +245,10 @@ impl Hub {
     /// be short, since the memory of topics deleted meanwhile is given back only after it.
     pub fn with_value<R>(&self, topic: &str, f: impl FnOnce(Option<&Arc<Message>>) -> R) -> R {
         interleave::point();
-        loop {
-            let table = self.table.load();
-            let topics = table.pin();
-            let Some(ByName(topic)) = topics.get(topic) else { return f(None) };
-            let value = topic.value().load();
-            // A topic without a value was deleted, or a snapshot replaced it just now.
-            if value.is_some() || std::ptr::eq(&**table, &**self.table.load()) {
-                return f(value.as_ref());
-            }
+        let table = self.table.load();
+        match table.pin().get(topic) {
+            Some(ByName(topic)) => f(topic.value().load().as_ref()),
+            None => f(None),
         }
     }
 

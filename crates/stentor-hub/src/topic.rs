@@ -301,6 +301,14 @@ impl Topic {
     }
 }
 
+/// A topic that a snapshot has replaced keeps its messages until the last reader has left it. Only
+/// connections then hold the messages.
+impl Drop for Topic {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 /// What has become of a message.
 pub(crate) enum Change {
     Kept(Arc<Message>),

@@ -15,10 +15,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use super::{Hub, Limits};
 use crate::entry::{Applied, Entry, Op, Past, Place};
 use crate::hub::changes::Changes;
+use crate::hub::table::TopicTable;
 use crate::id::{Epoch, Id, Life};
 use crate::interleave;
 use crate::lock::{lock, read};
@@ -208,8 +211,7 @@ impl Hub {
         let notified = sequence.subscribers.replaced(of_staged.seq);
         drop((tombstones, sequence));
         notified.wake();
-        // Connections may still be sent some of their messages.
-        replaced.all().iter().for_each(|topic| drop(topic.clear()));
+        drop_alone(replaced);
         self.add_evicted(&staged.storage);
         self.trim_if_due(self.stored());
         Ok(adopted)
@@ -250,6 +252,20 @@ impl Hub {
         self.lives.store(Arc::new(lives));
     }
 }
+
+/// Frees the topics on this thread. A reader that looks up a topic at this moment holds the table;
+/// if it were the last holder, a worker would have to free millions of topics.
+fn drop_alone(table: Arc<TopicTable>) {
+    for _ in 0..LOOK_UPS_WAIT {
+        if Arc::strong_count(&table) == 1 {
+            break;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// How often to wait 100 µs for the look-ups under way, each of which takes some microseconds.
+const LOOK_UPS_WAIT: usize = 10;
 
 /// So many lives are remembered, for those who have not heard yet that theirs is over.
 const LIVES_MAX: usize = 8;

@@ -149,6 +149,25 @@ fn an_adopted_hub_takes_the_place_of_all_topics() {
     assert_eq!(adopt(&hub, &leader), of_topics(4));
 }
 
+/// A reader that has looked up a topic before the swap finds what the topic had then: if it found
+/// nothing, it would take that for a newer value that it will be told of.
+#[test]
+fn a_replaced_topic_keeps_its_messages_while_it_is_read() {
+    let (leader, hub) = (hub_of(1, 2), hub_of(2, 1));
+    put(&leader, "/a");
+    assert!(adopt(&hub, &leader).is_ok());
+    let (topic, since) = (hub.topic("/a").unwrap(), 0);
+    put(&leader, "/b");
+    assert!(adopt(&hub, &leader).is_ok());
+    let mut found = Vec::new();
+    let missed = topic.missed(Span { since, upto: 1, mode: Mode::Latest }, 1, &mut found);
+    assert_eq!((found.len(), missed.lost_seq), (1, 0));
+    assert!(!found[0].message.is_dropped() && hub.detached_bytes() == 0);
+    drop(topic);
+    let message = Arc::clone(&found.remove(0).message);
+    assert!(message.is_dropped() && hub.detached_bytes() == message.stored_bytes());
+}
+
 #[test]
 fn what_stays_is_held_to_the_rules_that_there_are_now() {
     let (leader, hub) = (hub_of(1, 3), hub_of(2, 1));
