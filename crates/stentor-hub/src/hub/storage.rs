@@ -143,7 +143,12 @@ impl Hub {
 
     /// What is rendered goes first: it can be rendered again.
     fn apply_limits(&self) {
-        self.storage.cache.set_max(self.max_now() / FORMS_PART);
+        let part = match self.shortage() {
+            Shortage::None => FORMS_PART,
+            Shortage::High => 2 * FORMS_PART,
+            Shortage::Critical => FORMS_PART_CRITICAL,
+        };
+        self.storage.cache.set_max(self.stored_bytes_max() / part);
         self.trim_if_due(self.stored());
     }
 
@@ -439,6 +444,10 @@ const HEADROOM_PART_MAX: usize = 8;
 
 /// What is rendered may take this part of the limit, beside it.
 pub(super) const FORMS_PART: usize = 4;
+
+/// While memory is critically short, what is rendered may take this part of the limit. Without any,
+/// each reader of an event would hold bytes of its own.
+const FORMS_PART_CRITICAL: usize = 64;
 
 /// An eviction is due once less than this part of history's room is free.
 const TRIM_AT_PART: usize = 8;

@@ -337,6 +337,27 @@ fn evicted_forms_are_rendered_again() {
     assert_eq!(hub.detached_bytes(), 0);
 }
 
+/// A shortage evicts rendered bytes first, and history after them.
+#[test]
+fn a_shortage_evicts_what_is_rendered() {
+    let hub = hub(1 << 20);
+    let max = |shortage| {
+        hub.set_shortage(shortage);
+        (hub.stored().forms_max, hub.stored().forms)
+    };
+    for topic in 0..100 {
+        publish(&hub, &format!("/{topic}"), DATA_BYTES).unwrap();
+        drop(event(&hub, &format!("/{topic}")).streamed(StreamForm::Sse));
+    }
+    let (_, cached) = max(Shortage::None);
+    assert!(cached > 1 << 17, "{cached}");
+    for (shortage, part) in [(Shortage::High, 8), (Shortage::Critical, 64)] {
+        let (forms_max, forms) = max(shortage);
+        assert!(forms_max == (1 << 20) / part && forms <= forms_max, "{forms} of {forms_max}");
+    }
+    assert!(!hub.is_trim_due());
+}
+
 /// A value that is used again and again stays cached while others pass through.
 #[test]
 fn forms_in_use_outlast_others() {
