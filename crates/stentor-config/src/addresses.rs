@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use ipnet::IpNet;
 use stentor_io::SocketName;
 
 /// Where a listener for operators is bound: `127.0.0.1:8081` or `unix:/run/stentor.sock`.
@@ -153,32 +154,14 @@ impl<A: fmt::Display> fmt::Display for ListenAddress<A> {
     }
 }
 
-/// A range of addresses: `10.0.0.0/8`, or a single one.
+/// A range of addresses: `10.0.0.0/8`, or a single address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
-    first: IpAddr,
-    bits: u32,
-}
+pub struct Network(IpNet);
 
 impl Network {
     /// Whether the network contains an address. An IPv4 address has to be in its IPv4 form.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        let same_bits = match (self.first, address) {
-            (IpAddr::V4(first), IpAddr::V4(address)) => {
-                (first.to_bits() ^ address.to_bits()).leading_zeros()
-            }
-            (IpAddr::V6(first), IpAddr::V6(address)) => {
-                (first.to_bits() ^ address.to_bits()).leading_zeros()
-            }
-            _ => return false,
-        };
-        same_bits >= self.bits
-    }
-
-    /// How many bits its addresses have behind those that they share.
-    fn host_bits(&self) -> u32 {
-        let all = if self.first.is_ipv4() { u32::BITS } else { u128::BITS };
-        all - self.bits
+        self.0.contains(&address)
     }
 }
 
@@ -186,56 +169,46 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Network, String> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let read = || {
-            let first: IpAddr = address.parse().ok()?;
-            let all = if first.is_ipv4() { u32::BITS } else { u128::BITS };
-            let bits = match bits {
-                None => all,
-                Some(bits) if bits.starts_with('+') => return None,
-                Some(bits) => bits.parse().ok()?,
-            };
-            (bits <= all).then_some(Network { first, bits })
-        };
-        let network = read().ok_or_else(|| {
+        let (address, bits) = text.split_once('/').unzip();
+        // `IpNet` would take 010.0.0.0, which other programs read as octal.
+        let address = address.unwrap_or(text).parse::<IpAddr>().ok();
+        let network = address.and_then(|address| match bits {
+            None => Some(IpNet::from(address)),
+            Some(_) => text.parse().ok(),
+        });
+        let network = network.ok_or_else(|| {
             format!(
                 "'{text}' is not a range of addresses: write ADDRESS or ADDRESS/BITS, such as \
                  10.0.0.0/8 or ::1"
             )
         })?;
-        let zeros = match network.first {
-            IpAddr::V4(first) => first.to_bits().trailing_zeros(),
-            IpAddr::V6(first) => first.to_bits().trailing_zeros(),
-        };
-        if zeros < network.host_bits() {
-            let bits = network.bits;
-            return Err(format!("'{text}' has bits behind its first {bits}: write them as 0"));
+        let bits = network.prefix_len();
+        if network != network.trunc() {
+            return Err(format!("'{text}' has bits after its first {bits}: write them as 0"));
         }
-        if let IpAddr::V6(first) = network.first
-            && network.bits >= MAPPED_BITS
+        if let IpAddr::V6(first) = network.addr()
+            && let Some(bits) = bits.checked_sub(MAPPED_BITS)
             && let Some(first) = first.to_ipv4_mapped()
         {
-            let network = Network { first: IpAddr::V4(first), bits: network.bits - MAPPED_BITS };
+            let network = IpNet::new(first.into(), bits).map(Network);
+            let network = network.map_err(|error| error.to_string())?;
             return Err(format!("'{text}' is a range of IPv4 addresses: write it as {network}"));
         }
-        Ok(network)
+        Ok(Network(network))
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host_bits() {
-            0 => self.first.fmt(f),
-            _ => write!(f, "{}/{}", self.first, self.bits),
+        match self.0.prefix_len() == self.0.max_prefix_len() {
+            true => self.0.addr().fmt(f),
+            false => self.0.fmt(f),
         }
     }
 }
 
 /// The bits of an IPv6 address before the IPv4 address that it maps (RFC 4291 section 2.5.5.2).
-const MAPPED_BITS: u32 = 96;
+const MAPPED_BITS: u8 = 96;
 
 const TLS_PREFIX: &str = "tls:";
 const PROXY_PREFIX: &str = "proxy:";

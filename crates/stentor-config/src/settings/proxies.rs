@@ -82,7 +82,16 @@ mod tests {
             assert_eq!(proxies.trusts(address.parse().unwrap()), expected, "{network} {address}");
             assert_eq!(proxies.trusted[0].to_string(), network);
         }
-        let bad = ["", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "10.0.0.0/+8", "::/129", "a/8"];
+        let bad = [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "::/129",
+            "a/8",
+            "010.0.0.0/8",
+        ];
         for text in bad {
             assert!(text.parse::<Network>().unwrap_err().contains("not a range"), "{text}");
         }
