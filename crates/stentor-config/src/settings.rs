@@ -285,7 +285,7 @@ pub struct Mount {
 
 settings! {
     /// How files are kept in memory; together for all mounts and workers.
-    #[derive(Clone, Debug)]
+    #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Files in Settings(files) {
         FILES: "files" on [] {
             /// The bytes of files and their compressed forms that are kept; 0: none, all come from

@@ -63,7 +63,10 @@ impl OpenFiles {
     pub fn open_roots(&mut self, mounts: &[Mount], unix_s: u64) {
         self.roots.retain(|path, _| mounts.iter().any(|mount| mount.root == *path));
         for mount in mounts {
-            let _ = self.root(mount, unix_s);
+            // A root that is open is not looked at: the worker must not wait for a hung mount.
+            if !self.roots.contains_key(&mount.root) {
+                let _ = self.root(mount, unix_s);
+            }
         }
     }
 

@@ -208,6 +208,8 @@ pub struct CachedFile {
     sources: Mutex<FileSources>,
     /// When it was last known to be true to them.
     checked_ms: AtomicU64,
+    /// The time of the last early check that a worker asked for.
+    early_ms: AtomicU64,
     /// The cache has dropped it: what it took then.
     detached: OnceLock<Detached>,
 }
@@ -266,6 +268,7 @@ impl CachedFile {
             used_ms: AtomicU64::new(0),
             sources: Mutex::new(sources),
             checked_ms: AtomicU64::new(0),
+            early_ms: AtomicU64::new(0),
             detached: OnceLock::new(),
         };
         for (encoding, body) in siblings {
@@ -301,9 +304,30 @@ impl CachedFile {
         self.checked_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Whether it was checked within the last second. The clocks of workers may differ.
+    /// The time since the last check. The clocks of workers may differ.
+    fn age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.abs_diff(self.checked_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether it may be served without another check.
     pub(super) fn is_fresh(&self, now_ms: u64) -> bool {
-        now_ms.abs_diff(self.checked_ms.load(Ordering::Relaxed)) < CHECK_MS
+        self.age_ms(now_ms) < CHECK_MS
+    }
+
+    /// Whether the last check is so long ago that another one is of use.
+    pub(super) fn needs_check(&self, now_ms: u64) -> bool {
+        self.age_ms(now_ms) >= EARLY_CHECK_MS
+    }
+
+    /// Whether the worker should have it checked now, before it is stale: then no request for a
+    /// file in use waits for a check. True once in half a second.
+    pub(super) fn begins_early_check(&self, now_ms: u64) -> bool {
+        let early_ms = self.early_ms.load(Ordering::Relaxed);
+        let order = Ordering::Relaxed;
+        self.needs_check(now_ms)
+            && self.is_fresh(now_ms)
+            && now_ms.abs_diff(early_ms) >= EARLY_CHECK_MS
+            && self.early_ms.compare_exchange(early_ms, now_ms, order, order).is_ok()
     }
 
     /// The file in that encoding, if it is in memory.
@@ -406,8 +430,11 @@ fn bit(encoding: Encoding) -> u8 {
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 320;
 
-/// An entry is checked at most so often, and it is never served for longer without a check.
+/// An entry is never served for longer without a check.
 const CHECK_MS: u64 = 1_000;
+
+/// A worker asks for a check so early. It serves the entry meanwhile.
+const EARLY_CHECK_MS: u64 = CHECK_MS / 2;
 
 /// The coarsest resolution of times of files: two seconds, on FAT.
 const RECENT_NS: u64 = 2_000_000_000;

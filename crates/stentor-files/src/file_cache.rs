@@ -1,27 +1,27 @@
-//! The cache of files, as workers and the loader share it.
+//! The cache of files, as workers and the loaders share it.
 
 use crate::cache::{CachedFiles, Kept};
 use crate::entry::CachedFile;
 use crate::loader::FileLoader;
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
 use stentor_config::{Files, Mount};
 use stentor_io::{Directory, monotonic_us};
 use stentor_wire::negotiate::{Encoding, compressible};
 
-/// What workers and loader share: the cache, and the way to ask for more.
+/// The cache that workers and loaders share, and the queues of the loaders.
+#[derive(Default)]
 pub struct FileCache {
     pub(crate) cache: CachedFiles,
-    looks: SyncSender<LookJob>,
-    packs: SyncSender<PackJob>,
-    /// The other ends, as long as there is no loader.
-    queues: Mutex<Option<(Receiver<LookJob>, Receiver<PackJob>)>>,
-    /// The settings that count. Entries are made and changed under this lock.
+    /// The current settings. Entries are made and changed under this lock.
     served: Mutex<Arc<Served>>,
-    /// When the look began that is under way, in milliseconds; 0: there is none.
-    look_began_ms: AtomicU64,
+    /// Workers hold this lock only while they put a job into a queue.
+    queues: Mutex<LoaderQueues>,
 }
 
 /// The settings of files.
@@ -29,6 +29,46 @@ pub struct FileCache {
 pub(crate) struct Served {
     pub(crate) mounts: Vec<Mount>,
     pub(crate) files: Files,
+}
+
+/// The queues of the loader of each mount: a mount that hangs delays no file of another.
+#[derive(Default)]
+struct LoaderQueues {
+    served: Arc<Served>,
+    by_mount: Vec<LoaderQueue>,
+}
+
+/// The sending half of the queues of one mount.
+struct LoaderQueue {
+    looks: SyncSender<LookJob>,
+    packs: SyncSender<PackJob>,
+    look_began_ms: Arc<LookBegan>,
+}
+
+/// The time in milliseconds at which the current look of a mount began; 0: the loader is idle.
+#[derive(Default)]
+pub(crate) struct LookBegan(AtomicU64);
+
+impl LookBegan {
+    pub(crate) fn begin(&self) {
+        self.0.store((monotonic_us() / 1_000).max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn is_hung(&self) -> bool {
+        let began_ms = self.0.load(Ordering::Relaxed);
+        began_ms != 0 && (monotonic_us() / 1_000).saturating_sub(began_ms) >= HUNG_MS
+    }
+}
+
+impl LoaderQueues {
+    /// The queue of the mount that serves a path.
+    fn of(&self, path: &str) -> Option<&LoaderQueue> {
+        self.by_mount.get(mount_of(&self.served.mounts, path)?.0)
+    }
 }
 
 /// A worker asks the loader to look at this file, and to keep it if it is worth it. A text is
@@ -107,40 +147,26 @@ impl Drop for LookReply {
 }
 
 impl FileCache {
-    /// An empty cache.
-    #[must_use]
-    pub fn new() -> FileCache {
-        let (looks, queue) = mpsc::sync_channel(LOAD_QUEUE);
-        let (packs, packs_queue) = mpsc::sync_channel(LOAD_QUEUE);
-        FileCache {
-            cache: CachedFiles::default(),
-            looks,
-            packs,
-            queues: Mutex::new(Some((queue, packs_queue))),
-            served: Mutex::default(),
-            look_began_ms: AtomicU64::new(0),
-        }
-    }
-
-    /// The loader, if there is anything to serve; there is one at most.
-    pub fn loader(self: &Arc<FileCache>, mounts: &[Mount], files: &Files) -> Option<FileLoader> {
-        if mounts.is_empty() {
-            return None;
-        }
-        let queues = stentor_io::lock(&self.queues).take()?;
-        self.reload(mounts, files);
-        Some(FileLoader::new(self, queues))
-    }
-
-    /// Goes by other mounts from now on.
-    pub fn reload(&self, mounts: &[Mount], files: &Files) {
+    /// Applies these settings. Returns the loaders of the mounts, if the settings are new; the
+    /// loaders of the settings before end with their current job.
+    pub fn reload(self: &Arc<FileCache>, mounts: &[Mount], files: &Files) -> Vec<FileLoader> {
         let mut served = stentor_io::lock(&self.served);
+        if served.mounts == mounts && served.files == *files {
+            return Vec::new();
+        }
         *served = Arc::new(Served { mounts: mounts.to_vec(), files: files.clone() });
         self.cache.clear();
-    }
-
-    pub(crate) fn served(&self) -> Arc<Served> {
-        Arc::clone(&stentor_io::lock(&self.served))
+        let pairs = (0..mounts.len()).map(|index| {
+            let (looks, look_jobs) = mpsc::sync_channel(LOAD_QUEUE);
+            let (packs, pack_jobs) = mpsc::sync_channel(LOAD_QUEUE);
+            let queue = LoaderQueue { looks, packs, look_began_ms: Arc::default() };
+            let began = Arc::clone(&queue.look_began_ms);
+            let jobs = (look_jobs, pack_jobs);
+            (queue, FileLoader::new(self, (&served, index), jobs, began))
+        });
+        let (by_mount, loaders) = pairs.unzip();
+        *stentor_io::lock(&self.queues) = LoaderQueues { served: Arc::clone(&served), by_mount };
+        loaders
     }
 
     /// Keeps an entry that was made by these settings. Returns false if others count by now.
@@ -187,25 +213,18 @@ impl FileCache {
         let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
         if wanted && !entry.available().contains(encoding) {
             let pack = PackJob { path: path.into(), entry: Arc::downgrade(entry), encoding };
-            if self.packs.try_send(pack).is_err() {
+            let queues = stentor_io::lock(&self.queues);
+            if queues.of(path).is_none_or(|queue| queue.packs.try_send(pack).is_err()) {
                 entry.forget(encoding);
             }
         }
     }
 
-    pub(crate) fn begin_look(&self) {
-        self.look_began_ms.store((monotonic_us() / 1_000).max(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn end_look(&self) {
-        self.look_began_ms.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the file system has not answered the loader for so long that it may never do so.
-    #[must_use]
-    pub fn is_hung(&self) -> bool {
-        let began_ms = self.look_began_ms.load(Ordering::Relaxed);
-        began_ms != 0 && (monotonic_us() / 1_000).saturating_sub(began_ms) >= HUNG_MS
+    /// Whether the file system of a path has not answered its loader for so long that it may never
+    /// do so.
+    pub fn is_hung(&self, path: &str) -> bool {
+        let queues = stentor_io::lock(&self.queues);
+        queues.of(path).is_some_and(|queue| queue.look_began_ms.is_hung())
     }
 
     /// Shows the entry of that path, if there is one, and notes that it was used. One that was not
@@ -217,9 +236,13 @@ impl FileCache {
         show: impl FnOnce(Option<&Arc<CachedFile>>) -> R,
     ) -> R {
         self.cache.with(path, |entry| {
-            let entry = entry.filter(|entry| entry.is_fresh(now_ms) || self.is_hung());
+            let entry = entry.filter(|entry| entry.is_fresh(now_ms) || self.is_hung(path));
             if let Some(entry) = entry {
                 entry.note_use(now_ms);
+                if entry.begins_early_check(now_ms) {
+                    // A full queue does no harm: the next request asks again, or waits.
+                    let _ = self.ask(path, Encoding::Identity, now_ms, |_| ());
+                }
             }
             show(entry)
         })
@@ -238,7 +261,12 @@ impl FileCache {
         reply: impl FnOnce(FileLook) + Send + 'static,
     ) -> Result<(), NotAsked> {
         let reply = LookReply(Some(Box::new(reply)));
-        let sent = self.looks.try_send(LookJob { path: path.into(), encoding, now_ms, reply });
+        let job = LookJob { path: path.into(), encoding, now_ms, reply };
+        let queues = stentor_io::lock(&self.queues);
+        let sent = match queues.of(path) {
+            Some(queue) => queue.looks.try_send(job),
+            None => Err(TrySendError::Disconnected(job)),
+        };
         let (mut job, reason) = match sent {
             Ok(()) => return Ok(()),
             Err(TrySendError::Full(job)) => (job, NotAsked::Busy),
@@ -264,24 +292,19 @@ impl FileCache {
     }
 }
 
-impl Default for FileCache {
-    fn default() -> FileCache {
-        FileCache::new()
-    }
-}
-
-/// Whether every root is a directory that can be opened.
+/// Whether every root is a directory that can be opened. Waits a few seconds at most for a file
+/// system that does not answer.
 ///
 /// # Errors
 /// One is not; the error names it.
 pub fn check_roots(mounts: &[Mount]) -> io::Result<()> {
     let mut are_walked = false;
     for Mount { root, .. } in mounts {
-        let directory = Directory::open(root).map_err(|error| {
+        let is_resolved = is_resolved_by_kernel(root.clone()).map_err(|error| {
             let reason = format!("the files of {} cannot be served: {error}", root.display());
             io::Error::new(error.kind(), reason)
         })?;
-        are_walked |= !directory.is_resolved_by_kernel();
+        are_walked |= !is_resolved;
     }
     if are_walked {
         tracing::info!(
@@ -290,6 +313,17 @@ pub fn check_roots(mounts: &[Mount]) -> io::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Opens a root on a thread of its own, and tells whether the kernel resolves paths beneath it.
+fn is_resolved_by_kernel(root: PathBuf) -> io::Result<bool> {
+    let (tell, told) = mpsc::channel();
+    let open = move || tell.send(Directory::open(&root).map(|it| it.is_resolved_by_kernel()));
+    let opener = thread::Builder::new().name("root-opener".to_owned()).spawn(open)?;
+    let no_answer = |_| io::Error::new(ErrorKind::TimedOut, "the file system does not answer");
+    let opened = told.recv_timeout(ROOT_PATIENCE).map_err(no_answer)?;
+    let _ = opener.join();
+    opened
 }
 
 /// The mount that a path is under, the longest if there are several, and the path beneath it.
@@ -327,8 +361,11 @@ const ENTRY_BYTES_USUAL: u64 = 1024;
 /// What may stand beside a file, packed already.
 pub const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
 
-/// Files that may wait to be loaded into memory; beyond it a later request asks again.
+/// Files of a mount that may wait to be loaded into memory; beyond it a later request asks again.
 const LOAD_QUEUE: usize = 4 * 1024;
+
+/// How long a start or a reload waits for the file system of a root.
+const ROOT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// After so long without an answer of the file system, no request waits for it.
 const HUNG_MS: u64 = 1_000;

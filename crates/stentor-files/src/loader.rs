@@ -1,8 +1,9 @@
 //! The threads that fill the cache and keep it true to the disk.
 //!
-//! They work when a worker asks for something. The first one looks at files: it reads those that a
-//! worker did not find in the cache, and checks those that are there, once a second at most, while
-//! clients request them. A check compares the [`FileStamp`](stentor_io::FileStamp) of the file, and
+//! Each mount has a loader of two threads, so a mount that hangs delays no file of another. They
+//! work when a worker asks for something. The first one looks at files: it reads those that a worker
+//! did not find in the cache, and checks those that are there, every half second while clients
+//! request them. A check compares the [`FileStamp`](stentor_io::FileStamp) of the file, and
 //! of its packed siblings, with those that the entry was made from. It needs no notification of the
 //! kernel, so it sees a change that another host made on a network file system, and one behind a
 //! bind mount or FUSE.
@@ -14,11 +15,9 @@
 //! The second thread compresses, which takes long, so no client waits for it.
 
 use super::disk::{Root, read_whole, symlinks};
-use super::{
-    CachedFile, FileCache, Outline, PACKED, Tag, cache_control, is_worth_keeping, mount_of,
-};
+use super::{CachedFile, FileCache, Outline, PACKED, Tag, cache_control, is_worth_keeping};
 use crate::entry::FileSources;
-use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookJob, PackJob, Served};
+use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookBegan, LookJob, PackJob, Served};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 #[cfg(test)]
@@ -32,7 +31,7 @@ use stentor_io::{Directory, File, FileStamp, Found, lower_priority, unix_ns, uni
 use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
 
-/// See the head of the file.
+/// The loader of one mount. See the head of the file.
 pub struct FileLoader {
     looker: FileLooker,
     packer: FilePacker,
@@ -43,7 +42,8 @@ struct FileLooker {
     /// The workers have it: when they have ended, so does the thread.
     file_cache: Weak<FileCache>,
     queue: Receiver<LookJob>,
-    roots: Roots,
+    root: MountRoot,
+    look_began_ms: Arc<LookBegan>,
     /// How often it has panicked.
     panics: u32,
 }
@@ -52,15 +52,18 @@ struct FileLooker {
 struct FilePacker {
     file_cache: Weak<FileCache>,
     queue: Receiver<PackJob>,
-    roots: Roots,
+    root: MountRoot,
     encoder: Encoder,
 }
 
-/// The directories of the mounts, as one thread has them open.
-struct Roots {
+/// The root of a mount, as one thread has it open.
+struct MountRoot {
     served: Arc<Served>,
-    /// By mount, with the time at which its path was last looked at. `None`: it cannot be opened.
-    open: Vec<(Option<Root>, u64)>,
+    index: usize,
+    /// `None`: the thread did not need it yet, or cannot open it.
+    open: Option<Root>,
+    /// The time at which the thread last looked at the path of the root.
+    looked_ms: u64,
 }
 
 /// A name beneath the root of a mount.
@@ -84,42 +87,46 @@ enum ReadOutcome {
 impl FileLoader {
     pub(super) fn new(
         file_cache: &Arc<FileCache>,
+        (served, index): (&Arc<Served>, usize),
         (looks, packs): (Receiver<LookJob>, Receiver<PackJob>),
+        look_began_ms: Arc<LookBegan>,
     ) -> FileLoader {
-        let roots = || Roots::of(file_cache.served());
+        let root = || {
+            let served = Arc::clone(served);
+            MountRoot { served, index, open: None, looked_ms: 0 }
+        };
         let of = || Arc::downgrade(file_cache);
-        let looker = FileLooker { file_cache: of(), queue: looks, roots: roots(), panics: 0 };
+        #[rustfmt::skip]
+        let looker = FileLooker {
+            file_cache: of(), queue: looks, root: root(), look_began_ms, panics: 0,
+        };
         let encoder = Encoder::default();
-        let packer = FilePacker { file_cache: of(), queue: packs, roots: roots(), encoder };
+        let packer = FilePacker { file_cache: of(), queue: packs, root: root(), encoder };
         FileLoader { looker, packer }
     }
 
-    /// Lets it work on threads of its own.
+    /// Starts its threads.
     ///
     /// # Errors
     /// The host refuses another thread.
     pub fn start(self) -> io::Result<()> {
         let FileLoader { mut looker, mut packer } = self;
-        let spawn = |name: &str, mut turn: Box<dyn FnMut() -> io::Result<LoaderTurn> + Send>| {
-            let life = move || {
-                if let Err(error) = lower_priority() {
-                    tracing::warn!("files are read at the priority of the workers: {error}");
-                }
-                loop {
-                    match turn() {
-                        Ok(LoaderTurn::Worked | LoaderTurn::Idle) => {}
-                        Ok(LoaderTurn::Over) => return,
-                        Err(error) => {
-                            tracing::error!("files are not kept in memory any more: {error}");
-                            return;
-                        }
-                    }
-                }
-            };
-            thread::Builder::new().name(name.to_owned()).spawn(life).map(drop)
+        let pack = move || {
+            // Clients wait for the other thread, and for none of its work.
+            if let Err(error) = lower_priority() {
+                tracing::warn!("files are compressed at the priority of the workers: {error}");
+            }
+            while packer.turn(true) != LoaderTurn::Over {}
         };
-        spawn("file-packer", Box::new(move || Ok(packer.turn(true))))?;
-        spawn("file-loader", Box::new(move || looker.turn(true)))
+        let look = move || {
+            while looker.turn(true).unwrap_or_else(|error| {
+                tracing::error!("files are not kept in memory any more: {error}");
+                LoaderTurn::Over
+            }) != LoaderTurn::Over
+            {}
+        };
+        thread::Builder::new().name("file-packer".to_owned()).spawn(pack)?;
+        thread::Builder::new().name("file-loader".to_owned()).spawn(look).map(drop)
     }
 
     /// Looks at one file and compresses another, if any wait: a test says when. Returns whether
@@ -155,10 +162,9 @@ impl FileLooker {
         let (Some(job), Some(file_cache)) = (job, self.file_cache.upgrade()) else {
             return Ok(LoaderTurn::Idle);
         };
-        self.roots.follow(&file_cache);
-        file_cache.begin_look();
+        self.look_began_ms.begin();
         let looked = panic::catch_unwind(AssertUnwindSafe(|| self.look(&file_cache, job)));
-        file_cache.end_look();
+        self.look_began_ms.end();
         if looked.is_ok() {
             return Ok(LoaderTurn::Worked);
         }
@@ -175,7 +181,7 @@ impl FileLooker {
     fn look(&mut self, file_cache: &FileCache, job: LookJob) {
         let LookJob { path, encoding, now_ms, reply } = job;
         let looked = match file_cache.cache.entry(&path) {
-            Some(entry) if entry.is_fresh(now_ms) => FileLook::File,
+            Some(entry) if !entry.needs_check(now_ms) => FileLook::File,
             Some(entry) if self.is_unchanged(&path, &entry, now_ms) => {
                 entry.note_check(now_ms);
                 FileLook::File
@@ -192,7 +198,7 @@ impl FileLooker {
     /// Whether the files of an entry have the stamps that they had when it was made.
     fn is_unchanged(&mut self, path: &str, entry: &CachedFile, now_ms: u64) -> bool {
         let sources = entry.sources();
-        let place = self.roots.place(path, now_ms);
+        let place = self.root.place(path, now_ms);
         !sources.are_recent() && place.is_some_and(|place| place.stamps() == sources.stamps)
     }
 
@@ -212,7 +218,7 @@ impl FileLooker {
                 thread::yield_now();
             }
         }
-        let Some(place) = self.roots.place(path, now_ms) else {
+        let Some(place) = self.root.place(path, now_ms) else {
             file_cache.remove(path);
             return FileLook::Nothing;
         };
@@ -238,7 +244,7 @@ impl FileLooker {
                         && (entry.tag != before.tag || before.shares_second);
                 }
                 let entry = Arc::new(*entry);
-                if file_cache.enter(path, &entry, &self.roots.served) {
+                if file_cache.enter(path, &entry, &self.root.served) {
                     let again =
                         PACKED.into_iter().filter(|&it| asked.is_some_and(|a| a.contains(it)));
                     again.for_each(|encoding| file_cache.pack(path, &entry, encoding));
@@ -260,7 +266,6 @@ impl FilePacker {
         let (Some(pack), Some(file_cache)) = (pack, self.file_cache.upgrade()) else {
             return LoaderTurn::Idle;
         };
-        self.roots.follow(&file_cache);
         let PackJob { path, entry, encoding } = pack;
         if let Some(entry) = entry.upgrade()
             && let Some(packed) = self.pack(&path, &entry, encoding)
@@ -308,7 +313,7 @@ impl FilePacker {
 
     /// The content of a text that is too large to be kept, if it is still what its entry says.
     fn read_large(&mut self, path: &str, entry: &CachedFile) -> Option<Vec<u8>> {
-        let place = self.roots.place(path, entry.used_ms())?;
+        let place = self.root.place(path, entry.used_ms())?;
         let Ok(Found::File(file)) = place.find(place.rest) else { return None };
         // Another may be there by now, and of any size.
         if Tag::of_status(&file.status(), Encoding::Identity) != entry.tag {
@@ -319,37 +324,21 @@ impl FilePacker {
     }
 }
 
-impl Roots {
-    fn of(served: Arc<Served>) -> Roots {
-        let open = served.mounts.iter().map(|mount| (Root::open(mount).ok(), 0)).collect();
-        Roots { served, open }
-    }
-
-    /// Opens other roots, if the settings were read again.
-    fn follow(&mut self, file_cache: &FileCache) {
-        let served = file_cache.served();
-        if !Arc::ptr_eq(&served, &self.served) {
-            *self = Roots::of(served);
-        }
-    }
-
-    /// The place of a path. The path of its root is looked at once a second: it may be another
-    /// directory by now.
+impl MountRoot {
+    /// The place of a path of the mount. Once a second the thread looks whether another directory
+    /// is at the path of the root.
     fn place<'a>(&'a mut self, path: &'a str, now_ms: u64) -> Option<FilePlace<'a>> {
         let Served { mounts, files } = &*self.served;
-        let (index, mount, rest) = mount_of(mounts, path)?;
-        let (root, looked_ms) = &mut self.open[index];
-        if looked_ms.abs_diff(now_ms) >= LOOK_MS {
-            *looked_ms = now_ms;
-            let is_new = match root {
-                Some(root) => root.look(mount),
-                None => Root::open(mount).map(|opened| *root = Some(opened)).is_ok(),
-            };
-            if is_new {
+        let mount = &mounts[self.index];
+        let rest = path.strip_prefix(mount.path.as_str())?;
+        if self.open.is_none() || self.looked_ms.abs_diff(now_ms) >= LOOK_MS {
+            self.looked_ms = now_ms;
+            if self.open.as_mut().is_some_and(|root| root.look(mount)) {
                 tracing::info!("{} is another directory now", mount.root.display());
             }
+            self.open = self.open.take().or_else(|| Root::open(mount).ok());
         }
-        Some(FilePlace { root: root.as_ref()?.directory(), mount, files, rest })
+        Some(FilePlace { root: self.open.as_ref()?.directory(), mount, files, rest })
     }
 }
 

@@ -466,7 +466,7 @@ impl Server {
         has_taken_over: bool,
         key_files: FileStates,
     ) -> Result<(), StartError> {
-        self.start_file_loader();
+        self.start_file_loaders();
         let Server { settings, shared, service, mailboxes, .. } = self;
         let started =
             Guard::start(settings, &shared.hub, &shared.memory, mailboxes).and_then(|guard| {
@@ -494,12 +494,12 @@ impl Server {
         }
     }
 
-    /// Once there are files to be kept, there is somebody who keeps them. Without, they are served
-    /// all the same, from the disk.
-    fn start_file_loader(&self) {
+    /// Applies the settings of files, and starts the loaders of new mounts. Without a loader, the
+    /// workers serve files from the disk.
+    fn start_file_loaders(&self) {
         let Settings { mounts, files, .. } = &self.settings;
-        let loader = self.shared.file_cache.loader(mounts, files);
-        if let Err(error) = loader.map_or(Ok(()), FileLoader::start) {
+        let loaders = self.shared.file_cache.reload(mounts, files);
+        if let Err(error) = loaders.into_iter().try_for_each(FileLoader::start) {
             tracing::error!("files are not kept in memory: {error}");
         }
     }

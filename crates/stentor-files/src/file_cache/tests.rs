@@ -50,8 +50,8 @@ impl Desk {
     }
 
     fn with(mount: Mount, files: &Files) -> Desk {
-        let file_cache = Arc::new(FileCache::new());
-        let loader = file_cache.loader(&[mount], files).unwrap();
+        let file_cache = Arc::new(FileCache::default());
+        let loader = file_cache.reload(&[mount], files).pop().unwrap();
         Desk { file_cache, loader, now_ms: 1 }
     }
 
@@ -212,7 +212,10 @@ fn a_root_that_leads_elsewhere_is_noticed() {
     assert_eq!(desk.content("/a").unwrap(), b"old");
     symlink("after", &next).unwrap();
     fs::rename(next, root).unwrap();
-    desk.second();
+    // Other requests do not put the look off.
+    desk.now_ms += 600;
+    desk.load("/other", Encoding::Identity);
+    desk.now_ms += 400;
     assert_eq!(desk.content("/a").unwrap(), b"new");
 }
 
@@ -286,31 +289,58 @@ fn an_unchanged_entry_is_read_once() {
     assert!(Arc::ptr_eq(&before, &entry(&desk)));
 }
 
-/// A file system that does not answer stops the loader. What is in memory is served all the same.
+/// The loader checks a file in use before its entry is stale, so no request waits for that.
+#[test]
+fn a_file_in_use_is_checked_early() {
+    let site = Site::new();
+    let path = site.write("a", "old");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    assert_eq!(desk.content("/a").unwrap(), b"old");
+    fs::write(&path, "new").unwrap();
+    desk.now_ms += 499;
+    assert!(desk.has("/a", Encoding::Identity) && !desk.loader.step(), "it is not due");
+    desk.now_ms += 1;
+    (0..3).for_each(|_| assert!(desk.has("/a", Encoding::Identity)));
+    assert!(desk.loader.step() && !desk.loader.step(), "one check for all requests");
+    desk.now_ms += 999;
+    assert_eq!(desk.form("/a", Encoding::Identity).unwrap(), b"new");
+}
+
+/// A file system that does not answer stops the loader of its mount. The server still serves the
+/// files in memory, and those of other mounts.
 #[test]
 fn files_in_memory_outlast_a_hung_file_system() {
     let site = Site::new();
     site.write("a", "kept");
     site.write(HANGS_IF_READ, "never");
-    let mut desk = Desk::of(&site.0, &small(1 << 20));
-    assert_eq!(desk.content("/a").unwrap(), b"kept");
-    desk.second();
-    let Desk { file_cache, loader, now_ms } = desk;
-    loader.start().unwrap();
-    let (tell, told) = mpsc::channel();
-    let path = format!("/{HANGS_IF_READ}");
-    let reply = move |looked| drop(tell.send(looked));
-    file_cache.ask(&path, Encoding::Identity, now_ms, reply).unwrap();
-    while !file_cache.is_hung() {
+    let file_cache = Arc::new(FileCache::default());
+    let mounts = ["/", "/other/"].map(|path| Mount::new(path, &site.0));
+    let loaders = file_cache.reload(&mounts, &small(1 << 20));
+    loaders.into_iter().for_each(|loader| loader.start().unwrap());
+    assert!(file_cache.reload(&mounts, &small(1 << 20)).is_empty(), "nothing has changed");
+    let ask = |path: &str, now_ms| {
+        let (tell, told) = mpsc::channel();
+        let reply = move |looked| drop(tell.send(looked));
+        file_cache.ask(path, Encoding::Identity, now_ms, reply).unwrap();
+        told
+    };
+    let is_file = |told: mpsc::Receiver<FileLook>| {
+        matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::File)
+    };
+    let has = |path, now_ms| file_cache.with_entry(path, now_ms, |entry| entry.is_some());
+    assert!(is_file(ask("/a", 1)) && has("/a", 1) && !has("/a", 1_001));
+    let never = ask(&format!("/{HANGS_IF_READ}"), 1);
+    while !file_cache.is_hung("/a") {
         std::thread::yield_now();
     }
-    assert!(file_cache.with_entry("/a", now_ms, |entry| entry.is_some()));
+    assert!(has("/a", 1_001), "it is served without a check");
+    assert!(is_file(ask("/other/a", 1)) && !has("/other/a", 1_001));
     crate::loader::HANGS.store(false, Ordering::Relaxed);
-    assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::File));
-    while file_cache.is_hung() {
+    assert!(is_file(never));
+    while file_cache.is_hung("/a") {
         std::thread::yield_now();
     }
-    assert!(file_cache.with_entry("/a", now_ms, |entry| entry.is_none()), "it is checked again");
+    assert!(!has("/a", 1_001), "it is checked again");
 }
 
 #[test]

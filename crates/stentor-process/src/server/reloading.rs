@@ -62,9 +62,8 @@ impl Server {
         (self.certificates, self.keys) = (certificate_thread, key_thread);
         self.shared.memory.configure(&settings);
         self.shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
-        self.shared.file_cache.reload(&settings.mounts, &settings.files);
         self.settings = settings;
-        self.start_file_loader();
+        self.start_file_loaders();
         self.certificates.iter().for_each(LookThread::begin);
         let settings = Arc::new(self.settings.clone());
         keys::tell(&self.shared.tokens, &self.mailboxes, &keys);

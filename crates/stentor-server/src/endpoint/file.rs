@@ -116,7 +116,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks
 
 /// Has the loader look at a file. The request is answered when it has.
 fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Looks) -> Answer {
-    if x.shared.file_cache.is_hung() {
+    if x.shared.file_cache.is_hung(name) {
         return unavailable(x, "The file system does not answer; come again later.");
     }
     let acceptable = Acceptable::parse(request.accept_encoding);

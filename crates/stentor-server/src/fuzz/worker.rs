@@ -84,7 +84,7 @@ impl Play {
             (7, _) => self.delete(arg),
             (8, _) => drop(self.world.jobs.run_one()),
             (9, _) => {
-                if let Some(loader) = &mut self.world.loader {
+                for loader in &mut self.world.loaders {
                     loader.step();
                 }
             }

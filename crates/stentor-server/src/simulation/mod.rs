@@ -118,9 +118,10 @@ pub(crate) struct World {
     pub(crate) worker: Worker,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Jobs,
-    pub(crate) loader: Option<FileLoader>,
-    /// The file system does not answer the loader.
-    pub(crate) loader_hangs: bool,
+    /// By mount.
+    pub(crate) loaders: Vec<FileLoader>,
+    /// The first mounts, so many, do not answer their loaders.
+    pub(crate) hung_mounts: usize,
     mailbox: Arc<Mailbox>,
     settings: Arc<Settings>,
     others: Vec<Other>,
@@ -231,7 +232,7 @@ impl World {
         let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
         let process = ProcessState::default();
         let shared = Shared::new(committer, client, tokens, workers, process).unwrap();
-        let loader = shared.file_cache.loader(&settings.mounts, &settings.files);
+        let loaders = shared.file_cache.reload(&settings.mounts, &settings.files);
         let shared = Arc::new(Shared { access_log, ..shared });
         let settings = Arc::new(settings);
         let worker =
@@ -240,8 +241,8 @@ impl World {
         let (others, chance) = ((1..workers).map(worker).collect(), Rng::new(!seed));
         #[rustfmt::skip]
         let world = World {
-            sim, worker: first, shared, jobs, loader, mailbox, settings, others, chance, late,
-            panics_percent: None, panics: 0, late_percent: 0, loader_hangs: false,
+            sim, worker: first, shared, jobs, loaders, mailbox, settings, others, chance, late,
+            panics_percent: None, panics: 0, late_percent: 0, hung_mounts: 0,
         };
         if world.shared.committer.service().is_some() {
             return world;
@@ -313,7 +314,8 @@ impl World {
         let workers = self.workers();
         let first = self.chance.below(workers);
         let commits = self.commit_some();
-        let loads = !self.loader_hangs && self.loader.as_mut().is_some_and(FileLoader::step);
+        let loaders = self.loaders.iter_mut().skip(self.hung_mounts);
+        let loads = loaders.fold(false, |has_worked, loader| loader.step() | has_worked);
         commits | loads | (0..workers).any(|n| self.at((first + n) % workers, World::turn_of_one))
     }
 

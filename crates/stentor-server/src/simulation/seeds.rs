@@ -78,13 +78,13 @@ fn run(seed: u64) -> BTreeSet<(u16, bool)> {
             world.jobs.run_one();
         }
         // The file system may be slow.
-        world.loader_hangs = rng.percent(50);
+        world.hung_mounts = usize::from(rng.percent(50));
         hand_overs.play(&mut world);
         idle_turns = if world.turn() { 0 } else { idle_turns + 1 };
         assert!(idle_turns < 1_000, "seed {seed}: the server hangs\n{clients:#?}");
     }
     world.panic_at_random(false);
-    world.loader_hangs = false;
+    world.hung_mounts = 0;
     for client in &clients {
         client.check(seed, are_cut || panics);
         world.at(client.worker(), |world| world.sim.stall(client.connection(), false));

@@ -52,7 +52,7 @@ use stentor_io::{Backend, File, Peer};
 use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 
 const COMMITS: &str =
-    "A publisher waits for a commit, which the next process would not be told of: it comes first.";
+    "A client waits for a commit or a file, which the next process would not be told of.";
 const HAS_ORDERS: &str = "There are orders that have not been carried out yet.";
 const DRAINS: &str = "The server is about to stop: nothing is handed over any more.";
 

@@ -6,6 +6,7 @@
 mod changes;
 mod conditions;
 mod fairness;
+mod hung;
 mod memory;
 mod packed;
 mod ranges;

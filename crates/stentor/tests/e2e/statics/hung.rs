@@ -1,0 +1,78 @@
+//! A file system that does not answer: what it delays, and what it does not.
+
+use crate::support::{Server, Site, eventually, is_root, kept};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A file system of FUSE whose server never answers.
+struct HungMount {
+    path: PathBuf,
+    holder: Child,
+}
+
+impl HungMount {
+    /// Mounts it over a directory. `None`: the host has no FUSE.
+    fn over(path: &Path) -> Option<HungMount> {
+        const MOUNT: &str = "exec 9<>/dev/fuse && \
+            mount -i -t fuse hung \"$0\" -o fd=9,rootmode=40000,user_id=0,group_id=0 && \
+            echo mounted && exec sleep 600";
+        let mut command = Command::new("sh");
+        command.args(["-c", MOUNT]).arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut holder = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(holder.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        let hung = HungMount { path: path.to_owned(), holder };
+        line.starts_with("mounted").then_some(hung)
+    }
+}
+
+impl Drop for HungMount {
+    fn drop(&mut self) {
+        // Without a server the kernel answers for it, so nothing hangs any more.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+#[test]
+fn a_mount_that_hangs_delays_no_other_client() {
+    if !is_root("mounting a file system") {
+        return;
+    }
+    let files: [(&str, &[u8]); 4] = [
+        ("first.txt", b"1"),
+        ("second.txt", b"2"),
+        ("bad/hung/kept.txt", b"kept"),
+        ("bad/hung/new.txt", b"3"),
+    ];
+    let site = Site::of(&files);
+    let bad = site.path("bad");
+    let mounts =
+        format!("{}[[static]]\npath = '/bad/'\nroot = '{}'\n", site.toml(""), bad.display());
+    let server = Server::with("", &mounts, &["--workers", "1"]);
+    server.publish("/value", "a value");
+    kept(&server, "/first.txt");
+    kept(&server, "/bad/hung/kept.txt");
+    let Some(hung) = HungMount::over(&bad.join("hung")) else { return };
+
+    let mut waiting = server.reader();
+    waiting.send("GET /bad/hung/new.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    for (target, text) in [("/value", "a value"), ("/first.txt", "1"), ("/second.txt", "2")] {
+        assert_eq!(server.public.get(target).expect(200).text(), text);
+    }
+    assert_eq!(waiting.response().expect(503).field("retry-after"), Some("1"));
+    // By now the server knows that the mount hangs, and checks no file of it.
+    assert_eq!(server.public.get("/bad/hung/kept.txt").expect(200).text(), "kept");
+    server.public.get("/bad/hung/new.txt").expect(503);
+
+    drop(hung);
+    eventually("the files are served again", || {
+        (server.public.get("/bad/hung/new.txt").status == 200).then_some(())
+    });
+    site.replace("bad/hung/kept.txt", b"replaced");
+    eventually("the new file is served", || {
+        (server.public.get("/bad/hung/kept.txt").text() == "replaced").then_some(())
+    });
+}
