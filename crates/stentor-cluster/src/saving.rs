@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use stentor_hub::{Epoch, Hub, Id, Place, Snapshot, decode_entry};
+use stentor_hub::{Epoch, Hub, Id, Snapshot};
 use stentor_io::{Disk, DiskError, HostDisk, monotonic_us, unix_s};
 use stentor_log::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
-use stentor_order::{Tapping, next_entry};
+use stentor_order::{ChangeQueue, HubChange};
 use stentor_replication::SnapshotReader;
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
@@ -70,13 +70,13 @@ impl Drop for Saving {
 
 impl<D: Disk> Saver<D> {
     fn run(mut self, is_over: &Receiver<Infallible>) {
-        let tapping = Tapping::new(&self.hub);
+        let queue = ChangeQueue::new(&self.hub, None);
         let every = Duration::from_millis(self.state.settings.save_every_ms);
         let mut pause = every;
         loop {
             let is_last = is_over.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
             let begun_us = monotonic_us();
-            self.save_what_is_new(&tapping);
+            self.save_what_is_new(&queue);
             if is_last {
                 return;
             }
@@ -86,7 +86,7 @@ impl<D: Disk> Saver<D> {
     }
 
     /// Nothing is kept of a hub to which something is to come yet: what is on the disk is better.
-    fn save_what_is_new(&mut self, tapping: &Tapping) {
+    fn save_what_is_new(&mut self, queue: &ChangeQueue) {
         let here = self.hub.id(self.hub.seq());
         if !self.state.has_all() || self.state.status().freshness.is_old() {
             return;
@@ -96,7 +96,7 @@ impl<D: Disk> Saver<D> {
             unix_s().saturating_sub(self.state.status().freshness.age_us() / 1_000_000);
         let outcome = match self.saved == Some(here) {
             true => Ok(()),
-            false => self.save(tapping),
+            false => self.save(queue),
         };
         // mutation: unchanged-age
         match outcome.and_then(|()| Ok(set_time(&self.disk, as_of_unix_s)?)) {
@@ -108,10 +108,10 @@ impl<D: Disk> Saver<D> {
         }
     }
 
-    fn save(&self, tapping: &Tapping) -> Result<(), Unsaved> {
-        tapping.open();
-        let outcome = save(&self.disk, &self.hub, tapping, || {});
-        tapping.close();
+    fn save(&self, queue: &ChangeQueue) -> Result<(), Unsaved> {
+        queue.open_for_copy(&self.hub);
+        let outcome = save(&self.disk, &self.hub, queue, || {});
+        queue.close(&self.hub);
         outcome
     }
 }
@@ -129,12 +129,12 @@ fn set_time(disk: &impl Disk, unix_s: u64) -> Result<(), DiskError> {
     }
 }
 
-/// Writes a hub to a disk, while it goes on. Whatever comes from now on is in `tapping`. After each
-/// slice `between` is called.
+/// Writes a hub to a disk while it changes. `queue` is open, and gets the changes. Calls `between`
+/// after each slice.
 fn save(
     disk: &impl Disk,
     hub: &Hub,
-    tapping: &Tapping,
+    queue: &ChangeQueue,
     mut between: impl FnMut(),
 ) -> Result<(), Unsaved> {
     let mut slice = Vec::new();
@@ -151,29 +151,29 @@ fn save(
         }
         // Whatever was found in a topic has its number by now.
         let upto = hub.id(hub.notified_seq()).seq;
-        put_entries(&tapping.take()?, slices.seq(), writer)?;
+        put_changes(queue.take()?, slices.seq(), writer)?;
         Ok(upto)
     })
 }
 
-/// Puts what came since `begin` behind the snapshot.
-fn put_entries<D: Disk>(
-    mut bytes: &[u8],
+/// Writes the changes since `begin` after the snapshot.
+fn put_changes<D: Disk>(
+    changes: Vec<HubChange>,
     begin: u64,
     writer: &mut SnapshotWriter<D>,
 ) -> Result<(), Unsaved> {
-    let mut last = begin;
-    while let Some(bytes) = next_entry(&mut bytes) {
-        let (entry, place) = decode_entry(bytes)?;
-        match place {
+    let (mut last, mut entry) = (begin, Vec::new());
+    for change in changes {
+        match &change {
+            // The snapshot has it.
+            HubChange::Event(event) if event.message.id().seq <= last => continue,
+            HubChange::Event(event) => last = event.message.id().seq,
             // Rules have numbers of their own.
-            Place::Was(_) if entry.topic().is_none() => writer.entry(last, bytes)?,
-            Place::Was(past) if past.number > last => {
-                last = past.number;
-                writer.entry(last, bytes)?;
-            }
-            _ => {}
+            HubChange::Rules(..) => {}
         }
+        entry.clear();
+        change.encode(&mut entry);
+        writer.entry(last, &entry)?;
     }
     Ok(())
 }
@@ -258,11 +258,11 @@ mod tests {
             let before = rng.below(700);
             (0..before).for_each(|n| publish(&hub, n));
             hub.follow_rolled_back(&[3..=4]);
-            let tapping = Tapping::new(&hub);
-            tapping.open();
+            let queue = ChangeQueue::new(&hub, None);
+            queue.open_for_copy(&hub);
             publish(&hub, before);
             let (more, mut n) = (rng.below(300), before + 1);
-            let saved = save(&disk, &hub, &tapping, || {
+            let saved = save(&disk, &hub, &queue, || {
                 (n..n + more).for_each(|n| publish(&hub, n));
                 n += more;
             });
@@ -284,12 +284,12 @@ mod tests {
     #[test]
     fn what_was_there_before_it_began_is_in_it_once() {
         let (disk, hub) = (SimDisk::new(1), hub());
-        let tapping = Tapping::new(&hub);
-        tapping.open();
+        let queue = ChangeQueue::new(&hub, None);
+        queue.open_for_copy(&hub);
         let data = b"once and no more";
         let topic = TopicName::parse("/a").unwrap();
         hub.publish(topic, Draft::new(data.to_vec()), Precondition::None, 1).unwrap();
-        assert!(save(&disk, &hub, &tapping, || {}).is_ok());
+        assert!(save(&disk, &hub, &queue, || {}).is_ok());
         let (_, bytes) = disk.image().into_iter().next().unwrap();
         assert_eq!(bytes.windows(data.len()).filter(|window| window == data).count(), 1);
     }
@@ -298,18 +298,18 @@ mod tests {
     fn it_is_kept_at_the_end_and_where_something_is_new() {
         let (disk, hub) = (SimDisk::new(1), hub());
         let state = Arc::new(ClusterState::new(&Settings::default()));
-        let (tapping, shared) = (Tapping::new(&hub), Arc::clone(&hub));
+        let (queue, shared) = (ChangeQueue::new(&hub, None), Arc::clone(&hub));
         let state_of = Arc::clone(&state);
         let mut saver = Saver { disk: disk.clone(), hub: shared, state: state_of, saved: None };
         publish(&hub, 0);
-        saver.save_what_is_new(&tapping);
+        saver.save_what_is_new(&queue);
         assert!(read(&disk).unwrap().is_none(), "not all is here yet");
         state.has_all.store(true, Ordering::Release);
         state.note_begun(0);
-        saver.save_what_is_new(&tapping);
+        saver.save_what_is_new(&queue);
         assert!(read(&disk).unwrap().is_none(), "it is from the disk");
         state.status().freshness.old_us = 0;
-        saver.save_what_is_new(&tapping);
+        saver.save_what_is_new(&queue);
         let image = disk.image();
         assert_eq!(messages(&read(&disk).unwrap().unwrap()), messages(&hub));
         // What is not new is as of now all the same, and what is new may be old.
@@ -320,12 +320,12 @@ mod tests {
         assert!(age_s() < 60);
         let (file, _) = open_replaced(&disk).unwrap().unwrap();
         disk.set_time(&file, 7).unwrap();
-        saver.save_what_is_new(&tapping);
+        saver.save_what_is_new(&queue);
         assert_eq!(disk.image(), image);
         assert!(age_s() < 60);
         publish(&hub, 1);
         state.status().freshness.here_us = monotonic_us() - 100_000_000;
-        saver.save_what_is_new(&tapping);
+        saver.save_what_is_new(&queue);
         assert!((100..160).contains(&age_s()));
         publish(&hub, 2);
         let (ends, is_over) = sync_channel(0);
@@ -338,7 +338,7 @@ mod tests {
     fn what_is_damaged_is_told() {
         let (disk, hub) = (SimDisk::new(1), hub());
         (0..50).for_each(|n| publish(&hub, n));
-        assert!(save(&disk, &hub, &Tapping::new(&hub), || {}).is_ok());
+        assert!(save(&disk, &hub, &ChangeQueue::new(&hub, None), || {}).is_ok());
         let (name, bytes) = disk.image().into_iter().next().unwrap();
         for at in (0..bytes.len()).step_by(7) {
             let mut flipped = bytes.clone();

@@ -5,18 +5,19 @@
 //! each of them is a [`Sequencer`]. [`Committer`] joins the three steps.
 //!
 //! Two more things follow changes: [`Compressor`] compresses messages away from the workers, and
-//! [`Tapping`] hears what changes in a hub while it is copied. [`Report`] is what pages show of a
+//! [`ChangeQueue`] queues the changes of a hub for a replication ring or a copy. [`Report`] is what pages show of a
 //! store, a leader or a broker.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+mod change_queue;
 mod committer;
 mod compressor;
 mod exposition;
 mod report;
 mod sequencer;
-mod tapping;
 
+pub use change_queue::{ChangeQueue, HubChange, QueueCut};
 pub use committer::{Applier, Committer};
 pub use compressor::{Compressor, Jobs};
 pub use exposition::{Kind, Page, Shown, label, labels};
@@ -25,4 +26,3 @@ pub use sequencer::{
     Commit, CommitError, Due, InMemory, Notifier, OrderKind, Outcome, Outcomes, Promised,
     ReturnAddress, Sequencer, Telling, Ticket,
 };
-pub use tapping::{Tapping, next_entry};

@@ -24,7 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_config::{ControlAddress, Settings};
@@ -35,7 +35,7 @@ use stentor_io::{
 };
 use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
-    Applier, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress, Tapping,
+    Applier, ChangeQueue, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress,
 };
 use stentor_server::keys::{self, KeyThread, TokenState};
 use stentor_server::{
@@ -65,8 +65,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Who looks after the keys of tokens, if that is needed.
     keys: Option<KeyThread>,
-    /// It records changes while the hub is copied to another process. The first upgrade makes it.
-    tapping: OnceLock<Tapping>,
+    /// The changes while the hub is copied to another process.
+    changes: ChangeQueue,
     /// Who looks after certificates, if there are any.
     certificates: Option<LookThread>,
     /// The service that makes the order or keeps it.
@@ -145,6 +145,7 @@ fn begin(
     let (shared, jobs) = share(&settings, hub, &service, certificates, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
+        changes: ChangeQueue::new(&shared.hub, None),
         shared: Arc::new(shared),
         public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
         control: addresses.of(CONTROL).collect(),
@@ -157,7 +158,6 @@ fn begin(
         threads: Vec::new(),
         writer: Mutex::default(),
         keys: None,
-        tapping: OnceLock::new(),
         certificates: None,
         service,
         _guard: None,

@@ -4,34 +4,33 @@
 //! store, written a slice at a time while its connection takes it, and behind that what came
 //! meanwhile. A *feed* is every entry from some number on, in frames that all feeds share.
 //!
-//! Both are read from one [`Ring`] of encoded entries. It exists from the first of them on, and
-//! until nobody has been there for some minutes: a server that nobody follows pays nothing. It is
-//! filled by the worker that sends from it, once for all, from an [`Intake`] to which the hub tells
-//! everything. A feed is a place in the ring; whoever reads too slowly finds that its place is
-//! gone, and has to begin anew with a snapshot. So nobody's slowness costs anybody else anything.
+//! Both are read from one [`Ring`] of encoded entries. The first transfer creates it, and it is
+//! dropped some minutes after the last one has ended: a server without followers pays nothing. The
+//! worker that sends from it fills it, once for all transfers, from a [`ChangeQueue`] of the hub. A
+//! feed is a position in the ring. The position of a follower that reads too slowly is dropped, and
+//! the follower loads a snapshot. So a slow follower costs no other client anything.
 //!
 //! How a connection sends all this is in `connection/copying.rs`.
 
-mod intake;
 mod ring;
 mod snapshot;
 
-use intake::{Intake, IntakeCut, OrderedChange};
 use ring::{Chunk, Lost, Place, Ring, frame_in};
 use snapshot::{SnapshotCopy, is_meant};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use stentor_hub::{Filter, Hub, Id, Subscriber, SubscriberId, entry_topic};
+use stentor_hub::{Filter, Hub, Id, entry_topic};
 use stentor_io::{Peer, Waker, limits_are_small};
+use stentor_order::{ChangeQueue, HubChange, QueueCut};
 
 /// The followers of one worker, and what they are sent from.
 #[derive(Default)]
 pub struct Replication {
-    subscriber: Option<(SubscriberId, Arc<Intake>)>,
+    queue: Option<ChangeQueue>,
     ring: Option<Ring>,
     /// What comes into it next.
-    pending: VecDeque<OrderedChange>,
+    pending: VecDeque<HubChange>,
     /// Entries that were taken in and not counted yet.
     entries: u64,
     /// Counts the rings: a place in one is none in the next.
@@ -234,7 +233,7 @@ impl Replication {
 
     /// Whether something has come that is not in the ring yet.
     pub fn is_behind(&self) -> bool {
-        let has_news = || self.subscriber.as_ref().is_some_and(|(_, intake)| intake.has_news());
+        let has_news = || self.queue.as_ref().is_some_and(ChangeQueue::has_changes);
         let is_ring_behind = self.ring.is_some() && (!self.pending.is_empty() || has_news());
         is_ring_behind || !self.ended.is_empty()
     }
@@ -257,7 +256,7 @@ impl Replication {
 
     /// Takes in some of what has come. Returns whether there is anything to be sent.
     pub fn take_in(&mut self, hub: &Hub, now_ms: u64) -> bool {
-        let (Some((_, intake)), Some(ring)) = (&self.subscriber, &mut self.ring) else {
+        let (Some(queue), Some(ring)) = (&self.queue, &mut self.ring) else {
             return false;
         };
         if !self.copies.is_empty() {
@@ -269,19 +268,19 @@ impl Replication {
         if self.pending.is_empty() {
             // Numbers may have gone by of which nobody is told.
             let is_behind = hub.id(hub.seq()) != ring.id();
-            if !is_behind && !intake.has_news() {
+            if !is_behind && !queue.has_changes() {
                 return false;
             }
             let upto = if is_behind { hub.id(hub.notified_seq()).seq } else { 0 };
-            match intake.take() {
+            match queue.take() {
                 Ok(news) if news.is_empty() => {
                     ring.note(upto);
                     return false;
                 }
                 Ok(news) => self.pending = news.into(),
                 Err(cut) => {
-                    if cut == IntakeCut::TooMuch {
-                        tracing::warn!("more was published at once than feeds have room for");
+                    if cut == QueueCut::Full {
+                        tracing::warn!("feeds are ended, and followers load a snapshot: {cut}");
                     }
                     self.close(hub);
                     return true;
@@ -289,7 +288,7 @@ impl Replication {
             }
         }
         let mut bytes = 0;
-        let is_some = |news: &OrderedChange| {
+        let is_some = |news: &HubChange| {
             let has_room = bytes < bytes_at_once();
             bytes += news.bytes();
             has_room
@@ -361,12 +360,8 @@ impl Replication {
     }
 
     fn open(&mut self, hub: &Hub, waker: &Arc<Waker>) {
-        let (id, intake) = self.subscriber.get_or_insert_with(|| {
-            let intake = Arc::new(Intake::new(Arc::clone(waker)));
-            (hub.add_subscriber(Arc::clone(&intake) as Arc<dyn Subscriber>), intake)
-        });
-        intake.open();
-        let begin = hub.subscribe(*id, &Filter::any(), Arc::default());
+        let queue = || ChangeQueue::new(hub, Some(Arc::clone(waker)));
+        let begin = self.queue.get_or_insert_with(queue).open(hub, queued_bytes_max());
         self.life += 1;
         self.ring = Some(Ring::begin(hub.id(begin), hub.rules()));
     }
@@ -380,10 +375,7 @@ impl Replication {
 
     /// Nobody is sent anything any more that was begun before.
     fn close(&mut self, hub: &Hub) {
-        if let Some((id, intake)) = &self.subscriber {
-            hub.unsubscribe(*id, &Filter::any());
-            intake.close();
-        }
+        self.queue.iter().for_each(|queue| queue.close(hub));
         (self.ring, self.pending) = (None, VecDeque::new());
     }
 }
@@ -451,6 +443,12 @@ fn send(chunk: &Arc<[u8]>, filters: &[Filter], out: &mut impl ChunkSink) -> usiz
 
 /// The last chunk, which says that this was all.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The most that may wait for the ring, in bytes. The worker takes it in each iteration: if there is
+/// more, the worker was frozen.
+fn queued_bytes_max() -> usize {
+    if cfg!(test) || limits_are_small() { 64 << 10 } else { 64 << 20 }
+}
 
 /// What is taken in at a time, in bytes of messages: less than a millisecond.
 fn bytes_at_once() -> usize {

@@ -40,6 +40,7 @@ use std::time::Duration;
 use stentor_config::ControlAddress;
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
+use stentor_order::HubChange;
 use stentor_server::{History, Upgraded};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
 use stentor_wire::packed;
@@ -199,6 +200,26 @@ pub(super) mod kind {
     pub(crate) const GONE_ON: u8 = 10;
 }
 
+/// Appends a change as an entry after its length.
+pub(super) fn put_entry(change: &HubChange, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    change.encode(out);
+    let length = (out.len() - begin - LENGTH_BYTES) as u32;
+    out[begin..][..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Takes the next entry from the front of `bytes`, unless its end is missing.
+pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
+    let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *bytes = rest;
+    Some(entry)
+}
+
+/// The bytes before an entry.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
 /// The first form in which the process that hands over may pass on how to tell the first process.
 const WITH_PARENT: u16 = 3;
 
@@ -354,6 +375,7 @@ pub(super) fn expect(channel: &mut Channel, expected: u8) -> Result<Vec<u8>, Str
 mod tests {
     use super::*;
     use std::thread;
+    use stentor_hub::Rule;
     use stentor_server::{CONTROL, PUBLIC};
 
     /// The first message of a release that knows the forms 2 and 3.
@@ -361,6 +383,29 @@ mod tests {
         \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+    #[test]
+    fn entries_are_taken_wherever_they_are_cut() {
+        let mut bytes = Vec::new();
+        let rules = |n: usize| HubChange::Rules(n as u64, vec![Rule::default(); n].into());
+        (0..3).for_each(|n| put_entry(&rules(n), &mut bytes));
+        for cut in 0..=bytes.len() {
+            let (mut first, mut entries) = (&bytes[..cut], Vec::new());
+            while let Some(entry) = next_entry(&mut first) {
+                entries.push(entry);
+            }
+            let mut rest = &bytes[cut - first.len()..];
+            while let Some(entry) = next_entry(&mut rest) {
+                entries.push(entry);
+            }
+            let expected = [0, 1, 2].map(|n| {
+                let mut entry = Vec::new();
+                rules(n).encode(&mut entry);
+                entry
+            });
+            assert_eq!(entries, expected, "{cut}");
+        }
+    }
 
     #[test]
     fn port_0_is_any_port_of_one_address() {

@@ -2,7 +2,7 @@
 
 use super::handover::{
     Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Ready, SILENT, expect, kind,
-    told,
+    put_entry, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
-use stentor_order::{Report as _, Tapping};
+use stentor_order::{ChangeQueue, Report as _};
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
 use stentor_store::Ended;
 
@@ -73,12 +73,12 @@ impl Server {
             server: self,
             channel,
             process: child.id(),
-            changes: self.tapping.get_or_init(|| Tapping::new(&self.shared.hub)),
+            changes: &self.changes,
             store: None,
             token,
             gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
-        leaving.changes.open();
+        leaving.changes.open_for_copy(&self.shared.hub);
         let hello = self.hello(upgrades);
         let handed_over = leaving.hand_over(&hello, parent, gives_up);
         let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
@@ -87,7 +87,7 @@ impl Server {
         };
         let reason = leaving.refusal().unwrap_or(reason);
         let store = leaving.store.take();
-        leaving.changes.close();
+        leaving.changes.close(&self.shared.hub);
         drop(leaving);
         let ended = end(&mut child, reason == ENDED);
         if let Some(closed) = store
@@ -184,7 +184,7 @@ struct Leaving<'s> {
     channel: Channel,
     /// The process that takes over, once it has said which: before, the one that was started.
     process: u32,
-    changes: &'s Tapping,
+    changes: &'s ChangeQueue,
     /// What was closed, or could not be.
     store: Option<Ended<HostDisk>>,
     /// Whoever has it goes on.
@@ -339,11 +339,13 @@ impl Leaving<'_> {
 
     /// Sends what has changed in the hub since it was sent last.
     fn send_changes(&mut self) -> io::Result<()> {
-        let changes = self.changes.take()?;
-        match changes.is_empty() {
-            true => Ok(()),
-            false => self.channel.send(kind::ENTRIES, &changes),
+        let changes = self.changes.take().map_err(|cut| io::Error::other(cut.to_string()))?;
+        if changes.is_empty() {
+            return Ok(());
         }
+        let mut entries = Vec::new();
+        changes.iter().for_each(|change| put_entry(change, &mut entries));
+        self.channel.send(kind::ENTRIES, &entries)
     }
 
     /// Waits until all workers have reported that, and sends meanwhile what changes.
@@ -452,7 +454,7 @@ mod tests {
         let (listener, process) = (ChannelListener::new().unwrap(), std::process::id());
         let channel = Channel::connect(listener.name(), process).unwrap();
         let (token, gate) = (Token::new().unwrap(), Arc::new(Gate::new(1)));
-        let changes = server.tapping.get_or_init(|| Tapping::new(&server.shared.hub));
+        let changes = &server.changes;
         let server_of = &server;
         test(
             &mut Leaving { server: server_of, channel, process, changes, store: None, token, gate },

@@ -1,6 +1,8 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
-use super::handover::{Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, told, unexpected};
+use super::handover::{
+    Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, next_entry, told, unexpected,
+};
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
 use std::io;
@@ -12,7 +14,6 @@ use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{
     Channel, Intermediate, Token, WaitingParent, parent_process, release_memory, sleep,
 };
-use stentor_order::next_entry;
 use stentor_replication::FollowState;
 use stentor_server::{RELEASE_AFTER_MS, Totals, Upgraded};
 

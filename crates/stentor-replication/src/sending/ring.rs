@@ -5,12 +5,12 @@
 //! a number, the floor, and the changes of rules since: these have the number of the entry before
 //! them, so of the floor itself it may not be known whether one came after it.
 
-use super::intake::OrderedChange;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Epoch, Id, Rule, encode_event, encode_rules, entry_topic};
+use stentor_hub::{Epoch, Id, Rule, entry_topic};
 use stentor_io::limits_are_small;
 use stentor_log::{FeedEncoder, FeedFrame, read_feed_frame};
+use stentor_order::HubChange;
 
 /// The latest entries.
 pub(super) struct Ring {
@@ -72,7 +72,7 @@ impl Ring {
         };
         // Whoever goes on from this very number may not know them.
         let (generation, rules) = rules;
-        let _ = ring.extend([OrderedChange::Rules(generation, rules.into())]);
+        let _ = ring.extend([HubChange::Rules(generation, rules.into())]);
         ring
     }
 
@@ -111,28 +111,26 @@ impl Ring {
     /// [`Another`]
     pub(super) fn extend(
         &mut self,
-        news: impl IntoIterator<Item = OrderedChange>,
+        changes: impl IntoIterator<Item = HubChange>,
     ) -> Result<(), Another> {
         let mut chunk = Chunk::begin();
         let mut rules_at = None;
-        for news in news {
-            let is_added = match &news {
-                OrderedChange::Event(event) => {
+        for change in changes {
+            match &change {
+                HubChange::Event(event) => {
                     let id = event.message.id();
                     if id.epoch != self.epoch || id.seq <= self.last.max(self.upto) {
                         return Err(Another);
                     }
                     self.last = id.seq;
-                    chunk.entry(self.last, |out| encode_event(event, out))
                 }
-                OrderedChange::Rules(generation, rules) => {
-                    // Behind numbers that went by: whoever was told of those goes on from there.
+                HubChange::Rules(..) => {
+                    // They follow unused numbers: a follower that was told of those resumes there.
                     self.last = self.last.max(self.upto);
                     rules_at = Some(self.last);
-                    chunk.entry(self.last, |out| encode_rules(*generation, rules, out))
                 }
-            };
-            if !is_added {
+            }
+            if !chunk.entry(self.last, |out| change.encode(out)) {
                 return Err(Another);
             }
             if chunk.len() >= frame_bytes() {

@@ -1,15 +1,15 @@
 //! A ring knows everything behind its floor, and says so.
 
 use super::*;
-use crate::sending::intake::Intake;
-use stentor_hub::{Draft, Filter, Hub, Limits, Pattern, Precondition, Subscriber, decode_entry};
-use stentor_io::{Rng, Waker};
+use stentor_hub::{Draft, Hub, Limits, Precondition, decode_entry};
+use stentor_io::Rng;
+use stentor_order::ChangeQueue;
 use stentor_wire::target::TopicName;
 
 /// A hub, all that it tells, and a ring that takes it in.
 struct Stage {
     hub: Hub,
-    intake: Arc<Intake>,
+    queue: ChangeQueue,
     ring: Ring,
     /// All changes ever: their numbers, and whether each is one of rules.
     told: Vec<(u64, bool)>,
@@ -19,12 +19,10 @@ impl Stage {
     fn new() -> Stage {
         let epoch = Epoch::from_number(7);
         let hub = Hub::new(epoch, Vec::new(), Limits::default());
-        let intake = Arc::new(Intake::new(Arc::new(Waker::new().unwrap())));
-        let id = hub.add_subscriber(Arc::clone(&intake) as Arc<dyn Subscriber>);
-        hub.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
-        intake.open();
+        let queue = ChangeQueue::new(&hub, None);
+        queue.open(&hub, usize::MAX);
         let ring = Ring::begin(Id { epoch, seq: 0 }, hub.rules());
-        Stage { hub, intake, ring, told: vec![(0, true)] }
+        Stage { hub, queue, ring, told: vec![(0, true)] }
     }
 
     fn publish(&mut self, topic: &str, bytes: usize) {
@@ -39,7 +37,7 @@ impl Stage {
     }
 
     fn take_in(&mut self) {
-        let news = self.intake.take().ok().unwrap();
+        let news = self.queue.take().ok().unwrap();
         self.ring.extend(news).unwrap();
     }
 
@@ -130,32 +128,22 @@ fn what_does_not_go_on_where_it_ended_is_of_another_order() {
     stage.publish("/a", 1);
     stage.take_in();
     let other = Hub::new(Epoch::from_number(8), Vec::new(), Limits::default());
-    let id = other.add_subscriber(Arc::clone(&stage.intake) as Arc<dyn Subscriber>);
-    other.subscribe(id, &Filter::Pattern(Pattern::any()), Arc::default());
+    let queue = ChangeQueue::new(&other, None);
+    queue.open(&other, usize::MAX);
     let publish = |hub: &Hub| {
         let topic = TopicName::parse("/a").unwrap();
         hub.publish(topic, Draft::new(*b"x"), Precondition::None, 1).unwrap();
     };
     (0..2).for_each(|_| publish(&other));
-    assert!(stage.ring.extend(stage.intake.take().ok().unwrap()).is_err(), "of another life");
+    assert!(stage.ring.extend(queue.take().ok().unwrap()).is_err(), "of another life");
     let mut back = Stage::new();
     (0..2).for_each(|_| publish(&back.hub));
-    let news = back.intake.take().ok().unwrap();
+    let news = back.queue.take().ok().unwrap();
     let again = news.iter().map(|news| match news {
-        OrderedChange::Event(event) => OrderedChange::Event(event.clone()),
-        OrderedChange::Rules(..) => panic!("there are none"),
+        HubChange::Event(event) => HubChange::Event(event.clone()),
+        HubChange::Rules(..) => panic!("there are none"),
     });
-    let again: Vec<OrderedChange> = again.collect();
+    let again: Vec<HubChange> = again.collect();
     back.ring.extend(news).unwrap();
     assert!(back.ring.extend(again).is_err(), "it was there before");
-}
-
-/// The limit applies to events that wait, not to all that were ever published.
-#[test]
-fn an_emptied_intake_has_its_capacity_again() {
-    let mut stage = Stage::new();
-    for _ in 0..200 {
-        stage.publish("/a", 1_000);
-        stage.take_in();
-    }
 }
