@@ -331,26 +331,6 @@ impl Report for ClusterState {
         ]
     }
 
-    fn line(&self, hub: &Hub) -> String {
-        let status = self.status();
-        let LogCounters { read, round_trip_us, .. } = status.log;
-        let saved = status.saved_s().map(|s| format!("kept on the disk {s} s ago"));
-        let differ = status.rules_differ.then(|| "another node has other [[topics]]".to_owned());
-        let why = status.why().map(|why| format!("nothing is published: {why}"));
-        let warning = status.problems.warning.map(str::to_owned);
-        let more = [saved, warning, differ, why].into_iter().flatten();
-        format!(
-            "Cluster: at {}, message {read} of the stream, {} behind, round trip {round_trip_us} \
-             us, {} bytes waiting; {} reconnects, {} snapshots{}",
-            hub.id(hub.seq()),
-            status.log.behind(),
-            self.intake.bytes(),
-            self.reconnects.value(),
-            self.snapshots.value(),
-            more.map(|it| format!("; {it}")).collect::<String>(),
-        )
-    }
-
     metrics! { |self, _hub, status|
         /// Whether the broker is there, and takes what is published.
         Gauge cluster_up [=> status.is_open];

@@ -136,21 +136,6 @@ impl Report for FollowState {
         ]
     }
 
-    fn line(&self, hub: &Hub) -> String {
-        let (leader, failure) = self.leader().clone();
-        let why = failure.filter(|_| !self.is_connected());
-        format!(
-            "Following: {leader}, at {}, last heard {} ms ago; {} reconnects, {} snapshots, {} \
-             bytes{}",
-            hub.id(hub.seq()),
-            self.silence_us() / 1_000,
-            self.reconnects.value(),
-            self.snapshots.value(),
-            self.bytes.value(),
-            why.map_or_else(String::new, |why| format!("; not followed: {why}")),
-        )
-    }
-
     metrics! { |self, _hub|
         /// Whether a leader is followed: 0 while there is no connection to one.
         Gauge follow_up [=> self.is_connected()];

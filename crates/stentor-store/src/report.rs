@@ -31,21 +31,6 @@ impl Report for StoreState {
         ]
     }
 
-    fn line(&self, hub: &Hub) -> String {
-        let stats = &self.stats;
-        format!(
-            "Store: {} stored, {} not synced yet, {} syncs, {} errors, log {} bytes, snapshot {} \
-             bytes{}",
-            stats.entries.value(),
-            self.unsynced(hub),
-            Times::of(&stats.syncs).count(),
-            stats.errors.value(),
-            stats.log_bytes.value(),
-            stats.snapshot_bytes.value(),
-            stats.failure().map_or_else(String::new, |why| format!("; {why}")),
-        )
-    }
-
     metrics! { |self, hub|
         /// Whether the store takes messages: 0 while its disk is full or has failed.
         Gauge store_up [=> self.stats.failure().is_none()];
@@ -87,5 +72,22 @@ impl StoreState {
     /// How many of the latest numbers are not on the disk yet.
     fn unsynced(&self, hub: &Hub) -> u64 {
         hub.seq().saturating_sub(self.intake.synced_seq())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stentor_hub::{Epoch, Limits};
+
+    #[test]
+    fn the_line_of_a_service_has_its_figures() {
+        let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+        let state = StoreState::new(usize::MAX);
+        let figures = "entries=0 bytes_written=0 unsynced=0 syncs=0 errors=";
+        assert!(state.line(&hub).starts_with(&format!("Store: {figures}0 log_bytes=0 ")));
+        state.abandon("it is \"gone\"");
+        let line = format!(r#"Store: failure="it is \"gone\"" {figures}1 "#);
+        assert!(state.line(&hub).starts_with(&line), "{}", state.line(&hub));
     }
 }
