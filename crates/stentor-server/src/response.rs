@@ -24,6 +24,8 @@ pub(crate) struct Preamble {
     ok: Vec<u8>,
     /// `Server`, `Date` and, on the public listener, what the CORS protocol has to say always.
     fields: Vec<u8>,
+    /// The time in `Date`.
+    unix_s: u64,
     /// What is said beside them by TLS.
     secured: Vec<u8>,
     /// If tokens may come in cookies, pages of a listed origin may send them along.
@@ -37,6 +39,7 @@ impl Preamble {
             listener,
             ok: Vec::new(),
             fields: Vec::new(),
+            unix_s: 0,
             secured: Vec::new(),
             has_credentials: false,
         })
@@ -45,6 +48,7 @@ impl Preamble {
     /// Makes the fields anew: the second or the settings have changed. For `stale_s` seconds
     /// nothing was heard of whoever is followed.
     pub(crate) fn renew(&mut self, unix_s: u64, settings: &Settings, stale_s: Option<u64>) {
+        self.unix_s = unix_s;
         self.fields.clear();
         if settings.server_header {
             head::field(&mut self.fields, Field::SERVER, "Stentor");
@@ -152,6 +156,16 @@ pub(crate) enum Part<'a> {
     Stored { file: &'a Arc<File>, from: u64, length: u64 },
 }
 
+/// The head of a value in two parts, of which one may be empty. If the value was published while
+/// the clock was ahead, they omit `Last-Modified` until that time has come: it must not be later
+/// than `Date` (RFC 9110 section 8.8.2.1).
+fn head_parts(head: &[u8], is_ahead: bool) -> [&[u8]; 2] {
+    let field = is_ahead.then(|| memchr::memmem::find(head, b"\r\nLast-Modified: ")).flatten();
+    let Some(begin) = field.map(|at| at + 2) else { return [head, b""] };
+    let end = memchr::memmem::find(&head[begin..], b"\r\n").map_or(head.len(), |at| begin + at + 2);
+    [&head[..begin], &head[end..]]
+}
+
 /// Writes one response: a method that writes the whole of it, or [`Reply::begin`] and what follows
 /// a head.
 #[derive(Debug)]
@@ -244,7 +258,9 @@ impl<'a> Reply<'a> {
     /// The value of a topic in one of its forms: its own fields were rendered when it was made.
     pub(crate) fn message(&mut self, message: &Arc<Message>, encoding: Encoding) {
         message.with_form(encoding, |form| {
-            self.begin(Status::OK).rendered(form.head).ended();
+            let is_ahead = message.published_at() > self.preamble.unix_s;
+            let [before, behind] = head_parts(form.head, is_ahead);
+            self.begin(Status::OK).rendered(before).rendered(behind).ended();
             if !self.shape.head_only {
                 *self.cost += form.body.len();
                 self.out.body(message, encoding, form);
@@ -391,8 +407,10 @@ mod tests {
     use crate::route;
     use crate::simulation::{World, kind, patient};
     use crate::stats::Totals;
+    use stentor_hub::{Draft, Precondition};
     use stentor_order::Ticket;
     use stentor_wire::http1::{FieldSlots, parse};
+    use stentor_wire::target::TopicName;
 
     #[test]
     fn browsers_are_told_to_come_by_tls_where_they_did_and_the_public_may() {
@@ -419,6 +437,32 @@ mod tests {
             [(0, PUBLIC, true), (31_536_000, PUBLIC, false), (31_536_000, CONTROL, true)]
         {
             assert!(!says(hsts_s, role, is_secured), "{hsts_s} {role} {is_secured}");
+        }
+    }
+
+    /// The clock was ahead when a value was published, and was set back.
+    #[test]
+    fn no_last_modified_is_later_than_date() {
+        let world = World::new(1, kind(), patient());
+        let mut cx = world.context(patient());
+        cx.configure(Arc::clone(&cx.settings));
+        let now = cx.clock.unix_s;
+        for (ahead_s, has_date) in [(0, true), (1, false), (3_600, false)] {
+            let draft = Draft::new(*b"x");
+            let topic = TopicName::parse("/clock").unwrap();
+            let hub = &world.shared.hub;
+            hub.publish(topic, draft, Precondition::None, now + ahead_s).unwrap();
+            let mut slots = FieldSlots::new();
+            let request = parse(b"GET /clock HTTP/1.1\r\nHost: h\r\n\r\n", &mut slots).unwrap();
+            let persistence = Persistence { keep_alive: true, http10: false };
+            let ticket = Ticket::of_nobody();
+            let mut x = cx.exchange(CONTROL, &request.request, persistence, ticket, &Permit::SMALL);
+            drop(route::answer(&mut x, &request.request));
+            let answer = String::from_utf8_lossy(cx.out.bytes()).into_owned();
+            cx.out.clear();
+            assert_eq!(answer.contains("\r\nLast-Modified: "), has_date, "{answer}");
+            assert!(answer.contains("\r\nContent-Length: 1\r\nETag: \"") == !has_date);
+            assert!(answer.ends_with("\r\n\r\nx"), "{answer}");
         }
     }
 
