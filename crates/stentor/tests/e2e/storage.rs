@@ -1,6 +1,8 @@
 //! `limits.stored_bytes_max`: the server evicts history before it refuses a publish, and no value.
 
-use crate::support::{EventStream, Reader, Server, TempDir, Way, eventually, refused_start};
+use crate::support::{
+    EventStream, Reader, Server, TempDir, Way, WebSocket, eventually, refused_start,
+};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
@@ -77,6 +79,35 @@ fn a_publisher_that_fills_memory_stops_no_other() {
     // Room is there once a topic is deleted.
     server.control.ask("DELETE", "/flood/1", "", b"").expect(204);
     server.control.put("/new", "text/plain", &body).expect(201);
+}
+
+/// Two readers of all topics, one by each transport, have an event and a frame of every message
+/// rendered, in JSON that escapes each byte.
+#[test]
+fn readers_take_no_memory_from_publishers() {
+    let settings = "[limits]\nstored_bytes_max = '8 MiB'\n[[topics]]\nmatch = '/**'\nhistory = 1\n";
+    let server = Server::configured(settings);
+    let target = "/-/events?topic=/t/*";
+    let mut events = EventStream::open(server.public, target, "");
+    let fields = "Sec-WebSocket-Protocol: stentor.v1\r\n";
+    let mut frames = WebSocket::open(server.public, target, fields);
+    let memory = || server.figure("memory_anonymous_bytes");
+    let before = memory();
+    let body = "\"\\\n\t".repeat(5_000);
+    for status in [201, 200] {
+        for n in 0..300 {
+            let topic = format!("/t/{n}");
+            server.control.put(&topic, "text/plain", body.as_bytes()).expect(status);
+            assert!(events.event().data.contains(&format!("\"topic\":\"{topic}\"")));
+            assert!(frames.text().contains(&format!("\"topic\":\"{topic}\"")));
+        }
+    }
+    let [forms, forms_max, max] = ["forms", "forms_max", "max"].map(|of| stored(&server, of));
+    assert!(forms > forms_max / 2 && forms <= forms_max, "{forms} of {forms_max}");
+    assert_eq!(stored(&server, "evicted_total"), 0);
+    let (grown, readers_max) = (memory().saturating_sub(before), 4 * MIB as u64);
+    let limits = max + forms_max + readers_max;
+    assert!(grown <= limits + limits * 15 / 100, "{grown} bytes with limits of {limits}");
 }
 
 #[test]
