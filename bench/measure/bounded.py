@@ -43,11 +43,13 @@ def measured(bench: Bench, limit: int, mix: str) -> list[table.Row]:
     text = escaped if "escaped" in mix else plain
     with Stentor(bench, config=config, cores="0,1") as stentor:
         before = stentor.memory().anonymous
-        with Publisher(stentor.control_port) as publisher, ExitStack() as stack:
+        with Publisher(stentor.control_port) as publisher:
             for n, topic in enumerate(topics):
                 publisher.put(topic, text(n))
+        with ExitStack() as stack:
             for reader in MIXES[mix](stentor, topics):
                 stack.enter_context(reader)
+            publisher = stack.enter_context(Publisher(stentor.control_port))
             refused, publishes = 0, max(PUBLISHES_MIN, len(topics))
             for n in range(publishes):
                 time.sleep(PAUSE_SECONDS)
@@ -90,6 +92,7 @@ class Reading:
     def __init__(self, stentor: Stentor, requests: list[bytes], again: bool = False,
                  is_slow: bool = False) -> None:
         self.requests, self.again, self.is_slow = requests, again, is_slow
+        self.ended = threading.Event()
         self.socket = socket.socket()
         if is_slow:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -109,12 +112,13 @@ class Reading:
                     break
                 self.socket.recv(1 << 16)
             while self.socket.recv(512 if self.is_slow else 1 << 16):
-                if self.is_slow:
-                    time.sleep(0.2)
+                if self.ended.wait(0.2 if self.is_slow else 0):
+                    break
         except OSError:
             pass
 
     def __exit__(self, *_: object) -> None:
+        self.ended.set()
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
