@@ -17,8 +17,6 @@ pub enum Alert {
     RecordOverflow = 22,
     /// Nothing is known to both ends by which they could go on.
     HandshakeFailure = 40,
-    /// A certificate has expired.
-    CertificateExpired = 45,
     /// A field has a value that it must not have.
     IllegalParameter = 47,
     /// A message cannot be read.
@@ -27,8 +25,6 @@ pub enum Alert {
     ProtocolVersion = 70,
     /// The fault is on this side.
     InternalError = 80,
-    /// No second handshake (TLS 1.2).
-    NoRenegotiation = 100,
 }
 
 impl Alert {
@@ -36,7 +32,7 @@ impl Alert {
     /// would write.
     pub(crate) fn message(self) -> [u8; 2] {
         match self {
-            Alert::CloseNotify | Alert::NoRenegotiation => [WARNING, self as u8],
+            Alert::CloseNotify => [WARNING, self as u8],
             _ => [FATAL, self as u8],
         }
     }

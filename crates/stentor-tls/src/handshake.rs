@@ -25,7 +25,7 @@ use crate::alert::{Alert, FATAL, PeerAlert};
 use crate::keys::RecordKeys;
 use crate::memory::{Owned, Secrets};
 use crate::names;
-use crate::session::{ALERT, SEAL_ROOM_MIN};
+use crate::session::ALERT;
 use crate::suite::{Suite, Version};
 
 mod acceptor;
@@ -189,10 +189,7 @@ impl Handshake {
         self.has_sent |= out.len() > sent_before;
         match outcome {
             Ok(false) => Ok(None),
-            Ok(true) => {
-                let established = self.establish(now_unix_s, out);
-                established.map(Some)
-            }
+            Ok(true) => self.establish().map(Some),
             Err(_) if self.taken.has_no_certificate => {
                 // rustls says access_denied, which is said to clients that were verified.
                 out.truncate(sent_before);
@@ -220,11 +217,7 @@ impl Handshake {
     }
 
     /// Takes the session out of rustls, which is done.
-    fn establish(
-        &mut self,
-        now_unix_s: u64,
-        out: &mut Vec<u8>,
-    ) -> Result<Established, HandshakeError> {
+    fn establish(&mut self) -> Result<Established, HandshakeError> {
         let internal = |what: &str| HandshakeError::new(HandshakeFault::Internal, what);
         let connection = self.connection.take().ok_or_else(|| internal("there is none"))?;
         if !self.incoming.bytes().is_empty() || connection.is_handshaking() {
@@ -237,23 +230,14 @@ impl Handshake {
         let client = client.map(|certificate| {
             names::subject(certificate).ok_or_else(|| internal("the client's name cannot be read"))
         });
-        let client = client.transpose()?;
+        let client_subject = client.transpose()?;
         let (extracted, _) = connection.dangerous_into_kernel_connection()?;
-        let (suite, mut session) = begin_session(version, &extracted, &self.taken)?;
-        let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
-        // rustls has looked at a certificate that was shown, and not at one out of a ticket.
-        if client.as_ref().is_some_and(|(_, not_after)| now > *not_after) {
-            let mut record = [0; SEAL_ROOM_MIN];
-            let written = session.session().end(Alert::CertificateExpired, &mut record);
-            out.extend_from_slice(&record[..written.unwrap_or(0)]);
-            let what = "the client's certificate has expired since";
-            return Err(HandshakeError::new(HandshakeFault::ClientCertificate, what));
-        }
+        let (suite, session) = begin_session(version, &extracted, &self.taken)?;
         let negotiated = Negotiated {
             suite,
             alpn,
             server_name: self.taken.server_name.take(),
-            client_subject: client.map(|(subject, _)| subject),
+            client_subject,
             resumed,
         };
         Ok(Established { session, negotiated })

@@ -8,7 +8,7 @@
 //! ```text
 //!   suite 1, flags 1, fruitless 1, partial 1, tx_iv 12, tx_seq 8, rx_seq 8
 //!   TLS 1.3:  tx_key K, tx_secret S, rx_secret S
-//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12, at the end what is to come of a ClientHello 4
+//!   TLS 1.2:  tx_key K, rx_key K, rx_iv 12
 //! ```
 //!
 //! Whoever has many sessions may keep [`Kept`] in slabs of three sizes; [`Owned`] is one by itself.
@@ -34,7 +34,7 @@ pub(crate) struct Header {
     pub(crate) flags: u8,
     /// Records in a row that brought nothing.
     pub(crate) fruitless: u8,
-    /// How much of a KeyUpdate has come, or of the header of a ClientHello in TLS 1.2.
+    /// How many bytes of a KeyUpdate have come.
     pub(crate) partial: u8,
     pub(crate) tx_iv: [u8; IV_BYTES],
     /// The number of the next record that is sealed. It is moved in one place.
@@ -240,7 +240,7 @@ impl Owned {
     pub fn unpack(bytes: &mut [u8]) -> Result<Owned, NoSession> {
         let suite = bytes.first().and_then(|number| Suite::from_number(*number));
         let mut owned = Owned::vacant(suite.ok_or(NoSession)?);
-        if bytes.len() != owned.bytes() || bytes[1] & !FLAGS != 0 {
+        if bytes.len() != owned.bytes() || bytes[1] & !(FLAGS | OLD_FLAGS) != 0 {
             return Err(NoSession);
         }
         let number = |at: usize| -> u64 {
@@ -249,7 +249,7 @@ impl Owned {
         let (tx_seq, rx_seq) = (number(16), number(24));
         let (header, keys) = owned.parts();
         header.suite = suite.ok_or(NoSession)?;
-        header.flags = bytes[1];
+        header.flags = bytes[1] & FLAGS;
         header.fruitless = bytes[2].min(FRUITLESS_MAX);
         header.partial = bytes[3].min(KEY_UPDATE_BYTES - 1);
         header.tx_iv.copy_from_slice(&bytes[4..16]);
@@ -270,13 +270,11 @@ pub(crate) const CLOSED: u8 = 1 << 2;
 pub(crate) const FAILED: u8 = 1 << 3;
 /// A KeyUpdate of the peer asks for one.
 pub(crate) const OWES_UPDATE: u8 = 1 << 4;
-/// A second handshake was asked for, and is to be refused.
-pub(crate) const OWES_REFUSAL: u8 = 1 << 5;
-/// A second handshake has been asked for.
-pub(crate) const RENEGOTIATION_SEEN: u8 = 1 << 6;
 /// It is the client's end. Such a session is not handed to another process.
 pub(crate) const CLIENT: u8 = 1 << 7;
-const FLAGS: u8 = PEER_CLOSED | CLOSED | FAILED | OWES_UPDATE | OWES_REFUSAL | RENEGOTIATION_SEEN;
+const FLAGS: u8 = PEER_CLOSED | CLOSED | FAILED | OWES_UPDATE;
+/// Builds before 0.1.0 set these if a client of TLS 1.2 requested a second handshake.
+const OLD_FLAGS: u8 = 1 << 5 | 1 << 6;
 
 /// A KeyUpdate: its type, three bytes of length, and whether one is asked for.
 pub(crate) const KEY_UPDATE_BYTES: u8 = 5;

@@ -3,7 +3,7 @@
 
 use der::oid::ObjectIdentifier;
 
-use crate::x509::{Element, OID, SEQUENCE, SET, X509, inside, unix_s};
+use crate::x509::{Element, OID, SEQUENCE, SET, X509, inside};
 
 /// Whether a name in a certificate may match one that is asked for: labels of ASCII, the first of
 /// which may be `*`, as a whole and with something behind it.
@@ -16,10 +16,9 @@ pub(crate) fn is_presented_name(name: &str) -> bool {
     name.len() <= 253 && rest.split('.').all(label)
 }
 
-/// To whom a certificate was given, and until when it is valid.
-pub(crate) fn subject(der: &[u8]) -> Option<(String, i64)> {
-    let certificate = X509::read(der).ok()?;
-    Some((distinguished_name(certificate.subject)?, unix_s(certificate.not_after)))
+/// To whom a certificate was given.
+pub(crate) fn subject(der: &[u8]) -> Option<String> {
+    distinguished_name(X509::read(der).ok()?.subject)
 }
 
 /// A distinguished name as text (RFC 4514): the most particular part first, and with everything

@@ -11,10 +11,10 @@
 //! was sealed is never sealed again: whoever could send only a part of a record keeps the rest of
 //! it.
 //!
-//! What the peer asks for, another key or another handshake, is owed to it, and is said in front of
-//! whatever is sealed next, or by [`Session::settle`]: however often it asks, the debt is one
-//! record. What brings nothing (empty records, KeyUpdates, warnings) is counted, and too much of it
-//! in a row ends the session.
+//! A peer of TLS 1.3 can request another key. The session writes the KeyUpdate in front of the next
+//! record, or in [`Session::settle`]: one record, however often the peer asks. The session counts
+//! records that bring nothing (empty records, KeyUpdates, warnings), and too many in a row end it.
+//! There is no second handshake: a handshake record in a session of TLS 1.2 is a fault of the peer.
 //!
 //! After a fault of the peer there is one thing left to do: [`Session::end`] with the alert that
 //! [`Failure::alert`] names. Behind a fatal alert the socket should linger: a reset may overtake
@@ -28,8 +28,7 @@ use crate::contexts::Contexts;
 use crate::failure::{Failure, SealError};
 use crate::keys::{self, Authenticated, Opener, RecordKeys};
 use crate::memory::{
-    CLIENT, CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_REFUSAL, OWES_UPDATE, PEER_CLOSED,
-    RENEGOTIATION_SEEN, SmallSession,
+    CLIENT, CLOSED, DEAD, FAILED, Header, KEY_UPDATE_BYTES, OWES_UPDATE, PEER_CLOSED, SmallSession,
 };
 use crate::suite::{FRAGMENT_BYTES_MAX, HEADER_BYTES, IV_BYTES, Suite, TAG_BYTES, Version};
 
@@ -105,10 +104,10 @@ impl<'a> Session<'a> {
         self.has(PEER_CLOSED)
     }
 
-    /// Whether something is owed to the peer, so that [`Session::settle`] has something to say.
+    /// Whether the peer waits for a KeyUpdate, which [`Session::settle`] writes.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.has(OWES_UPDATE | OWES_REFUSAL) && !self.has(DEAD | CLOSED | FAILED)
+        self.has(OWES_UPDATE) && !self.has(DEAD | CLOSED | FAILED)
     }
 
     /// Seals as much of `parts` as fits into one record, into `out`. In front of it stands what is
@@ -149,15 +148,11 @@ impl<'a> Session<'a> {
     /// [`SealError`]. If `out` is shorter than [`SEAL_ROOM_MIN`], nothing has changed.
     pub fn settle(&mut self, out: &mut [u8]) -> Result<usize, SealError> {
         self.check(out)?;
-        if self.suite().version() == Version::Tls13 {
-            if self.has(OWES_UPDATE) || self.header.tx_seq >= UPDATE_AFTER {
-                return self.update(out);
-            }
-        } else if self.has(OWES_REFUSAL) {
-            self.header.flags &= !OWES_REFUSAL;
-            return self.seal_alert(Alert::NoRenegotiation, out);
+        let is_due = self.has(OWES_UPDATE) || self.header.tx_seq >= UPDATE_AFTER;
+        match self.suite().version() {
+            Version::Tls13 if is_due => self.update(out),
+            _ => Ok(0),
         }
-        Ok(0)
     }
 
     /// Says the last of this end, and how many bytes of `out` that takes: [`Alert::CloseNotify`]
@@ -462,7 +457,11 @@ impl<'a> Session<'a> {
             HANDSHAKE if self.suite().version() == Version::Tls13 => {
                 self.handshake_tls13(&record[content])
             }
-            HANDSHAKE => self.handshake_tls12(&record[content]),
+            // A client may ignore that a server of TLS 1.2 requests another handshake (RFC 5246
+            // section 7.4.1.1).
+            HANDSHAKE if self.has(CLIENT) && record[content] == [HELLO_REQUEST, 0, 0, 0] => {
+                self.fruitless(What::Nothing)
+            }
             _ => Err(Failure::Unexpected),
         }
     }
@@ -530,50 +529,6 @@ impl<'a> Session<'a> {
         self.header.rx_seq = 0;
         Ok(what)
     }
-
-    /// A client of TLS 1.2 may ask for another handshake, and is told no (RFC 5246 section 7.2.2);
-    /// once. Of its ClientHello, which may come in several records, nothing is looked at but where
-    /// it ends.
-    fn handshake_tls12(&mut self, mut message: &[u8]) -> Result<What, Failure> {
-        if self.has(CLIENT) {
-            return self.asked_anew(message);
-        }
-        while let Some((&byte, rest)) = message.split_first()
-            && self.header.partial < HELLO_HEADER_BYTES
-        {
-            message = rest;
-            match self.header.partial {
-                0 if byte != CLIENT_HELLO || self.has(RENEGOTIATION_SEEN) => {
-                    return Err(Failure::Unexpected);
-                }
-                0 => {}
-                at => self.hello_rest()[usize::from(at)] = byte,
-            }
-            self.header.partial += 1;
-        }
-        if self.header.partial == HELLO_HEADER_BYTES {
-            let rest = u32::from_be_bytes(*self.hello_rest());
-            let came = u32::try_from(message.len()).expect("records are short");
-            if came > rest {
-                return Err(Failure::Unexpected);
-            }
-            if rest > HELLO_BYTES_MAX {
-                return Err(Failure::Unreadable);
-            }
-            *self.hello_rest() = (rest - came).to_be_bytes();
-            if came == rest {
-                self.header.partial = 0;
-                self.header.flags |= RENEGOTIATION_SEEN | OWES_REFUSAL;
-            }
-        }
-        self.fruitless(What::Nothing)
-    }
-
-    /// How many bytes of a ClientHello are still to come: in the last bytes of the memory, of which
-    /// no suite of TLS 1.2 has need.
-    fn hello_rest(&mut self) -> &mut [u8; 4] {
-        self.keys.last_chunk_mut().expect("there are more than four")
-    }
 }
 
 /// Copies the first bytes of all parts together.
@@ -605,12 +560,11 @@ pub(crate) const FRUITLESS_MAX: u8 = 32;
 pub const SEAL_ROOM_MIN: usize = 64;
 
 const _: () = {
-    // Both keys and the nonce of what comes leave room for what is still to come of a ClientHello.
-    assert!(2 * 32 + IV_BYTES + 4 <= size_of::<SmallSession>() - size_of::<Header>());
+    // Both keys of TLS 1.2, and the nonce of what comes.
+    assert!(2 * 32 + IV_BYTES <= size_of::<SmallSession>() - size_of::<Header>());
     let tls13 = HEADER_BYTES + 1 + TAG_BYTES;
     assert!(tls13 + KEY_UPDATE_BYTES as usize + tls13 < SEAL_ROOM_MIN);
-    let tls12 = HEADER_BYTES + 8 + TAG_BYTES;
-    assert!(tls12 + 2 + tls12 < SEAL_ROOM_MIN);
+    assert!(HEADER_BYTES + 8 + TAG_BYTES < SEAL_ROOM_MIN);
     // TLS 1.3 has taken another key before it would be refused one.
     assert!(UPDATE_AFTER < 1 << 24);
 };
@@ -626,10 +580,6 @@ pub(crate) const APPLICATION_DATA: u8 = 23;
 /// Types of messages.
 const HELLO_REQUEST: u8 = 0;
 pub(crate) const CLIENT_HELLO: u8 = 1;
-/// Its type and the three bytes of its length.
-const HELLO_HEADER_BYTES: u8 = 4;
-/// More is no ClientHello of anybody.
-const HELLO_BYTES_MAX: u32 = 1 << 16;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 

@@ -82,7 +82,7 @@ impl Suite {
         }
     }
 
-    /// Bytes of a traffic secret: as many as its hash has. TLS 1.2 has none.
+    /// Bytes of a traffic secret: the length of the hash. Meaningless in TLS 1.2, which has none.
     pub(crate) fn secret_bytes(self) -> usize {
         match self {
             Suite::Tls13Aes256 => 48,

@@ -7,13 +7,13 @@
 //!
 //! ```text
 //!   ticket = period 4, seed 24, sealed state, tag 16
-//!   key, nonce = HKDF-SHA256(secret, "stentor ticket", context, period, seed)
+//!   key, nonce = HKDF-SHA256(secret, "stentor ticket", period, seed)
 //! ```
 //!
 //! Each ticket has a key of its own, made with a random seed, so no nonce can come twice however
-//! many processes seal with the same secret. A ticket is good in the period in which it was sealed
-//! and in the one behind it. The context keeps apart what must not be resumed elsewhere: who is let
-//! in by a certificate here was not let in by one there.
+//! many processes seal with the same secret. A ticket is valid in the period in which it was sealed
+//! and in the one after it. Only listeners that request no certificate of clients give tickets out,
+//! so a ticket proves nothing about its client.
 //!
 //! The price of tickets is known: whoever learns the secret can read what clients of TLS 1.2 send
 //! that resume. In TLS 1.3 there is a key exchange besides. A secret in a file should be replaced
@@ -73,16 +73,11 @@ impl Tickets {
     }
 
     /// Makes a ticket of a state. `None` if the system gives no random numbers.
-    pub(crate) fn seal(
-        &self,
-        now_unix_s: u64,
-        context: &TicketContext,
-        state: &[u8],
-    ) -> Option<Vec<u8>> {
+    pub(crate) fn seal(&self, now_unix_s: u64, state: &[u8]) -> Option<Vec<u8>> {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&period(now_unix_s).to_be_bytes());
         rand::fill(&mut head[4..]).ok()?;
-        let (key, nonce) = key(self.secrets.first()?, context, &head)?;
+        let (key, nonce) = key(self.secrets.first()?, &head)?;
         let mut ticket = head.to_vec();
         ticket.extend_from_slice(state);
         let sealed = &mut ticket[HEAD_BYTES..];
@@ -92,19 +87,14 @@ impl Tickets {
     }
 
     /// The state of a ticket, if it is one of ours and still good.
-    pub(crate) fn open(
-        &self,
-        now_unix_s: u64,
-        context: &TicketContext,
-        ticket: &[u8],
-    ) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, now_unix_s: u64, ticket: &[u8]) -> Option<Vec<u8>> {
         let (head, sealed) = ticket.split_first_chunk::<HEAD_BYTES>()?;
         let sealed_in = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
         if period(now_unix_s).checked_sub(sealed_in)? > 1 {
             return None;
         }
         self.secrets.iter().find_map(|secret| {
-            let (key, nonce) = key(secret, context, head)?;
+            let (key, nonce) = key(secret, head)?;
             let mut state = sealed.to_vec();
             let len = key.open_in_place(nonce, Aad::from(*head), &mut state).ok()?.len();
             state.truncate(len);
@@ -113,16 +103,9 @@ impl Tickets {
     }
 }
 
-/// What a ticket may be resumed for: a hash of whatever it depends on.
-pub(crate) type TicketContext = [u8; 32];
-
 /// The key of one ticket.
-fn key(
-    secret: &hkdf::Prk,
-    context: &TicketContext,
-    head: &[u8; HEAD_BYTES],
-) -> Option<(LessSafeKey, Nonce)> {
-    let info: [&[u8]; 3] = [b"stentor ticket", context, head];
+fn key(secret: &hkdf::Prk, head: &[u8; HEAD_BYTES]) -> Option<(LessSafeKey, Nonce)> {
+    let info: [&[u8]; 2] = [b"stentor ticket", head];
     let mut okm = Zeroizing::new([0; 44]);
     secret.expand(&info, KeyBytes(okm.len())).ok()?.fill(&mut *okm).ok()?;
     let key = UnboundKey::new(&AES_256_GCM, &okm[..32]).ok()?;
@@ -180,12 +163,11 @@ mod tests {
     }
 
     const NOW: u64 = 1_800_000_000;
-    const HERE: TicketContext = [1; 32];
 
     #[test]
     fn a_ticket_is_good_for_a_period_and_the_next_also_after_a_restart() {
-        let ticket = tickets(&[1]).seal(NOW, &HERE, b"state").unwrap();
-        let open = |now| tickets(&[1]).open(now, &HERE, &ticket);
+        let ticket = tickets(&[1]).seal(NOW, b"state").unwrap();
+        let open = |now| tickets(&[1]).open(now, &ticket);
         assert_eq!(open(NOW), Some(b"state".to_vec()));
         let begin = NOW - NOW % TICKET_PERIOD_S;
         assert_eq!(open(begin + 2 * TICKET_PERIOD_S - 1), Some(b"state".to_vec()));
@@ -195,32 +177,31 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_with_its_secret_and_in_its_context_only() {
-        let ticket = tickets(&[1]).seal(NOW, &HERE, b"state").unwrap();
-        assert!(tickets(&[2]).open(NOW, &HERE, &ticket).is_none());
-        assert!(tickets(&[2, 1]).open(NOW, &HERE, &ticket).is_some(), "the one of before");
-        assert!(tickets(&[1]).open(NOW, &[2; 32], &ticket).is_none());
-        assert!(Tickets::random().unwrap().open(NOW, &HERE, &ticket).is_none());
+    fn a_ticket_is_valid_with_its_secret_only() {
+        let ticket = tickets(&[1]).seal(NOW, b"state").unwrap();
+        assert!(tickets(&[2]).open(NOW, &ticket).is_none());
+        assert!(tickets(&[2, 1]).open(NOW, &ticket).is_some(), "the one of before");
+        assert!(Tickets::random().unwrap().open(NOW, &ticket).is_none());
     }
 
     #[test]
     fn a_ticket_that_was_changed_or_cut_is_none() {
-        let ticket = tickets(&[1]).seal(NOW, &HERE, b"state").unwrap();
+        let ticket = tickets(&[1]).seal(NOW, b"state").unwrap();
         assert_eq!(ticket.len(), 5 + HEAD_BYTES + 16);
         for bit in 0..ticket.len() * 8 {
             let mut changed = ticket.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(tickets(&[1]).open(NOW, &HERE, &changed).is_none(), "bit {bit}");
+            assert!(tickets(&[1]).open(NOW, &changed).is_none(), "bit {bit}");
         }
         for len in 0..ticket.len() {
-            assert!(tickets(&[1]).open(NOW, &HERE, &ticket[..len]).is_none());
+            assert!(tickets(&[1]).open(NOW, &ticket[..len]).is_none());
         }
     }
 
     #[test]
     fn no_two_tickets_are_alike() {
         let tickets = tickets(&[1]);
-        let seal = || tickets.seal(NOW, &HERE, b"state").unwrap();
+        let seal = || tickets.seal(NOW, b"state").unwrap();
         let (one, other) = (seal(), seal());
         assert_ne!(one[4..HEAD_BYTES], other[4..HEAD_BYTES]);
         assert_ne!(one[HEAD_BYTES..], other[HEAD_BYTES..]);

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::pki_types::UnixTime;
@@ -27,7 +26,7 @@ use super::step::{self, TrafficSecret};
 use super::{Handshake, HandshakeError};
 use crate::certificates::{self, CertificateError, Certificates, Problem};
 use crate::suite::Version;
-use crate::tickets::{TICKET_PERIOD_S, TicketContext, Tickets};
+use crate::tickets::{TICKET_PERIOD_S, Tickets};
 
 /// Begins handshakes. It is cheap to clone, and shared by all workers.
 #[derive(Clone)]
@@ -44,7 +43,8 @@ struct AcceptorState {
 pub struct Settings {
     /// What it shows.
     pub certificates: Arc<Certificates>,
-    /// Whether sessions can be resumed, and by which keys.
+    /// Whether sessions can be resumed, and by which keys. A listener that requests certificates of
+    /// clients resumes none: the certificate may have expired or be revoked by then.
     pub tickets: Option<Arc<Tickets>>,
     /// The oldest version that is spoken.
     pub oldest: Version,
@@ -146,29 +146,15 @@ fn config(
     config.key_log = Arc::new(StepSecrets { tx: SERVER_LABEL, rx: CLIENT_LABEL });
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // One ticket is what a client needs that comes back once, and it comes with the last flight.
-    config.send_tls13_tickets = usize::from(settings.tickets.is_some());
+    let tickets = settings.tickets.as_ref().filter(|_| settings.client_auth.is_none());
+    config.send_tls13_tickets = usize::from(tickets.is_some());
     // What may be replayed is not taken (RFC 8446 section 8).
     config.max_early_data_size = 0;
     config.send_half_rtt_data = false;
-    if let Some(tickets) = &settings.tickets {
-        let tickets = Arc::clone(tickets);
-        config.ticketer = Arc::new(Stateless { tickets, context: context(settings) });
+    if let Some(tickets) = tickets {
+        config.ticketer = Arc::new(Stateless(Arc::clone(tickets)));
     }
     Ok(config)
-}
-
-/// Who is let in by a ticket was let in by what it was made under: the same certificates of
-/// clients, asked for in the same way.
-fn context(settings: &Settings) -> TicketContext {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    match &settings.client_auth {
-        None => hash.update(b"anybody"),
-        Some(ClientAuth { pem, required, .. }) => {
-            hash.update(if *required { b"required" } else { b"optional" });
-            hash.update(pem);
-        }
-    }
-    hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn verifier(
@@ -247,10 +233,7 @@ impl TimeProvider for StepTime {
 
 /// Tickets, at the time at which a step is made.
 #[derive(Debug)]
-struct Stateless {
-    tickets: Arc<Tickets>,
-    context: TicketContext,
-}
+struct Stateless(Arc<Tickets>);
 
 impl ProducesTickets for Stateless {
     fn enabled(&self) -> bool {
@@ -262,11 +245,11 @@ impl ProducesTickets for Stateless {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.tickets.seal(step::now_unix_s()?, &self.context, plain)
+        self.0.seal(step::now_unix_s()?, plain)
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.tickets.open(step::now_unix_s()?, &self.context, ticket)
+        self.0.open(step::now_unix_s()?, ticket)
     }
 }
 

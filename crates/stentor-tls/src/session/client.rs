@@ -1,8 +1,7 @@
 //! What only a client is told behind the handshake.
 
-use super::{HELLO_REQUEST, NEW_SESSION_TICKET, Session, What};
+use super::{NEW_SESSION_TICKET, Session};
 use crate::failure::Failure;
-use crate::memory::{OWES_REFUSAL, RENEGOTIATION_SEEN};
 
 impl Session<'_> {
     /// What of a record's messages lies behind tickets (RFC 8446 section 4.6.1), which are passed
@@ -17,17 +16,5 @@ impl Session<'_> {
             rest = behind.get(len..).ok_or(Failure::Unexpected)?;
         }
         Ok(rest)
-    }
-
-    /// A server of TLS 1.2 may ask for another handshake (RFC 5246 section 7.4.1.1), and is told
-    /// no; once.
-    pub(super) fn asked_anew(&mut self, message: &[u8]) -> Result<What, Failure> {
-        if message != [HELLO_REQUEST, 0, 0, 0] {
-            return Err(Failure::Unexpected);
-        }
-        if !self.has(RENEGOTIATION_SEEN) {
-            self.header.flags |= RENEGOTIATION_SEEN | OWES_REFUSAL;
-        }
-        self.fruitless(What::Nothing)
     }
 }

@@ -330,11 +330,11 @@ fn too_little_room_changes_nothing() {
         assert_eq!(server.session().seal(&parts, 9, few), Err(SealError::NoRoom));
         assert_eq!(server.session().settle(few), Err(SealError::NoRoom));
         // With all that may stand in front of it there is room for data.
-        header(&mut server).flags |= OWES_UPDATE | OWES_REFUSAL;
+        header(&mut server).flags |= OWES_UPDATE;
         let sealed = server.session().seal(&parts, 9, &mut out).unwrap();
         assert_eq!(sealed.taken, 1);
         let opened = open(&mut client, &mut out[..sealed.written]);
-        assert_eq!(opened, Ok(b"x".to_vec()), "a warning or a KeyUpdate stood in front");
+        assert_eq!(opened, Ok(b"x".to_vec()), "a KeyUpdate may stand in front");
     }
 }
 
@@ -476,10 +476,8 @@ fn tls12_ends_before_its_key_has_sealed_too_much() {
         let mut sent = seal(&mut server, b"a");
         let mut out = [0; 100];
         let parts = [IoSlice::new(b"x")];
-        header(&mut server).flags |= OWES_REFUSAL;
         let full = server.session().seal(&parts, 9, &mut out);
         assert_eq!(full, Err(SealError::Exhausted));
-        assert!(server.session().owes(), "nothing was sealed");
         let written = server.session().end(Alert::CloseNotify, &mut out).unwrap();
         sent.extend_from_slice(&out[..written]);
         assert_eq!(open(&mut client, &mut sent), Ok(b"a".to_vec()));
@@ -504,63 +502,25 @@ fn sequence_numbers_never_come_again() {
 }
 
 #[test]
-fn a_second_handshake_is_refused_once() {
-    const HELLO: &[u8] = &[CLIENT_HELLO, 0, 0, 3, 1, 2, 3];
+fn a_second_handshake_in_tls12_ends_the_session() {
+    let hello: &[u8] = &[CLIENT_HELLO, 0, 0, 3, 1, 2, 3];
     for suite in TLS12 {
-        let (mut server, mut client) = sessions(suite);
-        let mut sent = client.session().seal_any(HANDSHAKE, HELLO);
-        assert_eq!(open(&mut server, &mut sent), Ok(Vec::new()));
-        assert!(server.session().owes());
-        let mut answer = seal(&mut server, b"a");
-        let refusal = answer.len() - 1 - suite.record_overhead();
-        assert_eq!(refusal, suite.record_overhead() + 2, "an alert stands in front");
-        assert_eq!(answer[0], ALERT);
-        assert_eq!(open(&mut client, &mut answer), Ok(b"a".to_vec()), "it is a warning");
-        assert!(!server.session().owes());
-        assert_eq!(open(&mut server, &mut seal(&mut client, b"b")), Ok(b"b".to_vec()));
-        let mut again = client.session().seal_any(HANDSHAKE, HELLO);
-        assert_eq!(open(&mut server, &mut again), Err(Failure::Unexpected));
-
-        for message in [&[HELLO, &[0]].concat()[..], &[20, 0, 0, 0], &UPDATE] {
-            assert_eq!(send(suite, &[(HANDSHAKE, message)]).1, Err(Failure::Unexpected));
+        for message in [hello, &hello[..1], &[HELLO_REQUEST, 0, 0, 0], &[20, 0, 0, 0], &UPDATE] {
+            let (mut server, opened) = send(suite, &[(HANDSHAKE, message)]);
+            assert_eq!(opened, Err(Failure::Unexpected));
+            let alert = Failure::Unexpected.alert().unwrap();
+            assert_eq!(alert, Alert::UnexpectedMessage);
+            assert!(server.session().end(alert, &mut [0; SEAL_ROOM_MIN]).is_ok());
         }
-    }
-}
-
-#[test]
-fn a_second_handshake_may_be_asked_for_in_several_records() {
-    let mut hello = vec![CLIENT_HELLO, 0, 1, 44];
-    hello.extend([7; 300]);
-    for suite in TLS12 {
-        for cut in [1, 2, 3, 4, 5, 100, 303] {
-            let (mut server, mut client) = sessions(suite);
-            let (first, second) = hello.split_at(cut);
-            open(&mut server, &mut client.session().seal_any(HANDSHAKE, first)).unwrap();
-            assert!(!server.session().owes(), "it is not there as a whole");
-            // Another process goes on with it.
-            let mut packed = Vec::new();
-            server.pack(&mut packed).unwrap();
-            let mut server = Owned::unpack(&mut packed).unwrap();
-            open(&mut server, &mut client.session().seal_any(HANDSHAKE, second)).unwrap();
-            assert!(server.session().owes(), "{cut}");
-            open(&mut client, &mut seal(&mut server, b"a")).unwrap();
-            assert_eq!(open(&mut server, &mut seal(&mut client, b"b")), Ok(b"b".to_vec()));
-            let mut again = client.session().seal_any(HANDSHAKE, first);
-            assert_eq!(open(&mut server, &mut again), Err(Failure::Unexpected));
-
-            let between = [(HANDSHAKE, first), (APPLICATION_DATA, &b"a"[..])];
-            assert_eq!(send(suite, &between).1, Err(Failure::Unexpected));
-            let more = [(HANDSHAKE, first), (HANDSHAKE, &[second, &[0]].concat())];
-            assert_eq!(send(suite, &more).1, Err(Failure::Unexpected));
+        // A client ignores that a server requests one, for a while.
+        let (mut server, client) = sessions(suite);
+        let mut client = client.of_client();
+        for request in 0..=FRUITLESS_MAX {
+            let mut sent = server.session().seal_any(HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0]);
+            let expected =
+                if request < FRUITLESS_MAX { Ok(Vec::new()) } else { Err(Failure::Fruitless) };
+            assert_eq!(open(&mut client, &mut sent), expected);
         }
-        let bytes: Vec<(u8, &[u8])> = hello.chunks(10).map(|part| (HANDSHAKE, part)).collect();
-        assert!(send(suite, &bytes).0.session().owes());
-        let bytes: Vec<(u8, &[u8])> = hello.chunks(9).map(|part| (HANDSHAKE, part)).collect();
-        assert_eq!(send(suite, &bytes).1, Err(Failure::Fruitless));
-        let long = [(HANDSHAKE, &[CLIENT_HELLO, 1, 0, 1][..])];
-        assert_eq!(send(suite, &long).1, Err(Failure::Unreadable));
-        let longest = [(HANDSHAKE, &[CLIENT_HELLO, 1, 0, 0][..])];
-        assert_eq!(send(suite, &longest).1, Ok(Vec::new()));
     }
 }
 

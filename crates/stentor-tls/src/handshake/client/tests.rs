@@ -1,6 +1,6 @@
 //! A client on servers of rustls and on ours, and what is said of servers that are no good.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, date_time_ymd};
@@ -13,8 +13,8 @@ use crate::authority::{Authority, Issued};
 use crate::certificates::{Certificates, KeyKind, Pair};
 use crate::testing::{seal, sessions};
 use crate::{
-    Acceptor, Alert, Failure, HANDSHAKE_RECORDS_MAX, Inbound, Owned, Record, Settings, Suite,
-    Tickets, Version,
+    Acceptor, Failure, HANDSHAKE_RECORDS_MAX, Inbound, Owned, Record, Settings, Suite, Tickets,
+    Version,
 };
 
 const NOW: u64 = 1_800_000_000;
@@ -293,24 +293,6 @@ fn tickets_are_passed_over_and_no_other_message_is() {
     let mut record = client.session().seal_any(22, &ticket);
     let mut server = server;
     assert_eq!(server.session().open(&mut record).unwrap_err(), Failure::Unexpected);
-}
-
-#[test]
-fn another_handshake_is_refused_once() {
-    let (mut server, client) = sessions(Suite::Tls12Aes128);
-    let mut client = client.of_client();
-    let mut session = client.session();
-    let mut out = [0; 100];
-    for times in 0..3 {
-        let mut record = server.session().seal_any(22, &[0, 0, 0, 0]);
-        session.open(&mut record).unwrap();
-        assert_eq!(session.owes(), times == 0);
-        assert_eq!(session.settle(&mut out).unwrap() > 0, times == 0);
-    }
-    let mut record = server.session().seal_any(22, &[1, 0, 0, 0]);
-    assert_eq!(session.open(&mut record).unwrap_err(), Failure::Unexpected);
-    assert!(session.seal(&[IoSlice::new(b"x")], 10, &mut out).is_err());
-    assert!(session.end(Alert::UnexpectedMessage, &mut out).is_ok());
 }
 
 #[test]
