@@ -111,10 +111,12 @@ pub use socket::{
     BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
 };
 pub use steer::narrow_card;
+#[cfg(any(test, feature = "sim"))]
+pub use steer::prefers_cores;
 pub use thousands::thousands;
 pub use thread::{
-    allowed_cores, lower_priority, pin_to_core, raise_priority, receive, sleep,
-    spawn_with_file_table, take_short_turns,
+    lower_priority, pin_to_core, raise_priority, receive, sleep, spawn_with_file_table,
+    take_short_turns,
 };
 pub use user::{User, show_to_user};
 #[cfg(any(test, feature = "sim"))]

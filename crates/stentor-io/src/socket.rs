@@ -340,8 +340,7 @@ impl Listener {
     }
 
     /// Whether it is one of several of its address, one for each worker.
-    #[must_use]
-    pub fn is_one_of_many(&self) -> bool {
+    pub(crate) fn is_one_of_many(&self) -> bool {
         matches!(self.origin, ListenerOrigin::Tcp(_))
     }
 
@@ -540,7 +539,7 @@ pub(crate) fn code(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 }
 
 /// Sets a socket option that only makes things better; a kernel that refuses it is no error.
-fn set_option(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: u32) {
+pub(crate) fn set_option(fd: impl AsFd, level: libc::c_int, name: libc::c_int, value: u32) {
     // SAFETY: a number points to nothing.
     let _ = unsafe { set_option_of(fd, level, name, &value) };
 }

@@ -1,46 +1,26 @@
 //! Connections to the worker whose core took in their first packet.
 //!
 //! Listeners of one address are a group, and as a rule the kernel chooses among them by a hash of
-//! both ends. A program of a few instructions can choose instead (`SO_ATTACH_REUSEPORT_CBPF`, since
-//! Linux 4.6 for TCP): it knows the core it runs on, and names the listener by its place in the
-//! group, which is the order in which they began to listen. If every worker has a core to itself, a
-//! connection then stays on the core that sees to its packets. If it names none there is, the hash
-//! decides as before.
+//! both ends. With `SO_INCOMING_CPU` (in such a group since Linux 6.2; older kernels go by the hash)
+//! it prefers the listener of the core that it runs on. If each worker has a core to itself, a
+//! connection then stays on the core that handles its packets.
 //!
 //! That is good only where packets come in on all these cores. With a card of one queue one worker
 //! would get everything, and the others nothing.
 
-use crate::socket::{Listener, attach_filter, code};
+use crate::socket::{Listener, set_option};
 use std::fs;
-use std::io;
 use std::path::Path;
 
 impl Listener {
-    /// From now on a connection whose first packet comes in on one of these cores is brought to
-    /// the listener of this one's group that has the place of the core.
-    ///
-    /// # Errors
-    /// The kernel refused; or these are more cores than such a program has room for.
-    pub fn steer(&self, cores: &[usize]) -> io::Result<()> {
-        let program = program(cores).ok_or(io::ErrorKind::InvalidInput)?;
-        attach_filter(self, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    /// From now on the kernel prefers this listener of its group for a connection whose first
+    /// packet comes in on this core.
+    pub fn prefer_core(&self, core: usize) {
+        // All workers have an inherited listener, so it prefers no core.
+        if self.is_one_of_many() {
+            set_option(self, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, core as u32);
+        }
     }
-}
-
-/// Returns the place of the core it runs on, or one that no listener has.
-fn program(cores: &[usize]) -> Option<Vec<libc::sock_filter>> {
-    if cores.len() > CORES_MAX {
-        return None;
-    }
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let mut program = vec![code(load, 0, 0, CURRENT_CORE)];
-    for (place, &core) in (0..).zip(cores) {
-        let core = u32::try_from(core).ok()?;
-        program.push(code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, core));
-        program.push(code(libc::BPF_RET | libc::BPF_K, 0, 0, place));
-    }
-    program.push(code(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX));
-    Some(program)
 }
 
 /// A card on which packets do not come in on so many cores, and on how many they do. Cards in
@@ -85,32 +65,38 @@ fn reached_by(card: &Path) -> usize {
     count.max(handed_on as usize)
 }
 
-/// Where a program finds the core it runs on: `SKF_AD_OFF` and `SKF_AD_CPU`.
-const CURRENT_CORE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
-
-/// A program has 4,096 instructions at most.
-const CORES_MAX: usize = 2_000;
+/// Whether this kernel chooses in a group of listeners by their cores, for tests.
+#[cfg(any(test, feature = "sim"))]
+#[must_use]
+pub fn prefers_cores() -> bool {
+    let version = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = version.split(['.', '-']).map_while(|part| part.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(2))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
-    use crate::{allowed_cores, pin_to_core, reserve};
+    use crate::{pin_to_core, reserve};
     use std::io::Write;
     use std::net::TcpStream;
     use std::os::fd::AsFd;
     use std::thread;
 
-    /// Who comes from a core gets to the listener of that core: on loopback packets come in on the
+    /// A connection from a core gets to the listener of that core: on loopback packets come in on the
     /// core they are sent from.
     #[test]
     fn whoever_comes_from_a_core_gets_to_its_listener() {
-        let cores = allowed_cores().unwrap();
-        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listeners: Vec<_> = cores.iter().map(|_| reserved.listen().unwrap()).collect();
-        if listeners[0].steer(&cores).is_err() {
+        if !prefers_cores() {
             return;
         }
+        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let pin = |place| thread::spawn(move || pin_to_core(place).unwrap()).join().unwrap();
+        let (_, count) = pin(0);
+        let listeners: Vec<_> = (0..count).map(|_| reserved.listen().unwrap()).collect();
+        // In the opposite order: it does not matter.
+        (0..count).rev().for_each(|place| listeners[place].prefer_core(pin(place).0));
         let address = reserved.address();
         for (place, listener) in listeners.iter().enumerate() {
             let clients = thread::spawn(move || {
@@ -125,14 +111,8 @@ mod tests {
             let _clients = clients.join().unwrap();
             // Those of the others are empty.
             let accepted = (0..20).filter(|_| rustix::net::accept(listener.as_fd()).is_ok());
-            assert_eq!(accepted.count(), 20, "from core {} of {cores:?}", cores[place]);
+            assert_eq!(accepted.count(), 20, "from core {place} of {count}");
         }
-    }
-
-    #[test]
-    fn no_more_cores_than_a_program_has_room_for() {
-        assert_eq!(program(&[0; CORES_MAX]).map(|program| program.len()), Some(4_002));
-        assert!(program(&[0; CORES_MAX + 1]).is_none());
     }
 
     #[test]

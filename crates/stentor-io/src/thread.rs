@@ -62,27 +62,20 @@ pub fn receive<T>(from: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeo
     from.recv_timeout(patience)
 }
 
-/// Keeps the calling thread on one core, counted round the cores this process may use.
+/// Keeps the calling thread on one core, counted round the cores it may use. Returns the core, and
+/// how many there were.
 ///
 /// # Errors
 /// The kernel refused.
-pub fn pin_to_core(worker: usize) -> io::Result<()> {
-    let cores = allowed_cores()?;
-    if let Some(&core) = cores.get(worker % cores.len().max(1)) {
-        let mut one = CpuSet::new();
-        one.set(core);
-        rustix::thread::sched_setaffinity(None, &one)?;
-    }
-    Ok(())
-}
-
-/// The cores that this thread may use, in the order in which [`pin_to_core`] counts them.
-///
-/// # Errors
-/// The kernel refused.
-pub fn allowed_cores() -> io::Result<Vec<usize>> {
+pub fn pin_to_core(worker: usize) -> io::Result<(usize, usize)> {
     let allowed = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect())
+    let count = allowed.count() as usize;
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+    let core = cores.nth(worker % count.max(1)).ok_or(io::ErrorKind::NotFound)?;
+    let mut one = CpuSet::new();
+    one.set(core);
+    rustix::thread::sched_setaffinity(None, &one)?;
+    Ok((core, count))
 }
 
 /// Lets other threads go before the calling one: by ten steps of niceness, which leave it about a

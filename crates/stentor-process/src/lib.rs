@@ -12,7 +12,6 @@ mod inspection;
 mod limits;
 mod server;
 mod start_error;
-mod turns;
 mod user;
 
 pub use inspection::{Inspection, inspect};

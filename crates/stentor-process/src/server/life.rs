@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::{fmt, io, thread};
 use stentor_config::Settings;
 use stentor_io::{
-    Backend, Channel, ChannelListener, Epoll, File, Parts, User, monotonic_us, release_memory,
+    Backend, Channel, ChannelListener, Epoll, File, Listener, Parts, Role, User, monotonic_us,
+    narrow_card, release_memory,
 };
 use stentor_server::{Mailbox, Stats, Worker, panics_max};
 use stentor_tls_layer::{Secured, Securing, Sessions, Unpacking};
@@ -148,19 +149,20 @@ pub(super) fn prepare(
         tracing::warn!("{post} shares its file table, and so its limit: {error}");
         files /= threads;
     }
-    let mut listeners = addresses.listen_in_turn(post, settings)?;
+    let mut listeners = addresses.listen(post, false)?;
+    if let Post::Public(index) = post
+        && settings.pin
+        && let Err(error) = pin(index, settings, &listeners)
+    {
+        tracing::warn!("{post} is not pinned to a core: {error}");
+    }
     if let (Some(name), Some(user)) = (&settings.user, user) {
         become_user(name, user)?;
     }
     // Not before: a socket file is its maker's, to connect to and to remove.
     listeners.extend(addresses.listen(post, true)?);
     let mut io = Epoll::new(listeners, Arc::clone(mailbox.waker()))?;
-    if let Post::Public(index) = post {
-        if settings.pin
-            && let Err(error) = stentor_io::pin_to_core(index)
-        {
-            tracing::warn!("{post} is not pinned to a core: {error}");
-        }
+    if let Post::Public(_) = post {
         let connections_max = share(settings, files, threads);
         io.limit_connections(connections_max);
         worker.limit_connections(connections_max, settings.workers);
@@ -169,6 +171,29 @@ pub(super) fn prepare(
         tracing::debug!("{post} waits for a core like others: {error}");
     }
     Ok(io)
+}
+
+/// Keeps a public worker on one core. If each has a core of its own, and packets come in on all of
+/// them, connections come to the worker of their core. Otherwise the kernel spreads them by chance.
+fn pin(index: usize, settings: &Settings, listeners: &[(Listener, Role)]) -> io::Result<()> {
+    let (core, cores) = stentor_io::pin_to_core(index)?;
+    if settings.workers != cores || cores == 1 {
+        return Ok(());
+    }
+    // Tests come by loopback, whatever the cards are.
+    if !cfg!(test)
+        && let Some((card, reached)) = narrow_card(cores)
+    {
+        if index == 0 {
+            tracing::info!(
+                "connections are spread by chance and not by cores: {card} brings packets to \
+                 {reached} of {cores} (stentor tune says more)"
+            );
+        }
+        return Ok(());
+    }
+    listeners.iter().for_each(|(listener, _)| listener.prefer_core(core));
+    Ok(())
 }
 
 /// How many connections one public worker holds, if it may have so many files. Each thread's

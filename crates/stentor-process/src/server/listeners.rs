@@ -3,7 +3,6 @@
 use super::handover::Hello;
 use super::life::Post;
 use crate::start_error::StartError;
-use crate::turns::Turns;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use stentor_config::{ControlAddress, ListenAddress, Settings};
@@ -14,7 +13,7 @@ use stentor_server::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 
 /// Where the listeners of the workers go.
 #[derive(Debug)]
-pub(super) struct Addresses(Vec<(Place, Role)>, Turns);
+pub(super) struct Addresses(Vec<(Place, Role)>);
 
 #[derive(Debug)]
 enum Place {
@@ -67,7 +66,7 @@ impl Addresses {
                  redirect",
                 unknown.name()
             ))),
-            None => Ok(Addresses(places, Turns::default())),
+            None => Ok(Addresses(places)),
         }
     }
 
@@ -75,20 +74,6 @@ impl Addresses {
     pub(super) fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
         let places = self.0.iter().filter(move |(_, other)| listener_of(*other) == role);
         places.map(|(place, _)| place.address())
-    }
-
-    /// One worker's listeners but for those on socket files; of public workers one after the other,
-    /// if that counts.
-    pub(super) fn listen_in_turn(
-        &self,
-        post: Post,
-        settings: &Settings,
-    ) -> Result<Vec<(Listener, Role)>, BindError> {
-        let listen = || self.listen(post, false);
-        match post {
-            Post::Public(index) => self.1.listen(index, settings, listen),
-            Post::Control => listen(),
-        }
     }
 
     /// The role of the one of this name, which may speak TLS by now, or not any more. `None`: there
