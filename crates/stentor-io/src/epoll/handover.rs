@@ -420,13 +420,12 @@ fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the other process speaks otherwise")
 }
 
-/// The end of a socket that another process has open as well: said to the peer, for closing alone
-/// does not.
+/// Ends a connection whose socket another process has open as well: closing alone would not tell
+/// the peer. The kernel cannot reset a connection of a socket file, so that one ends in order.
 pub(super) fn end(socket: impl AsFd, is_reset: bool) {
-    let _ = match is_reset {
-        true => net::connect_unspec(socket),
-        false => net::shutdown(socket, net::Shutdown::Both),
-    };
+    if !is_reset || net::connect_unspec(&socket).is_err() {
+        let _ = net::shutdown(socket, net::Shutdown::Both);
+    }
 }
 
 /// Kinds of messages.
@@ -616,6 +615,18 @@ mod tests {
         let (came, open) = next.join().unwrap();
         assert!(came == packed, "{:?}", came.iter().map(Vec::len).collect::<Vec<_>>());
         assert_eq!(open, 0);
+    }
+
+    #[test]
+    fn a_peer_on_a_socket_file_is_told_of_the_end() {
+        for is_reset in [false, true] {
+            let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+            let _of_the_other_process = ours.try_clone().unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            end(&ours, is_reset);
+            drop(ours);
+            assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        }
     }
 
     fn channel() -> (Channel, Channel) {
