@@ -11,8 +11,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::{fmt, mem};
 use stentor_config::{PairFiles, Settings, Tls, read_small};
 use stentor_io::{Due, FileStates, FileWatcher, LookThread, states_of};
@@ -25,12 +24,15 @@ use zeroize::Zeroizing;
 
 /// What begins handshakes, for all workers.
 #[derive(Debug, Default)]
-pub struct Acceptors {
-    current: RwLock<Prepared>,
-    /// Why the files as they are now are no good, if they are not.
-    failure: Mutex<Option<String>>,
-    reloads: AtomicU64,
-    failures: AtomicU64,
+pub struct Acceptors(RwLock<AcceptorsState>);
+
+#[derive(Debug, Default)]
+struct AcceptorsState {
+    current: Prepared,
+    /// Why the files as they are now cannot be used, if they cannot.
+    failure: Option<String>,
+    reloads: u64,
+    failures: u64,
 }
 
 /// What was made of the files of some settings.
@@ -154,7 +156,14 @@ impl Prepared {
         };
         let certificates = Arc::new(certificates);
         let random_tickets = is_random.then(|| Arc::clone(&tickets));
-        let [public, control] = handshakes(tls, &certificates, tickets, client_auth);
+        let public = Handshakes {
+            certificates: Arc::clone(&certificates),
+            tickets: Some(tickets),
+            oldest: tls.min_version,
+            alpn: vec![b"http/1.1".to_vec()],
+            client_auth: None,
+        };
+        let control = Handshakes { client_auth, ..public.clone() };
         let made = |of: &Handshakes| {
             Acceptor::new(of).map(Some).map_err(|error| Unusable(vec![error.to_string()]))
         };
@@ -229,31 +238,32 @@ impl Acceptors {
     pub fn new(prepared: Prepared) -> Acceptors {
         prepared.tell(unix_s());
         let failure = prepared.unusable().map(|unusable| unusable.to_string());
-        Acceptors {
-            current: RwLock::new(prepared),
-            failure: Mutex::new(failure),
-            ..Acceptors::default()
-        }
+        Acceptors(RwLock::new(AcceptorsState {
+            current: prepared,
+            failure,
+            reloads: 0,
+            failures: 0,
+        }))
     }
 
     /// Of one that was made elsewhere.
     #[cfg(feature = "check")]
     pub fn of(acceptor: &Acceptor) -> Acceptors {
         let (public, control) = (Some(acceptor.clone()), Some(acceptor.clone()));
-        let current = RwLock::new(Prepared { public, control, ..Prepared::default() });
-        Acceptors { current, ..Acceptors::default() }
+        let current = Prepared { public, control, ..Prepared::default() };
+        Acceptors(RwLock::new(AcceptorsState { current, ..AcceptorsState::default() }))
     }
 
     /// What begins handshakes of the public listeners. `None`: there is no certificate.
     #[must_use]
     pub fn public(&self) -> Option<Acceptor> {
-        self.current(|prepared| prepared.public.clone())
+        self.state().current.public.clone()
     }
 
     /// Likewise of the control listeners.
     #[must_use]
     pub fn control(&self) -> Option<Acceptor> {
-        self.current(|prepared| prepared.control.clone())
+        self.state().current.control.clone()
     }
 
     /// Reads the files of other settings. A pair that they name for the first time has to be good.
@@ -288,80 +298,72 @@ impl Acceptors {
 
     /// Reads the files of settings, and keeps the current certificate of each unusable pair.
     fn read(&self, tls: &Tls, now_unix_s: u64) -> Result<Prepared, Unusable> {
-        let before = self.current(Prepared::clone);
+        let before = self.state().current.clone();
         Prepared::read(tls, now_unix_s, MissingTickets::Made(None), Some(&before))
     }
 
-    /// Has handshakes begun by this from now on.
+    /// Begins all further handshakes with these.
     pub fn set(&self, prepared: Prepared, now_unix_s: u64) {
-        prepared.tell(now_unix_s);
-        let unusable = prepared.unusable();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = prepared;
-        self.is_set(unusable);
+        self.install(prepared, now_unix_s, false);
     }
 
-    /// The same, by whoever looks after the files, unless other settings count by now.
-    fn renew(&self, prepared: Prepared, now_unix_s: u64) {
+    /// Installs what was read. A renewal is dropped if other settings apply by now.
+    fn install(&self, prepared: Prepared, now_unix_s: u64, is_renewal: bool) {
+        let unusable = prepared.unusable().map(|unusable| unusable.to_string());
         // Each handshake reads the current ones, so nothing is logged under the lock.
-        let renewed = prepared.clone();
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let installed = prepared.clone();
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         // mutation: outdated-watch
-        if current.tls != prepared.tls {
+        if is_renewal && state.current.tls != prepared.tls {
             return;
         }
-        *current = prepared;
-        drop(current);
-        tracing::info!("certificates were read again");
-        renewed.tell(now_unix_s);
-        self.is_set(renewed.unusable());
-    }
-
-    fn is_set(&self, unusable: Option<Unusable>) {
-        self.reloads.fetch_add(1, Ordering::Relaxed);
-        self.note_failure(unusable.map(|unusable| unusable.to_string()));
-    }
-
-    /// Why files are no good, if they are not.
-    fn failure(&self) -> Option<String> {
-        stentor_io::lock(&self.failure).clone()
-    }
-
-    /// Remembers why files are no good, if they are not. Returns whether the reason is another one.
-    fn note_failure(&self, reason: Option<String>) -> bool {
-        let mut failure = stentor_io::lock(&self.failure);
-        let is_other = reason.is_some() && *failure != reason;
-        if is_other {
-            self.failures.fetch_add(1, Ordering::Relaxed);
+        state.current = prepared;
+        state.reloads += 1;
+        state.note_failure(unusable);
+        drop(state);
+        if is_renewal {
+            tracing::info!("certificates were read again");
         }
-        *failure = reason;
-        is_other
+        installed.tell(now_unix_s);
     }
 
-    /// Takes note that the files are no good. It is said in the log, but not again and again unless
-    /// somebody has asked for it.
-    fn fail(&self, unusable: &Unusable, is_asked_for: bool) {
+    /// Records that the files cannot be used. The log reports each reason once, unless an operator
+    /// has requested the reload.
+    fn fail(&self, unusable: &Unusable, is_requested: bool) {
         let reason = unusable.to_string();
-        if self.note_failure(Some(reason.clone())) || is_asked_for {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = state.note_failure(Some(reason.clone()));
+        drop(state);
+        if is_other || is_requested {
             tracing::error!("the certificates stay as they are: {reason}");
         }
     }
 
-    /// How it is with them; `None`: there are none.
+    /// The state of all certificates; `None`: there are none.
     pub fn report(&self, now_unix_s: u64) -> Option<CertificatesReport> {
-        let certificates = self.current(|prepared| prepared.shown(now_unix_s));
-        let days_left = certificates.iter().map(|shown| shown.days_left).min()?;
-        let failure = self.failure();
+        let state = self.state();
+        let certificates = state.current.shown(now_unix_s);
         Some(CertificatesReport {
+            days_left: certificates.iter().map(|shown| shown.days_left).min()?,
             certificates,
-            days_left,
-            reloads: self.reloads.load(Ordering::Relaxed),
-            reload_failures: self.failures.load(Ordering::Relaxed),
-            failure,
+            reloads: state.reloads,
+            reload_failures: state.failures,
+            failure: state.failure.clone(),
         })
     }
 
-    fn current<T>(&self, of: impl FnOnce(&Prepared) -> T) -> T {
-        of(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    fn state(&self) -> RwLockReadGuard<'_, AcceptorsState> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AcceptorsState {
+    /// Records why the files cannot be used, if they cannot. Returns whether the reason is new.
+    fn note_failure(&mut self, reason: Option<String>) -> bool {
+        let is_other = reason.is_some() && self.failure != reason;
+        self.failures += u64::from(is_other);
+        self.failure = reason;
+        is_other
     }
 }
 
@@ -402,7 +404,7 @@ struct Looker {
 impl Looker {
     fn new(tls: Tls, acceptors: &Arc<Acceptors>, next: Option<&Prepared>) -> Looker {
         let known = |of: &Prepared| FileWatcher::new(of.files.clone(), !of.unusable.is_empty());
-        let watcher = next.map_or_else(|| acceptors.current(known), known);
+        let watcher = next.map_or_else(|| known(&acceptors.state().current), known);
         Looker { tls, acceptors: Arc::downgrade(acceptors), watcher, told_days: None }
     }
 
@@ -429,9 +431,9 @@ impl Looker {
                 if reason.is_some() {
                     self.watcher.failed(now_unix_s);
                 }
-                if due == Due::Changed || reason != acceptors.failure() {
+                if due == Due::Changed || reason != acceptors.state().failure {
                     self.told_days = None;
-                    acceptors.renew(prepared, now_unix_s);
+                    acceptors.install(prepared, now_unix_s, true);
                 }
             }
             Err(unusable) => {
@@ -443,7 +445,7 @@ impl Looker {
 
     /// Says once a day that one is about to expire, or has.
     fn tell_days(&mut self, acceptors: &Acceptors, now_unix_s: u64) {
-        let all = acceptors.current(|prepared| prepared.shown(now_unix_s));
+        let all = acceptors.state().current.shown(now_unix_s);
         let Some(first) = all.iter().min_by_key(|shown| shown.days_left) else { return };
         let days = first.days_left;
         if days >= WARN_DAYS || self.told_days == Some(days) {
@@ -458,28 +460,6 @@ impl Looker {
             }
         }
     }
-}
-
-/// What is asked for at the public listeners, and at those of operators.
-fn handshakes(
-    tls: &Tls,
-    certificates: &Arc<Certificates>,
-    tickets: Arc<Tickets>,
-    client_auth: Option<ClientAuth>,
-) -> [Handshakes; 2] {
-    let public = Handshakes {
-        certificates: Arc::clone(certificates),
-        tickets: Some(tickets),
-        oldest: tls.min_version,
-        alpn: vec![b"http/1.1".to_vec()],
-        client_auth: None,
-    };
-    let mut control = Handshakes { client_auth, ..public.clone() };
-    if control.client_auth.is_some() {
-        // Who resumes does not show a certificate again, though it may have expired by now.
-        control.tickets = None;
-    }
-    [public, control]
 }
 
 /// All files that the settings name.

@@ -18,8 +18,9 @@
 //! FIN. Behind an alert the connection lingers, for a reset would overtake it. The handler has
 //! forgotten the connection by then; its number is free when the backend has closed it.
 //!
-//! Where the handler pauses in the middle of what one read has brought, the records that were not
-//! opened yet are kept too, and brought in a turn of the layer's own once the handler reads again.
+//! If the handler pauses in the middle of what one read has brought, the layer keeps the records that
+//! it has not opened yet. It opens them when the handler is ready to read again, before the backend
+//! reads more.
 
 #[cfg(feature = "check")]
 mod check;
@@ -45,7 +46,7 @@ use handshakes::Handshakes;
 use opening::OpeningBudget;
 use pool::Pools;
 pub use securing::Securing;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io::IoSlice;
 use std::sync::Arc;
 use stentor_io::{
@@ -102,8 +103,8 @@ pub struct Sessions {
     extras: HashMap<Peer, Extra, foldhash::fast::RandomState>,
     /// What the extras hold, in bytes.
     extra_bytes: usize,
-    /// Those that go on with what was received before their handler paused.
-    resumed: VecDeque<Peer>,
+    /// Connections that have more records to open than the last turn had time for.
+    unopened: Vec<Peer>,
     /// The time that is left in the turn for opening records.
     opening: OpeningBudget,
     /// Those that are closed once all has left, or that linger; until when.
@@ -144,7 +145,7 @@ impl Sessions {
             clients: Clients::default(),
             extras: HashMap::default(),
             extra_bytes: 0,
-            resumed: VecDeque::new(),
+            unopened: Vec::new(),
             opening: OpeningBudget::behind(0),
             ending: BTreeSet::new(),
             lost: Vec::new(),
@@ -158,7 +159,7 @@ impl Sessions {
 
     /// When [`Sessions::serve`] must be called, whatever else happens.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        if !self.resumed.is_empty() || !self.lost.is_empty() {
+        if !self.unopened.is_empty() || !self.lost.is_empty() {
             return Some(0);
         }
         let ending = self.ending.first().map(|&(until_ms, _)| until_ms);
@@ -170,8 +171,8 @@ impl Sessions {
         !self.ending.is_empty()
     }
 
-    /// The layer's own part of a turn: those whose time is up, those that go on, those that are
-    /// called to their handshakes.
+    /// The layer's own part of a turn: connections whose time is up, those that have more records to
+    /// open, and those that begin or continue a handshake.
     pub fn serve<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
     where
         H: for<'a> Handler<Secured<'a, B>>,
@@ -194,11 +195,16 @@ impl Sessions {
         let mut securing = Securing { sessions: self, handler };
         let mut layered = securing.with(io);
         layered.end_lost();
-        layered.go_on();
         layered.evict(now_ms);
         let turn_us = io.now_us().saturating_sub(io.turn_us());
         self.handshakes.begin_turn(turn_us);
         self.opening = OpeningBudget::behind(turn_us);
+        for peer in std::mem::take(&mut self.unopened) {
+            // It may be closed by now.
+            if self.entry(peer).is_some() {
+                io.resume(peer);
+            }
+        }
         self.call(io);
     }
 
@@ -550,15 +556,7 @@ impl<B: Backend> Backend for Secured<'_, B> {
     }
 
     fn resume(&mut self, peer: Peer) {
-        let is_held = self
-            .sessions
-            .entry(peer)
-            .is_some_and(|entry| entry.has(Entry::HELD_BACK) && !entry.put(Entry::RESUMED, true));
-        if is_held {
-            self.sessions.resumed.push_back(peer);
-        } else if !self.sessions.entry(peer).is_some_and(|entry| entry.has(Entry::RESUMED)) {
-            self.io.resume(peer);
-        }
+        self.io.resume(peer);
     }
 
     fn begin_stream(&mut self, peer: Peer, retransmission: Retransmission) {

@@ -499,7 +499,7 @@ fn a_session_has_few_bytes_and_what_it_had_is_used_again() {
         let TlsCounts { sessions, bytes, .. } = counts(&mut world);
         assert_eq!((sessions, held(&mut world).extras), (20, 0));
         assert_eq!(world.sim.secured().held_bytes(None), 0);
-        assert!(bytes <= 512 * 112 + 512);
+        assert!(bytes <= 64 * 1024 + 512);
         for raw in raws {
             world.sim.reset_client(raw.client);
         }

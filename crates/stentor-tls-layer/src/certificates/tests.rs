@@ -7,7 +7,7 @@ use rcgen::{
 };
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use stentor_io::RETRY_S;
 
@@ -444,14 +444,14 @@ fn random_keys_of_tickets_live_as_long_as_the_process() {
     place.write_pair("a.example", 80);
     let (acceptors, mut looker) = looked_after(&place);
     let keys = |of: &Prepared| of.random_tickets.clone().unwrap();
-    let first = acceptors.current(keys);
+    let first = keys(&acceptors.state().current);
     let reread = acceptors.reread(&place.tls(), &place.tls(), NOW).unwrap().unwrap();
     assert!(Arc::ptr_eq(&keys(&reread), &first));
     acceptors.set(reread, NOW);
     place.write_pair("b.example", 80);
     look(&mut looker, NOW);
     assert_eq!(names(&acceptors), ["b.example"]);
-    assert!(Arc::ptr_eq(&acceptors.current(keys), &first));
+    assert!(Arc::ptr_eq(&keys(&acceptors.state().current), &first));
     place.write("tickets", &"s".repeat(TICKET_SECRET_BYTES_MIN));
     let tls = Tls { ticket_secrets: vec![place.path("tickets")], ..place.tls() };
     let reread = acceptors.reread(&place.tls(), &tls, NOW).unwrap().unwrap();
@@ -481,7 +481,7 @@ fn a_secret_of_tickets_is_made_once_and_is_its_owners_alone() {
 }
 
 #[test]
-fn whoever_signs_operators_is_asked_at_the_control_listener_only() {
+fn an_authority_of_operators_makes_acceptors_of_both_kinds() {
     let place = Place::new();
     place.write_pair("a.example", 80);
     let mut params = CertificateParams::default();
@@ -491,17 +491,4 @@ fn whoever_signs_operators_is_asked_at_the_control_listener_only() {
     let tls = Tls { control_client_ca: Some(place.path("ca.pem")), ..place.tls() };
     let acceptors = Acceptors::new(place.read(&tls).unwrap());
     assert!(acceptors.control().is_some() && acceptors.public().is_some());
-
-    let certificates = Arc::new(Certificates::new(Vec::new()));
-    let of = |client_auth: Option<ClientAuth>| {
-        let oldest = stentor_tls::Version::Tls13;
-        let tls = Tls { min_version: oldest, ..Tls::default() };
-        let both =
-            handshakes(&tls, &certificates, Arc::new(Tickets::random().unwrap()), client_auth);
-        assert!(both.iter().all(|one| one.oldest == oldest));
-        both.map(|one| (one.client_auth, one.tickets.is_some()))
-    };
-    assert_eq!(of(None), [(None, true), (None, true)]);
-    let auth = ClientAuth { file: "ca".into(), pem: b"pem".to_vec(), required: true };
-    assert_eq!(of(Some(auth.clone())), [(None, true), (Some(auth), false)]);
 }

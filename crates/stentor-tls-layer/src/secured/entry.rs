@@ -64,10 +64,6 @@ impl Entry {
     pub(super) const LEFT: u16 = 1 << 5;
     /// The last that was said is why: behind it the connection lingers.
     pub(super) const FAILED: u16 = 1 << 6;
-    /// Its handler paused, and there is more that was received before.
-    pub(super) const HELD_BACK: u16 = 1 << 7;
-    /// It is to go on with that.
-    pub(super) const RESUMED: u16 = 1 << 8;
     /// It waits for a handshake.
     pub(super) const IN_LINE: u16 = 1 << 9;
     /// It has waited, and its turn has come.
@@ -79,9 +75,9 @@ impl Entry {
         | Entry::FINISHES
         | Entry::FINISHED
         | Entry::LEFT
-        | Entry::FAILED
-        | Entry::HELD_BACK
-        | Entry::RESUMED;
+        | Entry::FAILED;
+    /// Builds before 0.1.0 set these if a connection had received records that were not opened.
+    const OLD: u16 = 1 << 7 | 1 << 8;
 
     pub(super) fn begin(role: Role) -> Entry {
         Entry { place: Place::NONE, stage: Stage::Fresh, role, flags: 0 }
@@ -112,7 +108,9 @@ impl Entry {
     }
 
     pub(super) fn of_packed(stage: Stage, role: Role, flags: u16) -> Option<Entry> {
-        (flags & !Entry::PACKED == 0).then_some(Entry { place: Place::NONE, stage, role, flags })
+        let is_known = flags & !(Entry::PACKED | Entry::OLD) == 0;
+        let flags = flags & Entry::PACKED;
+        is_known.then_some(Entry { place: Place::NONE, stage, role, flags })
     }
 }
 

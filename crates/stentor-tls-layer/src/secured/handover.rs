@@ -187,7 +187,8 @@ impl Sessions {
         }
         match entry.stage {
             Stage::Lost => self.lost.push(peer),
-            Stage::Open if entry.has(Entry::RESUMED) => self.resumed.push_back(peer),
+            // Some of it may be whole records.
+            Stage::Open if !waiting.is_empty() => self.unopened.push(peer),
             // It may have waited in line there, with all it has to say: nobody tells of it again.
             Stage::Fresh => {
                 entry.set(Entry::IN_LINE);
@@ -196,8 +197,7 @@ impl Sessions {
             }
             _ => {}
         }
-        let (is_held, is_ours) = (entry.has(Entry::HELD_BACK), entry.has(Entry::LEFT));
-        if is_held && waiting.is_empty() || is_ours != has_end {
+        if entry.has(Entry::LEFT) != has_end {
             return Err(MISFIT);
         }
         // mutation: client-in-upgrade

@@ -68,25 +68,13 @@ where
         }
         let reads = self.handler.ready(&mut self.layer, peer, has_room);
         let Some(entry) = self.layer.sessions.entry(peer) else { return false };
-        entry.has(Entry::LEFT) || reads && !entry.has(Entry::HELD_BACK)
-    }
-
-    /// Connections whose handlers read again go on with what was received before.
-    pub(super) fn go_on(&mut self) {
-        for _ in 0..self.layer.sessions.resumed.len() {
-            let Some(peer) = self.layer.sessions.resumed.pop_front() else { return };
-            let Some(entry) = self.layer.sessions.entry(peer) else { continue };
-            if !entry.take(Entry::RESUMED) || entry.stage != Stage::Open || entry.has(Entry::LEFT) {
-                continue;
-            }
-            let has_room = !entry.has(Entry::FULL);
-            self.layer.sessions.current = Some(peer);
-            let reads = self.handler.ready(&mut self.layer, peer, has_room);
-            if self.is_open(peer) && reads && self.open(peer, &mut []) == Flow::More {
-                self.layer.io.resume(peer);
-            }
-            self.layer.sessions.current = None;
+        if entry.has(Entry::LEFT) {
+            return true;
         }
+        // Records of an earlier read come first.
+        let keeps = entry.has(Entry::HOLDS)
+            && self.layer.sessions.extras.get(&peer).is_some_and(|extra| !extra.inbound.is_empty());
+        reads && (!keeps || self.open(peer, &mut []) == Flow::More)
     }
 
     /// A handshake that holds up others for too long ends.
@@ -249,9 +237,11 @@ where
         if !self.is_open(peer) {
             return self.flow(peer);
         }
-        self.layer.sessions.keep_inbound(peer, inbound, flow == Flow::Pause);
+        if !inbound.is_empty() {
+            self.layer.sessions.with_extra(peer, |extra| extra.inbound = inbound);
+        }
         if yields {
-            self.layer.sessions.resume_later(peer);
+            self.layer.sessions.unopened.push(peer);
         }
         self.settle(peer);
         flow
@@ -315,32 +305,12 @@ impl Sessions {
     }
 
     fn take_inbound(&mut self, peer: Peer) -> Inbound {
-        let Some(entry) = self.entry(peer) else { return Inbound::default() };
-        entry.take(Entry::HELD_BACK);
-        if !entry.has(Entry::HOLDS) {
-            return Inbound::default();
+        match self.entry(peer) {
+            Some(entry) if entry.has(Entry::HOLDS) => {
+                self.with_extra(peer, |extra| std::mem::take(&mut extra.inbound))
+            }
+            _ => Inbound::default(),
         }
-        self.with_extra(peer, |extra| std::mem::take(&mut extra.inbound))
-    }
-
-    /// Has a connection go on with what is held back, in the next turn.
-    fn resume_later(&mut self, peer: Peer) {
-        if let Some(entry) = self.entry(peer)
-            && !entry.put(Entry::RESUMED, true)
-        {
-            self.resumed.push_back(peer);
-        }
-    }
-
-    /// Keeps what was not opened. `is_paused` says that the handler wants nothing more for now.
-    fn keep_inbound(&mut self, peer: Peer, inbound: Inbound, is_paused: bool) {
-        if inbound.is_empty() {
-            return;
-        }
-        self.with_extra(peer, |extra| extra.inbound = inbound);
-        let Some(entry) = self.entry(peer) else { return };
-        // It may have resumed before it returned.
-        entry.put(Entry::HELD_BACK, is_paused);
     }
 }
 
@@ -367,6 +337,10 @@ where
         address: Option<IpAddr>,
     ) -> Result<(), Refused> {
         let plain_role = role & !LAYERED;
+        // A panic may have left one of a connection that had the same number.
+        if self.sessions.stage(peer) != Stage::None {
+            self.sessions.forget(peer);
+        }
         if role == plain_role {
             let Layered { mut layer, handler } = self.with(io);
             return handler.accepted(&mut layer, peer, role, address);
@@ -449,3 +423,53 @@ const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, Alert::InternalError as u8];
 
 /// A worker keeps a buffer of this size: most handshakes say less.
 const FLIGHT_BYTES: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::Acceptors;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use stentor_io::{Epoll, Waker};
+
+    /// Panics when a TLS connection is accepted.
+    struct Panics;
+
+    impl<'a> Handler<Secured<'a, Epoll>> for Panics {
+        fn accepted(
+            &mut self,
+            _: &mut Secured<'a, Epoll>,
+            _: Peer,
+            role: Role,
+            _: Option<IpAddr>,
+        ) -> Result<(), Refused> {
+            assert_eq!(role, 1);
+            Ok(())
+        }
+
+        fn ready(&mut self, _: &mut Secured<'a, Epoll>, _: Peer, _: bool) -> bool {
+            true
+        }
+
+        fn received(&mut self, _: &mut Secured<'a, Epoll>, _: Peer, _: &mut [u8]) -> Flow {
+            Flow::More
+        }
+
+        fn ended(&mut self, _: &mut Secured<'a, Epoll>, _: Peer) {}
+    }
+
+    /// The backend closes a connection that panics while it is accepted, and the next one has its
+    /// number.
+    #[test]
+    fn a_plain_connection_follows_one_that_panicked() {
+        let mut io = Epoll::new(Vec::new(), Arc::new(Waker::new().unwrap())).unwrap();
+        let mut sessions = Sessions::new(Arc::new(Acceptors::default()), 1);
+        let mut securing = Securing { sessions: &mut sessions, handler: &mut Panics };
+        let peer = Peer::from_index(5);
+        let mut accept = |role| securing.accepted(&mut io, peer, role, None);
+        assert!(catch_unwind(AssertUnwindSafe(|| accept(1 | LAYERED))).is_err());
+        assert!(accept(1).is_ok());
+        assert_eq!(sessions.stage(peer), Stage::None);
+        assert_eq!(sessions.held_bytes(None), 0);
+    }
+}
