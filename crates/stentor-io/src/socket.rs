@@ -26,8 +26,8 @@ pub struct Listener {
 
 #[derive(Debug)]
 enum ListenerOrigin {
-    /// Of this port.
-    Tcp(u16),
+    /// One of a group, one for each worker.
+    Tcp,
     /// The socket file and its inode: unlinked when the listener goes, if it still is the same.
     File(PathBuf, u64),
     /// Another process has it too, and has it after this one.
@@ -234,7 +234,7 @@ impl Reservation {
             Ok(fd)
         };
         match bound() {
-            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Tcp(self.address.port()) }),
+            Ok(fd) => Ok(Listener { fd, origin: ListenerOrigin::Tcp }),
             Err(error) => Err(BindError { address: self.address.to_string(), error: error.into() }),
         }
     }
@@ -281,8 +281,8 @@ impl Listener {
             (ListenerOrigin::Inherited, _) => return false,
             // A socket file has no such filter.
             (ListenerOrigin::File(..), _) => return true,
-            (ListenerOrigin::Tcp(_), TurnAway::Drop) => self.drop_new(),
-            (ListenerOrigin::Tcp(_), TurnAway::Refuse) => {
+            (ListenerOrigin::Tcp, TurnAway::Drop) => self.drop_new(),
+            (ListenerOrigin::Tcp, TurnAway::Refuse) => {
                 // To SYNs the listener is at home on a device where none arrives, so that the
                 // kernel refuses them as if there were none. The final packet of a handshake finds
                 // its own entry, and with it the listener.
@@ -311,10 +311,8 @@ impl Listener {
     /// Where it comes from, for [`Listener::described`].
     pub(crate) fn describe(&self, out: &mut Vec<u8>) {
         match &self.origin {
-            ListenerOrigin::Tcp(port) => {
-                out.push(b'T');
-                out.extend_from_slice(&port.to_le_bytes());
-            }
+            // Two bytes for the port, which builds before 0.1.0 need.
+            ListenerOrigin::Tcp => out.extend_from_slice(b"T\0\0"),
             ListenerOrigin::File(path, inode) => {
                 out.push(b'F');
                 out.extend_from_slice(&inode.to_le_bytes());
@@ -328,7 +326,7 @@ impl Listener {
     pub(crate) fn described(fd: OwnedFd, bytes: &[u8]) -> Option<Listener> {
         let (kind, rest) = bytes.split_first()?;
         let origin = match kind {
-            b'T' => ListenerOrigin::Tcp(u16::from_le_bytes(rest.try_into().ok()?)),
+            b'T' => ListenerOrigin::Tcp,
             b'F' => {
                 let (inode, path) = rest.split_first_chunk()?;
                 ListenerOrigin::File(OsStr::from_bytes(path).into(), u64::from_le_bytes(*inode))
@@ -341,7 +339,7 @@ impl Listener {
 
     /// Whether it is one of several of its address, one for each worker.
     pub(crate) fn is_one_of_many(&self) -> bool {
-        matches!(self.origin, ListenerOrigin::Tcp(_))
+        matches!(self.origin, ListenerOrigin::Tcp)
     }
 
     /// Lets the kernel drop every SYN: clients that come too late try again as after a lost packet.

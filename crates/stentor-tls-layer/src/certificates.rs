@@ -149,7 +149,7 @@ impl Prepared {
             (None, Some(random)) => Ok(random),
             (None, None) => Tickets::random().map(Arc::new),
         };
-        let tickets = tickets.map_err(|error| wrong.push(error.to_string())).ok();
+        let tickets = tickets.map_err(|reason| wrong.push(reason)).ok();
         let (Some(certificates), Some(tickets), true) = (certificates, tickets, wrong.is_empty())
         else {
             return Err(Unusable(wrong));
@@ -164,9 +164,8 @@ impl Prepared {
             client_auth: None,
         };
         let control = Handshakes { client_auth, ..public.clone() };
-        let made = |of: &Handshakes| {
-            Acceptor::new(of).map(Some).map_err(|error| Unusable(vec![error.to_string()]))
-        };
+        let made =
+            |of: &Handshakes| Acceptor::new(of).map(Some).map_err(|reason| Unusable(vec![reason]));
         Ok(Prepared {
             public: made(&public)?,
             control: made(&control)?,
@@ -508,7 +507,7 @@ fn read_pair(files: &PairFiles, now_unix_s: u64) -> Result<Pair, Vec<String>> {
         }
     };
     let pem = PemPair { certificate: (&files.certificate, &certificate), key: (&files.key, &key) };
-    Pair::read(&pem, now_unix_s).map_err(|error| vec![error.to_string()])
+    Pair::read(&pem, now_unix_s).map_err(|reason| vec![reason])
 }
 
 /// The secrets of tickets with their files; `None`: there is no file.

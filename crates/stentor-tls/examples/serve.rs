@@ -246,7 +246,7 @@ impl Options {
         for (certificate, key) in &self.pairs {
             let (chain, secret) = (fs::read(certificate)?, fs::read(key)?);
             let pem = PemPair { certificate: (certificate, &chain), key: (key, &secret) };
-            pairs.push(Pair::read(&pem, now_unix_s()).map_err(|error| error.to_string())?);
+            pairs.push(Pair::read(&pem, now_unix_s())?);
         }
         let client_auth = match &self.client_ca {
             None => None,

@@ -1,8 +1,6 @@
 //! Alerts: what one end tells the other when it closes, refuses or gives up (RFC 8446 section 6,
 //! RFC 5246 section 7.2).
 
-use std::fmt;
-
 /// An alert that this end sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -38,44 +36,9 @@ impl Alert {
     }
 }
 
-/// What a peer's alert is called, for logs (the registry of TLS alerts).
+/// An alert that the peer has sent, by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAlert(pub u8);
-
-impl fmt::Display for PeerAlert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self.0 {
-            0 => "close_notify",
-            10 => "unexpected_message",
-            20 => "bad_record_mac",
-            22 => "record_overflow",
-            40 => "handshake_failure",
-            42 => "bad_certificate",
-            43 => "unsupported_certificate",
-            44 => "certificate_revoked",
-            45 => "certificate_expired",
-            46 => "certificate_unknown",
-            47 => "illegal_parameter",
-            48 => "unknown_ca",
-            49 => "access_denied",
-            50 => "decode_error",
-            51 => "decrypt_error",
-            70 => "protocol_version",
-            71 => "insufficient_security",
-            80 => "internal_error",
-            86 => "inappropriate_fallback",
-            90 => "user_canceled",
-            100 => "no_renegotiation",
-            109 => "missing_extension",
-            110 => "unsupported_extension",
-            112 => "unrecognized_name",
-            116 => "certificate_required",
-            120 => "no_application_protocol",
-            other => return write!(f, "alert {other}"),
-        };
-        f.write_str(name)
-    }
-}
 
 pub(crate) const WARNING: u8 = 1;
 pub(crate) const FATAL: u8 = 2;

@@ -16,7 +16,7 @@ use der::oid::ObjectIdentifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::handshake::{Certified, CertifiedError};
+use crate::handshake::Certified;
 use crate::names;
 use crate::x509::{Element, OID, X509, unix_s};
 
@@ -66,40 +66,6 @@ pub enum KeyKind {
     Ed25519,
     /// RSA: everybody knows it, and a signature takes ten times as long.
     Rsa,
-}
-
-/// A file that is of no use, and why.
-#[derive(PartialEq, Eq, Debug)]
-pub struct CertificateError {
-    /// The file with which something is wrong.
-    pub file: PathBuf,
-    /// What it is.
-    pub problem: Problem,
-}
-
-/// What may be wrong with a file.
-#[derive(PartialEq, Eq, Debug)]
-pub enum Problem {
-    /// It holds no certificate in PEM.
-    NoCertificate,
-    /// It holds no private key in PEM.
-    NoKey,
-    /// Its private key is encrypted.
-    EncryptedKey,
-    /// The certificate in this place, counted from 1, or the key, cannot be read; why.
-    Malformed(usize, String),
-    /// Keys of this kind cannot be used; why.
-    UnsupportedKey(String),
-    /// The certificate in this place is valid from that time on.
-    NotYetValid(usize, String),
-    /// The certificate in this place was valid until that time.
-    Expired(usize, String),
-    /// The key is not the one of the certificate in that file.
-    OtherKey(PathBuf),
-    /// The certificate in this place did not sign the one before it.
-    OutOfOrder(usize),
-    /// The certificate may not be used by servers.
-    NotForServers,
 }
 
 impl Certificates {
@@ -162,9 +128,9 @@ impl Identity {
     ///
     /// # Errors
     /// What is wrong with which file.
-    pub fn read(pem: &PemPair<'_>) -> Result<Identity, CertificateError> {
+    pub fn read(pem: &PemPair<'_>) -> Result<Identity, String> {
         let (file, text) = pem.certificate;
-        let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
+        let chain = read_chain(text).map_err(|why| of_file(file, &why))?;
         certify(chain, pem).map(|certified| Identity { certified })
     }
 }
@@ -174,11 +140,11 @@ impl Pair {
     ///
     /// # Errors
     /// What is wrong with which file.
-    pub fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, CertificateError> {
+    pub fn read(pem: &PemPair<'_>, now_unix_s: u64) -> Result<Pair, String> {
         let (file, text) = pem.certificate;
-        let chain = read_chain(text).map_err(|problem| CertificateError::new(file, problem))?;
+        let chain = read_chain(text).map_err(|why| of_file(file, &why))?;
         let (names, not_after_unix_s) =
-            inspect(&chain, now_unix_s).map_err(|problem| CertificateError::new(file, problem))?;
+            inspect(&chain, now_unix_s).map_err(|why| of_file(file, &why))?;
         let certified = certify(chain, pem)?;
         Ok(Pair { certified, file: file.to_owned(), names, not_after_unix_s })
     }
@@ -216,38 +182,47 @@ impl Pair {
 }
 
 /// The certificates of a file, in order: of a chain, or of those that are trusted.
-pub(crate) fn read_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {
+pub(crate) fn read_chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut chain = Vec::new();
-    for (i, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
-        chain.push(certificate.map_err(|error| Problem::Malformed(i + 1, error.to_string()))?);
+    for (place, certificate) in (1..).zip(CertificateDer::pem_slice_iter(text)) {
+        chain.push(certificate.map_err(|error| malformed(place, &error))?);
     }
-    if chain.is_empty() { Err(Problem::NoCertificate) } else { Ok(chain) }
+    match chain.is_empty() {
+        true => Err("there is no certificate in it (in PEM)".to_owned()),
+        false => Ok(chain),
+    }
 }
 
-fn read_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
+fn read_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| {
         let is_encrypted = text.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
         match error {
-            _ if is_encrypted => Problem::EncryptedKey,
-            rustls_pki_types::pem::Error::NoItemsFound => Problem::NoKey,
-            other => Problem::Malformed(1, other.to_string()),
+            _ if is_encrypted => {
+                "its private key is encrypted: store it without a passphrase".to_owned()
+            }
+            rustls_pki_types::pem::Error::NoItemsFound => {
+                "there is no private key in it (in PEM)".to_owned()
+            }
+            other => malformed(1, &other),
         }
     })
 }
 
+/// The certificate in this place, counted from 1, or the key, cannot be read.
+pub(crate) fn malformed(place: usize, why: &dyn fmt::Display) -> String {
+    format!("what is in place {place} cannot be read: {why}")
+}
+
+/// What is wrong with a file.
+pub(crate) fn of_file(file: &Path, why: &str) -> String {
+    format!("{}: {why}", file.display())
+}
+
 /// A chain with the key that belongs to it.
-fn certify(
-    chain: Vec<CertificateDer<'static>>,
-    pem: &PemPair<'_>,
-) -> Result<Certified, CertificateError> {
+fn certify(chain: Vec<CertificateDer<'static>>, pem: &PemPair<'_>) -> Result<Certified, String> {
     let ((file, _), (key_file, key_text)) = (pem.certificate, pem.key);
-    let refuse = |problem| CertificateError::new(key_file, problem);
-    let key = read_key(key_text).map_err(refuse)?;
-    Certified::new(chain, key).map_err(|error| match error {
-        CertifiedError::UnsupportedKey(why) => refuse(Problem::UnsupportedKey(why)),
-        CertifiedError::OtherKey => refuse(Problem::OtherKey(file.to_owned())),
-        CertifiedError::Malformed(why) => CertificateError::new(file, Problem::Malformed(1, why)),
-    })
+    let key = read_key(key_text).map_err(|why| of_file(key_file, &why))?;
+    Certified::new(chain, key, (file, key_file))
 }
 
 /// Sees that a chain can be used: each is valid now, and each signed the one before it, by name.
@@ -255,12 +230,13 @@ fn certify(
 pub(crate) fn inspect(
     chain: &[CertificateDer<'_>],
     now_unix_s: u64,
-) -> Result<(Vec<String>, i64), Problem> {
+) -> Result<(Vec<String>, i64), String> {
     let now = i64::try_from(now_unix_s).unwrap_or(i64::MAX);
     let (mut names, mut first_end) = (Vec::new(), i64::MAX);
     let mut issuer = None;
     for (place, der) in (1..).zip(chain) {
-        let malformed = |why: &dyn fmt::Display| Problem::Malformed(place, why.to_string());
+        let malformed = |why: &dyn fmt::Display| malformed(place, why);
+        let in_place = if place == 1 { String::new() } else { format!(" in place {place}") };
         let certificate = X509::read(der).map_err(|error| malformed(&error))?;
         let (mut seen, mut all) = (HashSet::new(), certificate.extensions.iter());
         if !all.all(|(id, _)| seen.insert(id)) {
@@ -275,22 +251,26 @@ pub(crate) fn inspect(
         let alternative =
             alternative.map_err(|_| malformed(&"the subject alternative names cannot be read"))?;
         if issuer.is_some_and(|issuer| issuer != certificate.subject) {
-            return Err(Problem::OutOfOrder(place));
+            return Err(format!(
+                "the certificate{in_place} is not the issuer of the one before it: the server's own \
+                 comes first, then each is followed by its issuer"
+            ));
         }
         issuer = Some(certificate.issuer);
         let X509 { not_before, not_after, .. } = certificate;
         if now < unix_s(not_before) {
-            return Err(Problem::NotYetValid(place, not_before.to_string()));
+            return Err(format!("the certificate{in_place} is valid from {not_before} on"));
         }
         if now > unix_s(not_after) {
-            return Err(Problem::Expired(place, not_after.to_string()));
+            return Err(format!("the certificate{in_place} expired on {not_after}"));
         }
         first_end = first_end.min(unix_s(not_after));
         if place == 1 {
             let is_for_servers =
                 |(_, id): &Element<'_>| FOR_SERVERS.iter().any(|good| good.as_bytes() == *id);
             if usage.is_some_and(|usage| !usage.iter().any(is_for_servers)) {
-                return Err(Problem::NotForServers);
+                let why = "the certificate may not be used by servers (extendedKeyUsage)";
+                return Err(why.to_owned());
             }
             names = presented(&alternative.unwrap_or_default());
         }
@@ -309,55 +289,6 @@ fn presented(alternative: &[Element<'_>]) -> Vec<String> {
         }
     }
     names
-}
-
-impl CertificateError {
-    fn new(file: &Path, problem: Problem) -> CertificateError {
-        CertificateError { file: file.to_owned(), problem }
-    }
-}
-
-impl fmt::Display for CertificateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file.display(), self.problem)
-    }
-}
-
-impl std::error::Error for CertificateError {}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Problem::NoCertificate => f.write_str("there is no certificate in it (in PEM)"),
-            Problem::NoKey => f.write_str("there is no private key in it (in PEM)"),
-            Problem::EncryptedKey => {
-                f.write_str("its private key is encrypted: store it without a passphrase")
-            }
-            Problem::Malformed(place, why) => {
-                write!(f, "what is in place {place} cannot be read: {why}")
-            }
-            Problem::UnsupportedKey(why) => write!(f, "its private key cannot be used: {why}"),
-            Problem::NotYetValid(1, from) => write!(f, "the certificate is valid from {from} on"),
-            Problem::NotYetValid(place, from) => {
-                write!(f, "the certificate in place {place} is valid from {from} on")
-            }
-            Problem::Expired(1, at) => write!(f, "the certificate expired on {at}"),
-            Problem::Expired(place, at) => {
-                write!(f, "the certificate in place {place} expired on {at}")
-            }
-            Problem::OtherKey(certificate) => {
-                write!(f, "it is not the key of the certificate in {}", certificate.display())
-            }
-            Problem::OutOfOrder(place) => write!(
-                f,
-                "the certificate in place {place} is not the issuer of the one before it: the \
-                 server's own comes first, then each is followed by its issuer"
-            ),
-            Problem::NotForServers => {
-                f.write_str("the certificate may not be used by servers (extendedKeyUsage)")
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Certificates {

@@ -38,12 +38,12 @@ mod step;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod testing;
 
-pub use acceptor::{Acceptor, ClientAuth, Settings, SettingsError};
+pub use acceptor::{Acceptor, ClientAuth, Settings};
 pub use client::{ClientHandshake, Connector, NO_CERTIFICATE_SHOWN, Trust, explain};
 pub use error::{HandshakeError, HandshakeFault};
 pub(crate) use hello::prefers_chacha;
 pub use incoming::{HANDSHAKE_BYTES_MAX, HANDSHAKE_RECORDS_MAX};
-pub(crate) use signing::{Certified, CertifiedError};
+pub(crate) use signing::Certified;
 
 use incoming::{IncomingHandshake, Next};
 use step::{StepResult, TrafficSecret};

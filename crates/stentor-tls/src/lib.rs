@@ -57,21 +57,19 @@ mod tickets;
 mod x509;
 
 pub use alert::{Alert, PeerAlert};
-pub use certificates::{CertificateError, Certificates, Identity, KeyKind, Pair, PemPair, Problem};
+pub use certificates::{Certificates, Identity, KeyKind, Pair, PemPair};
 pub use contexts::{ContextPage, Contexts};
 pub use failure::{Failure, SealError};
 pub use handshake::{
     Acceptor, ClientAuth, ClientHandshake, Connector, Established, HANDSHAKE_BYTES_MAX,
     HANDSHAKE_RECORDS_MAX, Handshake, HandshakeError, HandshakeFault, NO_CERTIFICATE_SHOWN,
-    Negotiated, Progress, Settings, SettingsError, Trust, explain,
+    Negotiated, Progress, Settings, Trust, explain,
 };
 pub use inbound::{Inbound, Record, Records};
 pub use memory::{Kept, LargeSession, MediumSession, NoSession, Owned, SmallSession};
 pub use session::{Opened, SEAL_ROOM_MIN, Sealed, Session, What};
 pub use suite::{FRAGMENT_BYTES_MAX, Suite, Version};
-pub use tickets::{
-    TICKET_PERIOD_S, TICKET_SECRET_BYTES_MIN, TICKET_SECRETS_MAX, TicketError, Tickets,
-};
+pub use tickets::{TICKET_PERIOD_S, TICKET_SECRET_BYTES_MIN, TICKET_SECRETS_MAX, Tickets};
 
 #[cfg(test)]
 mod tests {

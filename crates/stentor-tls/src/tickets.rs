@@ -20,7 +20,7 @@
 //! now and then; the one of before is kept beside it for a while.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
@@ -34,42 +34,35 @@ pub struct Tickets {
     secrets: Vec<hkdf::Prk>,
 }
 
-/// Why there are no keys.
-#[derive(Debug)]
-pub enum TicketError {
-    /// A secret has fewer than [`TICKET_SECRET_BYTES_MIN`].
-    TooShort(PathBuf),
-    /// There is no secret, or there are more than [`TICKET_SECRETS_MAX`].
-    Number,
-    /// The system gives no random numbers.
-    NoRandom,
-}
-
 impl Tickets {
     /// Keys that nobody else has: tickets are good until this process ends.
     ///
     /// # Errors
-    /// [`TicketError::NoRandom`].
-    pub fn random() -> Result<Tickets, TicketError> {
+    /// The system gives no random numbers.
+    pub fn random() -> Result<Tickets, String> {
         let mut secret = Zeroizing::new([0; TICKET_SECRET_BYTES_MIN]);
-        rand::fill(&mut *secret).map_err(|_| TicketError::NoRandom)?;
+        rand::fill(&mut *secret).map_err(|_| "this system gives no random numbers")?;
         Tickets::new(&[(Path::new(""), &*secret)])
     }
 
     /// Keys out of secrets, each with the name of where it is from. The first seals, all open.
     ///
     /// # Errors
-    /// [`TicketError`].
-    pub fn new(secrets: &[(&Path, &[u8])]) -> Result<Tickets, TicketError> {
+    /// There is no secret, or there are more than [`TICKET_SECRETS_MAX`]; or one has fewer bytes than
+    /// [`TICKET_SECRET_BYTES_MIN`].
+    pub fn new(secrets: &[(&Path, &[u8])]) -> Result<Tickets, String> {
         if secrets.is_empty() || secrets.len() > TICKET_SECRETS_MAX {
-            return Err(TicketError::Number);
+            return Err(format!("tickets need a secret, and at most {TICKET_SECRETS_MAX}"));
         }
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"stentor tickets");
         let prk = |(file, secret): &(&Path, &[u8])| match secret.len() {
             TICKET_SECRET_BYTES_MIN.. => Ok(salt.extract(secret)),
-            _ => Err(TicketError::TooShort(file.to_path_buf())),
+            _ => Err(format!(
+                "{}: a secret of tickets has at least {TICKET_SECRET_BYTES_MIN} bytes",
+                file.display()
+            )),
         };
-        Ok(Tickets { secrets: secrets.iter().map(prk).collect::<Result<_, _>>()? })
+        Ok(Tickets { secrets: secrets.iter().map(prk).collect::<Result<_, String>>()? })
     }
 
     /// Makes a ticket of a state. `None` if the system gives no random numbers.
@@ -121,24 +114,6 @@ impl fmt::Debug for Tickets {
         f.debug_struct("Tickets").field("secrets", &self.secrets.len()).finish()
     }
 }
-
-impl fmt::Display for TicketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TicketError::TooShort(file) => write!(
-                f,
-                "{}: a secret of tickets has at least {TICKET_SECRET_BYTES_MIN} bytes",
-                file.display()
-            ),
-            TicketError::Number => {
-                write!(f, "tickets need a secret, and at most {TICKET_SECRETS_MAX}")
-            }
-            TicketError::NoRandom => f.write_str("this system gives no random numbers"),
-        }
-    }
-}
-
-impl std::error::Error for TicketError {}
 
 /// The length of a period. A ticket is good for the rest of its period and for the next one.
 pub const TICKET_PERIOD_S: u64 = 12 * 60 * 60;
@@ -210,9 +185,9 @@ mod tests {
     #[test]
     fn secrets_are_long_and_few() {
         let short = Tickets::new(&[(Path::new("a/secret"), &[1; 31])]).unwrap_err();
-        assert_eq!(short.to_string(), "a/secret: a secret of tickets has at least 32 bytes");
-        assert!(matches!(Tickets::new(&[]), Err(TicketError::Number)));
+        assert_eq!(short, "a/secret: a secret of tickets has at least 32 bytes");
+        assert!(Tickets::new(&[]).is_err());
         let secret: (&Path, &[u8]) = (Path::new("s"), &[1; 32]);
-        assert!(matches!(Tickets::new(&[secret; 5]), Err(TicketError::Number)));
+        assert_eq!(Tickets::new(&[secret; 5]).unwrap_err(), "tickets need a secret, and at most 4");
     }
 }

@@ -73,7 +73,7 @@ impl TrustFlags {
         };
         let (text, key_text) = (read(file)?, read(key_file)?);
         let pem = PemPair { certificate: (file, &text), key: (key_file, &key_text) };
-        let identity = Identity::read(&pem).map_err(|error| error.to_string())?;
+        let identity = Identity::read(&pem)?;
         let key = PrivateKey::from_pem(&key_text);
         let key = key.map_err(|error| format!("{}: {error}", key_file.display()))?;
         let chain: Vec<Certificate<'static>> = parse_pem(&text)

@@ -170,7 +170,7 @@ fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> 
         (Some(cert), Some(key)) => {
             let (certificate, private) = (read_small(cert)?, read_small(key)?);
             let pem = PemPair { certificate: (cert, &certificate), key: (key, &private) };
-            Some(Identity::read(&pem).map_err(|error| error.to_string())?)
+            Some(Identity::read(&pem)?)
         }
         _ => None,
     };

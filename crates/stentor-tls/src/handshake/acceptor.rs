@@ -24,7 +24,7 @@ use rustls::{
 
 use super::step::{self, TrafficSecret};
 use super::{Handshake, HandshakeError};
-use crate::certificates::{self, CertificateError, Certificates, Problem};
+use crate::certificates::{Certificates, malformed, of_file, read_chain};
 use crate::suite::Version;
 use crate::tickets::{TICKET_PERIOD_S, Tickets};
 
@@ -65,25 +65,14 @@ pub struct ClientAuth {
     pub required: bool,
 }
 
-/// Settings that make no acceptor.
-#[derive(PartialEq, Eq, Debug)]
-pub enum SettingsError {
-    /// There is no certificate to show.
-    NoCertificates,
-    /// Something is wrong with the file of those who sign clients' certificates.
-    ClientAuth(CertificateError),
-    /// The library does not want to; why.
-    Library(String),
-}
-
 impl Acceptor {
     /// Checks what is asked for.
     ///
     /// # Errors
-    /// [`SettingsError`].
-    pub fn new(settings: &Settings) -> Result<Acceptor, SettingsError> {
+    /// A sentence on what is wrong with the settings.
+    pub fn new(settings: &Settings) -> Result<Acceptor, String> {
         if settings.certificates.pairs().is_empty() {
-            return Err(SettingsError::NoCertificates);
+            return Err("there is no certificate".to_owned());
         }
         let config = |suites: &[SupportedCipherSuite]| config(settings, suites).map(Arc::new);
         Ok(Acceptor(Arc::new(AcceptorState {
@@ -114,11 +103,7 @@ impl Acceptor {
     }
 }
 
-fn config(
-    settings: &Settings,
-    suites: &[SupportedCipherSuite],
-) -> Result<ServerConfig, SettingsError> {
-    let library = |error: &dyn fmt::Display| SettingsError::Library(error.to_string());
+fn config(settings: &Settings, suites: &[SupportedCipherSuite]) -> Result<ServerConfig, String> {
     let provider = Arc::new(CryptoProvider {
         cipher_suites: suites.to_vec(),
         kx_groups: vec![
@@ -137,7 +122,7 @@ fn config(
     let resolver = Arc::new(CertificateResolver(Arc::clone(&settings.certificates)));
     let mut config = ServerConfig::builder_with_details(provider, Arc::new(StepTime))
         .with_protocol_versions(versions)
-        .map_err(|error| library(&error))?
+        .map_err(|error| error.to_string())?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(resolver);
     config.ignore_client_order = true;
@@ -160,20 +145,18 @@ fn config(
 fn verifier(
     auth: Option<&ClientAuth>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, SettingsError> {
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let Some(ClientAuth { file, pem, required }) = auth else {
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
-    let refuse =
-        |problem| SettingsError::ClientAuth(CertificateError { file: file.clone(), problem });
     let mut roots = RootCertStore::empty();
-    for (i, root) in certificates::read_chain(pem).map_err(refuse)?.into_iter().enumerate() {
-        roots.add(root).map_err(|error| refuse(Problem::Malformed(i + 1, error.to_string())))?;
+    for (place, root) in (1..).zip(read_chain(pem).map_err(|why| of_file(file, &why))?) {
+        roots.add(root).map_err(|error| of_file(file, &malformed(place, &error)))?;
     }
     let builder =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if *required { builder } else { builder.allow_unauthenticated() };
-    builder.build().map_err(|error| SettingsError::Library(error.to_string()))
+    builder.build().map_err(|error| error.to_string())
 }
 
 /// Chooses a certificate: by the name that is asked for, and by the ways in which the client can
@@ -252,18 +235,6 @@ impl ProducesTickets for Stateless {
         self.0.open(step::now_unix_s()?, ticket)
     }
 }
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SettingsError::NoCertificates => f.write_str("there is no certificate"),
-            SettingsError::ClientAuth(error) => error.fmt(f),
-            SettingsError::Library(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustls::{Error, InvalidMessage, PeerIncompatible};
+use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 
 use super::client::fault_of;
 use super::{ALERT, Alert, FATAL, PeerAlert};
@@ -94,6 +94,13 @@ pub(super) fn plain_alert(error: &HandshakeError, out: &mut Vec<u8>) {
         _ => Alert::UnexpectedMessage,
     };
     out.extend([ALERT, 3, 3, 0, 2, FATAL, alert as u8]);
+}
+
+/// The name that the library has for it.
+impl fmt::Display for PeerAlert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", AlertDescription::from(self.0))
+    }
 }
 
 impl fmt::Display for HandshakeError {

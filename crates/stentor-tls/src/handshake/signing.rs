@@ -1,6 +1,7 @@
 //! A certificate with its key, as rustls signs with it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -8,34 +9,32 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::certificates::KeyKind;
+use crate::certificates::{KeyKind, malformed, of_file};
 
 /// A chain, and the key that belongs to it.
 #[derive(Clone)]
 pub(crate) struct Certified(pub(super) Arc<CertifiedKey>);
 
-/// Why they are none.
-pub(crate) enum CertifiedError {
-    UnsupportedKey(String),
-    OtherKey,
-    Malformed(String),
-}
-
 impl Certified {
+    /// # Errors
+    /// What is wrong with which of the two files.
     pub(crate) fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<Certified, CertifiedError> {
-        let key = any_supported_type(&key)
-            .map_err(|error| CertifiedError::UnsupportedKey(error.to_string()))?;
+        (file, key_file): (&Path, &Path),
+    ) -> Result<Certified, String> {
+        let key = any_supported_type(&key).map_err(|error| {
+            of_file(key_file, &format!("its private key cannot be used: {error}"))
+        })?;
         let certified = CertifiedKey::new(chain, key);
-        match certified.keys_match() {
-            Ok(()) => Ok(Certified(Arc::new(certified))),
-            Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                Err(CertifiedError::OtherKey)
+        certified.keys_match().map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                let file = file.display();
+                of_file(key_file, &format!("it is not the key of the certificate in {file}"))
             }
-            Err(error) => Err(CertifiedError::Malformed(error.to_string())),
-        }
+            error => of_file(file, &malformed(1, &error)),
+        })?;
+        Ok(Certified(Arc::new(certified)))
     }
 
     pub(crate) fn key_kind(&self) -> KeyKind {

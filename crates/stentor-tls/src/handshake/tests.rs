@@ -694,8 +694,8 @@ fn an_acceptor_says_what_is_missing() {
     world.settings.client_auth =
         Some(ClientAuth { file: "ca.pem".into(), pem: b"nothing".to_vec(), required: true });
     let error = Acceptor::new(&world.settings).unwrap_err();
-    assert_eq!(error.to_string(), "ca.pem: there is no certificate in it (in PEM)");
+    assert_eq!(error, "ca.pem: there is no certificate in it (in PEM)");
     world.settings.client_auth = None;
     world.settings.certificates = Arc::new(Certificates::new(Vec::new()));
-    assert_eq!(Acceptor::new(&world.settings).unwrap_err(), SettingsError::NoCertificates);
+    assert_eq!(Acceptor::new(&world.settings).unwrap_err(), "there is no certificate");
 }

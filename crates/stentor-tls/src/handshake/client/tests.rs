@@ -248,8 +248,8 @@ fn who_does_not_speak_tls_is_told_from_who_refuses_it() {
     };
     check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "it does not speak TLS there");
     check(b"SSH-2.0-x\r\n", "it does not speak TLS there");
-    check(&[21, 3, 3, 0, 2, 2, 40], "it refuses TLS: handshake_failure");
-    check(&[21, 3, 3, 0, 2, 2, 112], "it refuses TLS: unrecognized_name");
+    check(&[21, 3, 3, 0, 2, 2, 40], "it refuses TLS: HandshakeFailure");
+    check(&[21, 3, 3, 0, 2, 2, 112], "it refuses TLS: UnrecognisedName");
     assert!(Connector::new("a b", &Trust::Anybody, None).is_err());
     assert!(Connector::new(NAME, &Trust::Roots(Vec::new()), None).is_err());
 }
