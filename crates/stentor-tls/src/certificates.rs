@@ -213,7 +213,7 @@ pub(crate) fn malformed(place: usize, why: &dyn fmt::Display) -> String {
     format!("what is in place {place} cannot be read: {why}")
 }
 
-/// What is wrong with a file.
+/// Names the file that something is wrong with.
 pub(crate) fn of_file(file: &Path, why: &str) -> String {
     format!("{}: {why}", file.display())
 }
