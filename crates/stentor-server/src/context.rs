@@ -76,6 +76,8 @@ pub(crate) struct Context {
     pub(crate) inbox: Inbox,
     /// Chance: who comes back when.
     pub(crate) rng: Rng,
+    /// The connection that is visited.
+    pub(crate) peer: Peer,
     /// The phase for which the deadline of the current connection was set. `None` if the deadline
     /// has to be set again.
     pub(crate) armed: Option<Phase>,
@@ -113,6 +115,7 @@ impl Context {
             out: Output::new(),
             responses,
             clock: Clocks::default(),
+            peer: Peer::from_index(0),
             armed: None,
             load,
             draining: false,
@@ -196,7 +199,8 @@ impl Context {
     }
 
     /// The visit to a connection is over: whatever it answered has left, or waits to.
-    pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role, peer: Peer) {
+    pub(crate) fn settle_answers<B: Backend>(&mut self, io: &B, role: Role) {
+        let peer = self.peer;
         let Context { responses, access, stats, clock, .. } = self;
         let Responses { answers, lines, .. } = responses;
         let AccessState { clients, denials, .. } = access;
@@ -301,7 +305,7 @@ impl Context {
                 mailbox: _, mail: _, is_logging: _, orders: _, committed: _, promised: _,
             },
             // Of the connection that is visited next.
-            armed: _,
+            peer: _, armed: _,
             access: AccessState {
                 // With the connections.
                 passes: _, clients: _,
@@ -438,28 +442,24 @@ impl Context {
         }
     }
 
-    /// What is needed to answer a request.
-    pub(crate) fn exchange<'a>(
+    /// What is needed to answer a request. Of a `request` that is not there any more, or not whole,
+    /// nothing is known but how it came.
+    pub(crate) fn exchange<'a, 'r>(
         &'a mut self,
         role: Role,
-        request: &Request<'a>,
+        request: impl Into<Option<&'r Request<'a>>>,
         persistence: Persistence,
         ticket: Ticket,
-        permit: &Permit,
-    ) -> Exchange<'a> {
-        let mut shape = Shape::new(role, persistence);
-        shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
-        shape.head_only = request.method == Method::Head;
-        self.exchange_of(shape, ticket, permit)
-    }
-
-    /// The same, when nothing else is known of the request.
-    pub(crate) fn exchange_of<'a>(
-        &'a mut self,
-        shape: Shape<'a>,
-        ticket: Ticket,
         _: &Permit,
-    ) -> Exchange<'a> {
+    ) -> Exchange<'a>
+    where
+        'a: 'r,
+    {
+        let mut shape = Shape::new(role, persistence);
+        if let Some(request) = request.into() {
+            shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
+            shape.head_only = request.method == Method::Head;
+        }
         let reply = Reply {
             out: &mut self.out,
             answers: &mut self.responses.answers,

@@ -6,7 +6,7 @@
 
 use crate::access::Bearer;
 use crate::budget::Permit;
-use crate::connection::pending::{answer_array, write_array};
+use crate::connection::poll::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
 use crate::head;

@@ -43,8 +43,10 @@ pub(crate) enum Answer {
     AfterBody(Sink),
     /// Its answer has begun, and goes on for as long as the connection does.
     Stream(Box<Opening>),
-    /// It is answered later. Some of what it waits for is read like a stream.
-    Later(Box<Pending>, Option<Box<Opening>>),
+    /// A long-poll. It is answered once there is something new of what it reads.
+    Poll(HeldPoll, Box<Opening>),
+    /// It is answered later.
+    Later(Box<Pending>),
     /// Its answer has begun, and goes on as long as there is something that a follower is to be
     /// sent.
     Copy(Box<Copying>),
@@ -57,20 +59,34 @@ pub(crate) struct Copying {
     pub(crate) grant: Option<Grant>,
 }
 
-/// An answer that comes later. Nothing behind its request is looked at before.
+/// What is kept of an exchange whose answer comes later. Nothing behind its request is looked at
+/// before.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct HeldExchange {
     pub(crate) asked: Asked,
     pub(crate) persistence: Persistence,
+}
+
+/// A long-poll: at its deadline the request is answered as if it came just now. Who
+/// `expects_value` knows one of the topic: that it is gone is a change as well.
+#[derive(Debug)]
+pub(crate) struct HeldPoll {
+    pub(crate) exchange: HeldExchange,
+    pub(crate) request: RequestBuf,
+    pub(crate) deadline_ms: u64,
+    pub(crate) expects_value: bool,
+}
+
+/// An answer that comes later.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) exchange: HeldExchange,
     pub(crate) awaits: Awaits,
 }
 
 /// What an answer waits for.
 #[derive(Debug)]
 pub(crate) enum Awaits {
-    /// A change of what is read, for so long: then the request is answered as if it came just now.
-    /// Who `expects_value` knows one of the topic: that it is gone is a change as well.
-    Change { request: RequestBuf, deadline_ms: u64, expects_value: bool },
     /// The commit of a change, and then what came of it.
     Commit { is_deletion: bool, outcome: Option<Outcome>, origin: Option<Box<[u8]>> },
     /// The commits of the last lines of a stream of messages.
@@ -90,26 +106,31 @@ pub(crate) struct FileWait {
     pub(crate) is_judged: bool,
 }
 
-packed!(struct Pending { asked, persistence, awaits });
+packed!(struct HeldExchange { asked, persistence });
 
-impl Packed for Awaits {
+impl Packed for HeldPoll {
     fn pack(&self, out: &mut Packer) {
-        match self {
-            Awaits::Change { request, deadline_ms, expects_value } => {
-                request.pack(out);
-                out.moment(*deadline_ms);
-                expects_value.pack(out);
-            }
-            Awaits::Commit { .. } | Awaits::Commits(_) | Awaits::File(_) => {
-                unreachable!("no worker is packed that waits for a commit or for the loader")
-            }
-        }
+        let HeldPoll { exchange, request, deadline_ms, expects_value } = self;
+        exchange.pack(out);
+        request.pack(out);
+        out.moment(*deadline_ms);
+        expects_value.pack(out);
     }
 
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Awaits> {
-        let request = RequestBuf::unpack(input)?;
-        let deadline_ms = input.moment()?;
-        Ok(Awaits::Change { request, deadline_ms, expects_value: bool::unpack(input)? })
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<HeldPoll> {
+        Ok(HeldPoll {
+            exchange: Packed::unpack(input)?,
+            request: Packed::unpack(input)?,
+            deadline_ms: input.moment()?,
+            expects_value: Packed::unpack(input)?,
+        })
+    }
+}
+
+impl HeldPoll {
+    /// What it takes on the heap, in bytes.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.request.own_bytes() + self.exchange.asked.own_bytes()
     }
 }
 
@@ -117,11 +138,10 @@ impl Pending {
     /// What it takes on the heap, in bytes.
     pub(crate) fn own_bytes(&self) -> usize {
         let of_request = match &self.awaits {
-            Awaits::Change { request, .. } => request.own_bytes(),
             Awaits::File(wait) => size_of::<FileWait>() + wait.request.own_bytes(),
             Awaits::Commit { .. } | Awaits::Commits(_) => 0,
         };
-        size_of::<Pending>() + of_request + self.asked.own_bytes()
+        size_of::<Pending>() + of_request + self.exchange.asked.own_bytes()
     }
 }
 
@@ -281,13 +301,13 @@ impl Exchange<'_> {
 
     /// The request is answered when what it awaits is there.
     pub(crate) fn answer_later(&mut self, awaits: Awaits) -> Answer {
-        Answer::Later(self.hold(awaits), None)
+        Answer::Later(Box::new(Pending { exchange: self.hold(), awaits }))
     }
 
-    /// What is kept of the request until what it awaits is there.
-    pub(crate) fn hold(&mut self, awaits: Awaits) -> Box<Pending> {
+    /// Takes what is kept of the exchange until its answer comes.
+    pub(crate) fn hold(&mut self) -> HeldExchange {
         let persistence = self.reply.shape.persistence;
-        Box::new(Pending { asked: self.reply.answers.hold(), persistence, awaits })
+        HeldExchange { asked: self.reply.answers.hold(), persistence }
     }
 
     /// Refuses a request for a stream.

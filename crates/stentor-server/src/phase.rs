@@ -76,8 +76,6 @@ pub(crate) enum AnswerWait {
     Room,
     /// The expiry of its token.
     Expiry,
-    /// The end of a long-poll because the server stops.
-    Farewell,
 }
 
 /// The event that a connection to a follower waits for.
@@ -113,6 +111,7 @@ impl Phase {
             self,
             Phase::Open(RequestWait::Idle | RequestWait::Body)
                 | Phase::Streaming(StreamWait::Heartbeat | StreamWait::Expiry)
+                | Phase::Pending(_)
         );
         renews || self.awaits_room()
     }

@@ -7,11 +7,13 @@
 //! request to its answer: it counts by the client's address as one that the client had made itself,
 //! and is logged by it. In between it is the proxy's own, and is not counted.
 
-use super::{Connection, Origin, Phase, RequestWait};
+use super::http::Http;
+use super::state::State;
+use super::{Connection, Origin, RequestWait};
 use crate::context::Context;
 use crate::put_off::TOO_MANY;
 use std::net::IpAddr;
-use stentor_io::Peer;
+
 use stentor_wire::forwarded;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::proxy_protocol::Source;
@@ -19,13 +21,13 @@ use stentor_wire::proxy_protocol::Source;
 impl Connection {
     /// Whether nothing is read before a proxy has said whose connection it is.
     pub(crate) fn awaits_proxy_header(&self) -> bool {
-        self.phase == Phase::Open(RequestWait::ProxyHeader)
+        self.http().is_some_and(|http| http.wait() == RequestWait::ProxyHeader)
     }
 
     /// A proxy has said whose connection it is. Returns whether that client may have it.
-    pub(crate) fn begin_client(&mut self, cx: &mut Context, peer: Peer, source: Source) -> bool {
+    pub(crate) fn begin_client(&mut self, cx: &mut Context, source: Source) -> bool {
         // The first request has the rest of the time that a head has.
-        self.phase = Phase::Open(RequestWait::Head);
+        self.state = State::Http(Http::new(RequestWait::Head));
         let (origin, client) = match source {
             Source::Proxy => (Origin::Probe, None),
             Source::Unknown => (Origin::Proxy, None),
@@ -35,7 +37,7 @@ impl Connection {
             Source::Client(client) => (Origin::Client, Some(client)),
         };
         self.origin = origin;
-        cx.access.clients.set(peer, client);
+        cx.access.clients.set(cx.peer, client);
         self.count(cx, client)
     }
 
@@ -44,13 +46,12 @@ impl Connection {
     pub(super) fn is_put_off(
         &mut self,
         cx: &mut Context,
-        peer: Peer,
         request: &Request<'_>,
         named: Option<IpAddr>,
     ) -> bool {
         let reason = match cx.shared.may_answer(request) {
             Err(reason) => reason,
-            Ok(()) if self.take_client(cx, peer, named) => return false,
+            Ok(()) if self.take_client(cx, named) => return false,
             Ok(()) => {
                 cx.stats.connections_refused.add(1);
                 TOO_MANY
@@ -58,7 +59,7 @@ impl Connection {
         };
         cx.stats.requests.add(1);
         let head_only = request.method == Method::Head;
-        self.last_exchange(cx, peer, head_only).put_off(request, reason);
+        self.last_exchange(cx, head_only).put_off(request, reason);
         true
     }
 
@@ -71,23 +72,22 @@ impl Connection {
 
     /// Records the client of a request that comes through a proxy. Returns whether that client may
     /// have the connection.
-    fn take_client(&mut self, cx: &mut Context, peer: Peer, client: Option<IpAddr>) -> bool {
+    fn take_client(&mut self, cx: &mut Context, client: Option<IpAddr>) -> bool {
         if cx.settings.proxies.header.is_none() || self.origin != Origin::Proxy {
             return true;
         }
-        if client.is_none() && !self.counted.is_some() && cx.access.clients.get(peer).is_none() {
+        if client.is_none() && !self.counted.is_some() && cx.access.clients.get(cx.peer).is_none() {
             return true;
         }
-        cx.access.clients.set(peer, client);
+        cx.access.clients.set(cx.peer, client);
         self.count(cx, client)
     }
 
     /// If no request is under way, a proxy's connection is its own again.
-    pub(super) fn forget_client(&mut self, cx: &mut Context, peer: Peer) {
-        let is_over = matches!(self.phase, Phase::Open(_)) && self.work.is_none();
-        let has_client = self.counted.is_some() || cx.access.clients.get(peer).is_some();
-        if is_over && self.origin == Origin::Proxy && has_client {
-            cx.access.clients.set(peer, None);
+    pub(super) fn forget_client(&mut self, cx: &mut Context) {
+        let is_own = self.origin != Origin::Proxy || !self.is_between_requests();
+        if !is_own && (self.counted.is_some() || cx.access.clients.get(cx.peer).is_some()) {
+            cx.access.clients.set(cx.peer, None);
             self.count(cx, None);
         }
     }

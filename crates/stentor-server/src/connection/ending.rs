@@ -1,109 +1,76 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
-use super::{Connection, Origin, Phase, RequestWait};
-use crate::budget::Permit;
+use super::http::Http;
+use super::state::{Ending, State};
+use super::{Connection, Origin, RequestWait};
 use crate::context::Context;
 use stentor_config::Close;
-use stentor_io::{Backend, Flow, Peer};
-use stentor_tls_layer::TlsFailure;
+use stentor_io::{Backend, Flow};
 use stentor_wire::status::{Refusal, Status};
 
 impl Connection {
     /// The deadline has come: tells a client that was in the middle of a request, and ends.
-    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        let reason = match self.phase {
-            phase if phase.awaits_room() => {
-                let now_ms = cx.clock.now_ms;
-                self.note_pace(cx, io, peer);
-                if self.is_blocked() && self.room_deadline_ms(cx) <= now_ms {
-                    cx.stats.timeouts.add(1);
-                    self.abort(cx, io, peer);
+    pub(crate) fn expire<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
+        if self.phase().awaits_room() {
+            let now_ms = cx.clock.now_ms;
+            self.note_pace(cx, io);
+            if self.is_blocked() && self.room_deadline_ms(cx) <= now_ms {
+                cx.stats.timeouts.add(1);
+                self.abort(cx, io);
+            }
+            return;
+        }
+        let reason = match &self.state {
+            State::Http(http) => match http.wait() {
+                RequestWait::Head if self.has_begun_a_head() => {
+                    "The request head took too long to arrive."
                 }
-                return;
-            }
-            Phase::Open(RequestWait::Head) if self.has_begun_a_head() => {
-                "The request head took too long to arrive."
-            }
-            // The client would send, and what it sent is not committed yet.
-            Phase::Open(RequestWait::Body) if self.is_sink_full() => return,
-            Phase::Open(RequestWait::Body) => "The request body arrives too slowly.",
-            Phase::Streaming(wait) => return self.expire_stream(cx, io, peer, wait),
-            Phase::Pending(_) => {
+                // The client would send, and what it sent is not committed yet.
+                RequestWait::Body if http.is_sink_full() => return,
+                RequestWait::Body => "The request body arrives too slowly.",
+                _ => return self.close(cx, io),
+            },
+            State::Stream(_) => return self.expire_stream(cx, io),
+            State::Poll(_) | State::Pending(_) => {
                 cx.rearm();
-                return self.deliver(cx, io, peer);
+                return self.deliver(cx, io);
             }
-            Phase::Copying(_) => return self.expire_copying(cx, io, peer),
-            Phase::Delivering if io.unacknowledged(peer) == 0 => {
-                return self.abort(cx, io, peer);
+            State::Transfer(transfer) => {
+                return self.expire_copying(cx, io, transfer.wait());
             }
-            Phase::Delivering => {
-                self.phase = Phase::Refusing;
-                let _ = self.settle(cx, io, peer, Ok(()));
+            State::Ending(Ending::Delivering) if io.unacknowledged(cx.peer) == 0 => {
+                return self.abort(cx, io);
+            }
+            State::Ending(Ending::Delivering) => {
+                self.finish(cx, Ending::Refusing);
+                let _ = self.settle(cx, io, Ok(()));
                 return;
             }
-            _ => return self.close(cx, io, peer),
+            State::Free | State::Ending(_) => return self.close(cx, io),
         };
         cx.stats.timeouts.add(1);
-        let is_noted = self.origin != Origin::Probe;
-        match self.work.as_mut().map(|work| (work.incoming.take(), &work.input)) {
-            Some((Some(incoming), _)) => cx.responses.answers.asked = incoming.asked,
-            Some((None, input)) if is_noted => cx.note_asked(input),
-            Some((None, _)) | None => {}
+        match self.http_mut().and_then(Http::take_asked) {
+            Some(asked) => cx.responses.answers.asked = asked,
+            None => self.note_asked(cx, self.work.input()),
         }
-        self.refuse(cx, peer, &Refusal { status: Status::REQUEST_TIMEOUT, reason });
-        let result = self.flush(cx, io, peer).map(drop);
+        self.refuse(cx, &Refusal { status: Status::REQUEST_TIMEOUT, reason }, false);
+        let result = self.work.flush(cx, io).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
-        let _ = self.settle(cx, io, peer, result);
+        let _ = self.settle(cx, io, result);
     }
 
     /// A graceful stop begins.
-    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+    pub(crate) fn drain<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
         if self.is_copying() {
-            self.deliver(cx, io, peer);
+            self.deliver(cx, io);
         }
         // With an answer on its way the stream is ended behind it.
-        if self.waits() || !self.end_bulk(cx, io, peer) {
+        if self.waits() || !self.end_bulk(cx, io) {
             return;
         }
-        let result = self.flush(cx, io, peer).map(drop);
+        let result = self.work.flush(cx, io).map(drop);
         // The connection reads on as it did: what comes is thrown away.
-        let _ = self.settle(cx, io, peer, result);
-    }
-
-    /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
-    /// there was one.
-    pub(super) fn end_bulk<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-    ) -> bool {
-        let Some(work) = &mut self.work else { return false };
-        match work.incoming.take() {
-            Some(incoming) if incoming.sink.is_bulk() => {
-                self.answer_body(cx, io, peer, *incoming, true, &Permit::SMALL);
-                // The publisher may be sending still.
-                if self.phase == Phase::Closing {
-                    self.phase = Phase::Refusing;
-                }
-                true
-            }
-            other => {
-                work.incoming = other;
-                false
-            }
-        }
-    }
-
-    /// Whether what came is the beginning of a handshake of TLS, which is not spoken here: then it
-    /// ends without a word, for who says that would not understand one.
-    pub(super) fn ends_for_tls(&mut self, cx: &Context, input: &[u8]) -> bool {
-        let is_tls = input.starts_with(&[HANDSHAKE, 3]);
-        if is_tls {
-            cx.stats.tls_failed.of(TlsFailure::NotSpokenHere).add(1);
-            self.phase = Phase::Refusing;
-        }
-        is_tls
+        let _ = self.settle(cx, io, result);
     }
 
     /// Whether the settings have this connection reset once its last answer has arrived.
@@ -121,44 +88,38 @@ impl Connection {
     /// Ends a connection whose last answer has left, as the settings say. A reset throws away what
     /// the peer has not acknowledged, so that comes first; a peer that is too far away for it, or
     /// too slow, is not reset.
-    pub(super) fn end<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) -> Flow {
+    pub(super) fn end<B: Backend>(&mut self, cx: &mut Context, io: &mut B) -> Flow {
         if !self.is_reset_at_end(cx) {
-            self.close(cx, io, peer);
-        } else if io.unacknowledged(peer) == 0 {
-            self.abort(cx, io, peer);
+            self.close(cx, io);
+        } else if io.unacknowledged(cx.peer) == 0 {
+            self.abort(cx, io);
         } else {
-            self.phase = Phase::Delivering;
-            self.work = None;
-            io.resume(peer);
+            self.finish(cx, Ending::Delivering);
+            self.work.clear();
+            io.resume(cx.peer);
             return Flow::More;
         }
         Flow::Closed
     }
 
     /// Closes the socket and frees the record.
-    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx, peer);
-        io.close(peer);
+    pub(crate) fn close<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
+        self.free(cx);
+        io.close(cx.peer);
     }
 
     /// Closes with a reset: what was not delivered is thrown away.
-    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
-        self.free(cx, peer);
-        io.abort(peer);
+    pub(crate) fn abort<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
+        self.free(cx);
+        io.abort(cx.peer);
     }
 
     /// The timer stays as it is: the wheel finds the record free, or in use again.
-    fn free(&mut self, cx: &mut Context, peer: Peer) {
+    fn free(&mut self, cx: &mut Context) {
         cx.stats.connections(self.role()).sub(1);
         cx.shared.addresses.leave(self.counted);
-        cx.access.clients.set(peer, None);
-        self.leave_stream(cx, peer);
-        self.leave_copying(cx, peer);
-        self.extra = None;
-        self.work = None;
-        self.phase = Phase::Free;
+        cx.access.clients.set(cx.peer, None);
+        self.enter(cx, State::Free);
+        self.work.clear();
     }
 }
-
-/// The type of the records that a handshake of TLS begins with.
-const HANDSHAKE: u8 = 22;

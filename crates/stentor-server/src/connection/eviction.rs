@@ -1,12 +1,13 @@
 //! Evicting a connection that waits for its client when there is no room for a newcomer
 //! (`worker/places.rs`).
 
-use super::{Connection, Phase, RequestWait, StreamWait};
+use super::http::Http;
+use super::state::{Ending, State};
+use super::{Connection, RequestWait, StreamWait};
 use crate::addresses::Holder;
 use crate::context::Context;
 use crate::put_off::{self, TOO_MANY};
-use crate::response::Persistence;
-use stentor_io::{Backend, Peer};
+use stentor_io::Backend;
 
 /// A client's loss if its connection is evicted. The connection with the least goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,64 +32,63 @@ impl Connection {
         if self.waits() && !self.is_blocked() {
             return None;
         }
-        let loss = match self.phase {
-            Phase::Open(RequestWait::Head | RequestWait::Handshake) => Loss::Nothing,
-            Phase::Open(RequestWait::Idle) | Phase::Lingering => Loss::Idle,
-            Phase::Pending(_) if self.is_polling() => Loss::Poll,
-            Phase::Streaming(StreamWait::Farewell | StreamWait::Leave) => return None,
-            Phase::Streaming(_) => Loss::Stream,
-            // Lines may be on their way to other readers, and the publisher is to learn which.
-            Phase::Open(RequestWait::Body) if self.reads_bulk() => return None,
-            Phase::Open(RequestWait::Body) => Loss::Exchange,
-            Phase::Open(RequestWait::Room) | Phase::Closing | Phase::Refusing => Loss::Exchange,
+        let loss = match &self.state {
+            State::Http(http) => match http.wait() {
+                RequestWait::Head | RequestWait::Handshake => Loss::Nothing,
+                RequestWait::Idle => Loss::Idle,
+                // Lines may be on their way to other readers, and the publisher is to learn which.
+                RequestWait::Body if http.reads_bulk() => return None,
+                RequestWait::Body | RequestWait::Room => Loss::Exchange,
+                RequestWait::ProxyHeader => return None,
+            },
+            State::Poll(_) => Loss::Poll,
+            State::Stream(reading) => match reading.wait() {
+                StreamWait::Farewell | StreamWait::Leave => return None,
+                _ => Loss::Stream,
+            },
+            State::Ending(Ending::Lingering) => Loss::Idle,
+            State::Ending(Ending::Closing | Ending::Refusing) => Loss::Exchange,
             _ => return None,
         };
         Some((cx.shared.addresses.holder(self.counted)?, loss))
     }
 
-    /// Whether a stream of messages is coming.
-    fn reads_bulk(&self) -> bool {
-        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
-        incoming.is_some_and(|incoming| incoming.sink.is_bulk())
-    }
-
     /// Tells the client when to come again, and closes. A client that takes nothing is reset.
-    pub(crate) fn evict<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+    pub(crate) fn evict<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
         if self.waits() {
-            return self.abort(cx, io, peer);
+            return self.abort(cx, io);
         }
         match self.transport().and_then(|transport| transport.manner().put_off) {
             Some(write) => write(cx.out.bytes(), cx.rng.next_u64()),
-            None => self.put_off_evicted(cx, peer),
+            None => self.put_off_evicted(cx),
         }
-        let has_left = self.flush(cx, io, peer);
+        let has_left = self.work.flush(cx, io);
         cx.out.clear();
-        cx.settle_answers(io, self.role(), peer);
+        cx.settle_answers(io, self.role());
         match has_left {
-            Ok(true) => self.close(cx, io, peer),
-            _ => self.abort(cx, io, peer),
+            Ok(true) => self.close(cx, io),
+            _ => self.abort(cx, io),
         }
     }
 
     /// Answers the request that is under way, if one is.
-    fn put_off_evicted(&mut self, cx: &mut Context, peer: Peer) {
+    fn put_off_evicted(&mut self, cx: &mut Context) {
         let mut is_stream = false;
-        let incoming = self.work.as_mut().and_then(|work| work.incoming.take());
-        let asked = match (self.pending(), incoming) {
-            (Some(pending), _) => Some(std::mem::take(&mut pending.asked)),
-            (None, Some(incoming)) => Some(incoming.asked),
-            (None, None) => None,
+        let asked = match &mut self.state {
+            State::Poll(poll) => Some(poll.take_asked()),
+            State::Http(http) => Http::take_asked(http),
+            _ => None,
         };
-        match (asked, self.work.as_deref()) {
-            (Some(asked), _) => cx.responses.answers.asked = asked,
-            (None, Some(work)) if self.has_begun_a_head() => {
-                is_stream = put_off::asks_for_events(&work.input);
-                self.note_asked(cx, &work.input);
+        match asked {
+            Some(asked) => cx.responses.answers.asked = asked,
+            None if self.has_begun_a_head() => {
+                is_stream = put_off::asks_for_events(self.work.input());
+                self.note_asked(cx, self.work.input());
             }
-            _ => return,
+            None => return,
         }
         // A page of another origin may not know why, but is to come again.
-        let mut x = self.exchange(cx, peer, Persistence { keep_alive: false, http10: false });
+        let mut x = self.last_exchange(cx, false);
         x.put_off_until_later(is_stream, Some("*"), TOO_MANY);
     }
 }

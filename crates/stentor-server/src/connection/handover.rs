@@ -3,23 +3,20 @@
 //! Each list names all fields: what is added to a record is packed, or is named as what begins
 //! anew, or nothing compiles. Feeds go by their numbers, which stay the same.
 
-use super::pace::Pace;
-use super::reader::{Extra, Joining, Subscription};
-use super::work::{Incoming, Work};
-use super::{AnswerWait, Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
-use crate::budget::{Place, WorkClass};
+use super::http::{Http, Incoming};
+use super::poll::Poll;
+use super::reader::Reading;
+use super::state::{Ending, State};
+use super::work::Unfinished;
+use super::{Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
+use crate::budget::WorkClass;
 use crate::context::Context;
-use crate::endpoint::Sink;
-use crate::exchange::Awaits;
-use crate::stream::MANY;
-use crate::stream::feeds::{Feeds, Member};
+use crate::phase::AnswerWait;
+use crate::stream::feeds::Feeds;
 use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
-// The worker sets the timer, and counts the connection by its address a little later.
-packed!(struct Connection { role, origin, phase, reader, extra, work }
-    without { timer, counted });
 packed!(enum Origin { 0 => Unix, 1 => Client, 2 => Proxy, 3 => Probe });
 // The second byte is the event that the connection waits for: one number for it in all phases.
 packed!(enum Phase {
@@ -32,74 +29,78 @@ packed!(enum RequestWait {
 packed!(enum StreamWait {
     3 => Room, 6 => Frame, 7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 12 => Expiry,
 });
-packed!(enum AnswerWait { 3 => Room, 5 => Event, 9 => Farewell, 12 => Expiry });
+packed!(enum AnswerWait { 3 => Room, 5 => Event, 12 => Expiry });
 packed!(enum CopyWait { 3 => Room, 7 => Heartbeat, 12 => Expiry });
-packed!(struct Extra {
-    subscriptions, joining, replay, decoder, pending, gap, uncovered, partial,
-});
-packed!(struct Subscription { feed, stamp });
-packed!(struct Joining { subscriptions, start, seq });
 
-/// The number of unacknowledged bytes follows the backlog.
-impl Packed for Work {
+/// Each record has the parts of every state. What a state does not have is packed as none, and must
+/// come as none. The worker sets the timer, and counts the connection by its address a little
+/// later.
+impl Packed for Connection {
     fn pack(&self, out: &mut Packer) {
-        let Work { input, scanned, incoming, backlog, pace, queue, place, since_us: _ } = self;
-        input.pack(out);
-        scanned.pack(out);
-        incoming.pack(out);
-        backlog.pack(out);
-        backlog.iter().for_each(|_| pace.unacknowledged().pack(out));
-        queue.pack(out);
-        place.pack(out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Work> {
-        let mut work = Work {
-            input: Packed::unpack(input)?,
-            scanned: Packed::unpack(input)?,
-            incoming: Packed::unpack(input)?,
-            backlog: Packed::unpack(input)?,
-            ..Work::default()
-        };
-        if work.backlog.is_some() {
-            work.pace = Pace::resumed(Packed::unpack(input)?);
+        let Connection { work, state, stamp, role, origin, timer: _, counted: _ } = self;
+        let (http, none) = (self.http(), Reading::none());
+        let poll = if let State::Poll(poll) = state { Some(&**poll) } else { None };
+        let reading = self.reading().unwrap_or(&none);
+        role.pack(out);
+        origin.pack(out);
+        self.phase().pack(out);
+        reading.pack(*stamp, out);
+        reading.pack_extra(poll, out);
+        let has_work = !work.is_none() || http.is_some_and(|http| http.body().is_some());
+        has_work.pack(out);
+        if has_work {
+            (work.input().len() as u32).pack(out);
+            out.put(work.input());
+            http.map_or(0, |http| u64::from(http.scanned())).pack(out);
+            let body = http.and_then(Http::body);
+            body.is_some().pack(out);
+            body.iter().for_each(|body| body.pack(out));
+            work.pack_wait(out);
         }
-        (work.queue, work.place) = (Packed::unpack(input)?, Packed::unpack(input)?);
-        Ok(work)
-    }
-}
-
-/// That a connection has a place is packed. Which one it is, the queues know (`Budget`).
-impl Packed for Place {
-    fn pack(&self, _: &mut Packer) {}
-
-    fn unpack(_: &mut Unpacker<'_>) -> Unpacked<Place> {
-        Ok(Place::default())
-    }
-}
-
-impl Packed for Incoming {
-    fn pack(&self, out: &mut Packer) {
-        let Incoming { body, asked, sink, persistence, continue_due, began_ms, bytes } = self;
-        body.pack(out);
-        asked.pack(out);
-        sink.pack(out);
-        persistence.pack(out);
-        continue_due.pack(out);
-        out.moment(*began_ms);
-        bytes.pack(out);
     }
 
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Incoming> {
-        Ok(Incoming {
-            body: Packed::unpack(input)?,
-            asked: Packed::unpack(input)?,
-            sink: Packed::unpack(input)?,
-            persistence: Packed::unpack(input)?,
-            continue_due: Packed::unpack(input)?,
-            began_ms: input.moment()?,
-            bytes: Packed::unpack(input)?,
-        })
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Connection> {
+        let (role, origin) = (Packed::unpack(input)?, Packed::unpack(input)?);
+        let phase = Phase::unpack(input)?;
+        let (mut reading, stamp) = Reading::unpack(input)?;
+        let poll = reading.unpack_extra(input)?;
+        let (mut work, mut scanned, mut body) = (Unfinished::default(), 0, None);
+        if bool::unpack(input)? {
+            let received = Vec::<u8>::unpack(input)?;
+            scanned = u64::unpack(input)?;
+            body = Option::<Box<Incoming>>::unpack(input)?;
+            if scanned > received.len() as u64 {
+                return Err(MISFIT);
+            }
+            work = Unfinished::unpack_wait(received, input)?;
+        }
+        let is_http = matches!(phase, Phase::Open(_));
+        let reads = matches!(phase, Phase::Streaming(_) | Phase::Pending(_));
+        if !is_http && (body.is_some() || scanned != 0) || !reads && !reading.is_none() {
+            return Err(MISFIT);
+        }
+        let poll = poll.filter(|parts| !parts.is_none());
+        let state = match (phase, poll) {
+            (Phase::Open(wait), None) => State::Http(Http::resumed(wait, scanned as u32, body)),
+            (Phase::Streaming(wait), None) => {
+                // Nobody packs while the server stops.
+                if matches!(wait, StreamWait::Farewell | StreamWait::Leave) {
+                    return Err(MISFIT);
+                }
+                reading.resume_with(wait);
+                State::Stream(reading)
+            }
+            (Phase::Pending(wait), Some(parts)) => {
+                State::Poll(Box::new(Poll::resumed(reading, wait, parts).ok_or(MISFIT)?))
+            }
+            (Phase::Closing, None) => State::Ending(Ending::Closing),
+            (Phase::Refusing, None) => State::Ending(Ending::Refusing),
+            (Phase::Lingering, None) => State::Ending(Ending::Lingering),
+            (Phase::Delivering, None) => State::Ending(Ending::Delivering),
+            // Of what a follower read nothing but the end goes over.
+            _ => return Err(MISFIT),
+        };
+        Ok(Connection { work, state, stamp, role, origin, ..Connection::default() })
     }
 }
 
@@ -107,68 +108,38 @@ impl Connection {
     /// The worker has heard of everything up to this number: if nothing is due to the reader, it
     /// has seen all of it.
     pub(crate) fn note_heard(&mut self, cx: &Context, seq: u64) {
-        let extra = self.extra.as_deref();
-        let is_catching_up =
-            extra.is_some_and(|extra| extra.joining.is_some() || extra.replay.is_some());
-        let has_seen = self.reads_feeds() && !self.has_events(cx) && self.log_is_complete(cx);
-        if has_seen && !is_catching_up {
-            self.reader.cursor = self.reader.cursor.max(seq);
+        if let Some(reading) = self.reading_mut() {
+            reading.note_heard(cx, seq);
         }
     }
 
-    /// Whether it is not known yet what came of a change that it asked for.
+    /// Whether it is not known yet what came of a request: of a change, or of a look at a file.
     pub(crate) fn awaits_commit(&self) -> bool {
-        let pending = self.extra.as_deref().and_then(|extra| extra.pending.as_deref());
-        let incoming = self.work.as_deref().and_then(|work| work.incoming.as_deref());
-        pending.is_some_and(|pending| !matches!(pending.awaits, Awaits::Change { .. }))
-            || incoming.is_some_and(|incoming| match &incoming.sink {
-                Sink::Bulk(bulk) => !bulk.is_committed(),
-                Sink::Discard { .. } | Sink::Publish(_) => false,
-            })
+        matches!(self.state, State::Pending(_)) || self.http().is_some_and(Http::awaits_commit)
     }
 
     /// A connection of another process, without its place among the readers of its feeds.
     pub(crate) fn unpack_sound(input: &mut Unpacker<'_>) -> Unpacked<Connection> {
         let connection = Connection::unpack(input)?;
         connection.is_sound()?;
-        let is_stopping = matches!(
-            connection.phase,
-            Phase::Streaming(StreamWait::Farewell | StreamWait::Leave)
-                | Phase::Pending(AnswerWait::Farewell)
-        );
-        // Of what a follower read nothing but the end goes over.
-        if connection.is_free() || connection.is_copying() || is_stopping {
-            Err(MISFIT)
-        } else {
-            Ok(connection)
-        }
+        Ok(connection)
     }
 
     /// Enters the feeds that it reads.
     pub(crate) fn enter_feeds(&self, feeds: &mut Feeds, peer: Peer) -> Unpacked<()> {
-        if self.extra.is_none() && self.reader.feed != MANY {
-            // Most readers are like this.
-            let member = Member { peer, stamp: self.reader.stamp };
-            return if feeds.enter(self.reader.feed, member) { Ok(()) } else { Err(MISFIT) };
-        }
-        let all = self.memberships(peer);
-        let replay = self.extra.as_deref().and_then(|extra| extra.replay.as_deref());
-        let replayed = replay.map_or(&[][..], |replay| replay.feeds());
-        let is_read = |feed| all.iter().any(|(read, _)| read == feed);
-        let are_read = replayed.iter().all(is_read);
-        let exist = all.iter().all(|&(feed, member)| feeds.enter(feed, member));
-        if are_read && exist { Ok(()) } else { Err(MISFIT) }
+        let enters = |reading: &Reading| reading.enter_feeds(feeds, peer, self.stamp);
+        if self.reading().is_none_or(enters) { Ok(()) } else { Err(MISFIT) }
     }
 
     /// Whether something may be due to it that the log does not have, and nothing brings it there.
     pub(crate) fn is_behind(&self, cx: &Context) -> bool {
-        self.reads_feeds() && !self.waits() && !self.log_is_complete(cx)
+        self.reading().is_some_and(|reading| !reading.log_is_complete(cx)) && !self.waits()
     }
 
     /// Has it look into history when its turn comes.
-    pub(crate) fn catch_up(&mut self, cx: &mut Context, peer: Peer) {
-        self.wait_in(WorkClass::CatchUp);
-        self.work().place = Some(cx.load.budget.enter(WorkClass::CatchUp, peer, peer));
+    pub(crate) fn catch_up(&mut self, cx: &mut Context) {
+        self.work.wait_in(WorkClass::CatchUp);
+        self.set_place(Some(cx.load.budget.enter(WorkClass::CatchUp, cx.peer, cx.peer)));
     }
 }
 
@@ -181,7 +152,7 @@ mod tests {
         1 3 Open(Room), 1 13 Open(Handshake), 1 14 Open(ProxyHeader), 2 3 Streaming(Room), \
         2 6 Streaming(Frame), 2 7 Streaming(Heartbeat), 2 8 Streaming(Ping), \
         2 9 Streaming(Farewell), 2 10 Streaming(Leave), 2 12 Streaming(Expiry), \
-        3 3 Pending(Room), 3 5 Pending(Event), 3 9 Pending(Farewell), 3 12 Pending(Expiry), \
+        3 3 Pending(Room), 3 5 Pending(Event), 3 12 Pending(Expiry), \
         4 3 Closing, 5 3 Refusing, 6 4 Lingering, 7 11 Delivering, \
         8 3 Copying(Room), 8 7 Copying(Heartbeat), 8 12 Copying(Expiry)";
 

@@ -9,10 +9,11 @@
 //! bytes that filled the receive buffer before the client was blocked earn nothing: the client
 //! may have read none of them.
 
-use super::{Connection, Phase};
+use super::Connection;
+use super::state::State;
 use crate::context::Context;
 use crate::limits::{SEND_RATE_MIN, SEND_STEP_RATE, SEND_TIME_MS_MAX};
-use stentor_io::{Backend, Peer};
+use stentor_io::Backend;
 
 /// The time that a blocked client has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,25 +66,26 @@ impl Pace {
 impl Connection {
     /// The deadline of a connection that waits for room, or in a queue.
     pub(super) fn room_deadline_ms(&self, cx: &Context) -> u64 {
-        let blocked = self.work.as_deref().filter(|_| self.is_blocked());
-        let until_ms = blocked.and_then(|work| work.pace.until_ms());
+        let until_ms = self.work.pace().until_ms().filter(|_| self.is_blocked());
         until_ms.unwrap_or(cx.clock.now_ms + self.room_timeout_ms(cx))
     }
 
     fn room_timeout_ms(&self, cx: &Context) -> u64 {
-        match self.phase {
-            Phase::Streaming(_) | Phase::Pending(_) => cx.settings.streams.stall_timeout_ms,
+        match self.state {
+            State::Stream(_) | State::Poll(_) | State::Pending(_) => {
+                cx.settings.streams.stall_timeout_ms
+            }
             _ => cx.settings.limits.write_timeout_ms,
         }
     }
 
     /// Updates the time that a blocked client has.
-    pub(super) fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &B, peer: Peer) {
+    pub(super) fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &B) {
         let (now_ms, sent) = (cx.clock.now_ms, std::mem::take(&mut cx.load.sent_bytes));
         let timeout_ms = self.room_timeout_ms(cx);
-        if let Some(work) = &mut self.work {
-            work.pace.take_note(sent, io.unacknowledged(peer), now_ms, timeout_ms);
-        }
+        let mut pace = self.work.pace();
+        pace.take_note(sent, io.unacknowledged(cx.peer), now_ms, timeout_ms);
+        self.work.set_pace(pace);
     }
 }
 

@@ -6,20 +6,21 @@
 //! nothing more, or no room, or the connection has used up its share. It is the one place that
 //! checks whether a reader still has its rights before it sends anything.
 
-use super::{Connection, Phase};
+use super::Connection;
+use super::state::State;
 use crate::budget::WorkClass;
 use crate::context::Context;
 use crate::limits::GATHER_BYTES;
-use stentor_io::{Backend, Flow, Gone, Peer};
+use stentor_io::{Backend, Flow, Gone};
 
 impl Connection {
     /// Something has happened that the source may have waited for: a message, a commit, or a
     /// deadline. Sends what is due, and goes on with the input that waits behind a response.
-    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B, peer: Peer) {
+    pub(crate) fn deliver<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
         // A connection that waits for room or in a queue is visited for that.
         if !self.waits() {
             let was_read = self.reads();
-            self.deliver_and_read(cx, io, peer, was_read);
+            self.deliver_and_read(cx, io, was_read);
         }
     }
 
@@ -28,46 +29,44 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        peer: Peer,
         was_read: bool,
     ) {
-        let input = self.take_input();
-        let result = self.proceed_owned(cx, io, peer, input);
-        if self.settle(cx, io, peer, result) == Flow::More && !was_read {
-            io.resume(peer);
+        let input = self.work.take_input();
+        let result = self.proceed_owned(cx, io, input);
+        if self.settle(cx, io, result) == Flow::More && !was_read {
+            io.resume(cx.peer);
         }
     }
 
     /// The connection sends the events and responses that its source has.
-    pub(super) fn pump<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        peer: Peer,
-    ) -> Result<(), Gone> {
+    pub(super) fn pump<B: Backend>(&mut self, cx: &mut Context, io: &mut B) -> Result<(), Gone> {
         while !self.waits() {
-            if let Some(why) = self.revocation(cx, peer) {
-                self.end_revoked(cx, peer, why);
+            if let Some(why) = self.revocation(cx) {
+                self.end_revoked(cx, why);
                 break;
             }
-            let goes_on = match self.phase {
-                Phase::Pending(_) => {
-                    self.answer_pending(cx, peer);
+            let goes_on = match &mut self.state {
+                State::Pending(_) => {
+                    self.answer_pending(cx);
                     false
                 }
-                Phase::Streaming(_) | Phase::Copying(_) if cx.load.budget.is_over_share() => {
-                    self.wait_in(WorkClass::CatchUp);
+                State::Poll(_) => {
+                    self.pump_poll(cx);
+                    false
+                }
+                State::Stream(_) | State::Transfer(_) if cx.load.budget.is_over_share() => {
+                    self.work.wait_in(WorkClass::CatchUp);
                     break;
                 }
-                Phase::Streaming(_) => self.pump_stream(cx, io, peer)?,
-                Phase::Copying(_) => self.pump_transfer(cx, peer),
+                State::Stream(reading) => reading.pump(cx, &mut self.work, io)?,
+                State::Transfer(_) => self.pump_transfer(cx),
                 _ => break,
             };
-            let is_full = cx.out.len() >= GATHER_BYTES && !self.flush(cx, io, peer)?;
+            let is_full = cx.out.len() >= GATHER_BYTES && !self.work.flush(cx, io)?;
             if is_full || !goes_on {
                 break;
             }
         }
-        self.flush(cx, io, peer).map(drop)
+        self.work.flush(cx, io).map(drop)
     }
 }

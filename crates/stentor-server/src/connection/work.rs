@@ -1,84 +1,225 @@
-//! What is unfinished about a connection: its input, a body on its way in, and an answer that the
-//! socket refused.
+//! What is unfinished about a connection in any state: its input, and an answer that the socket
+//! refused.
 
 use super::pace::Pace;
-use crate::answers::Asked;
 use crate::budget::{Place, WorkClass};
-use crate::endpoint::Sink;
-use crate::limits::{BODY_GRACE_MS, BULK_SILENCE_MS};
+use crate::context::Context;
 use crate::output::Backlog;
-use crate::response::Persistence;
-use stentor_wire::http1::{self, Framing, Version};
+use stentor_io::{Backend, Gone};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+
+/// What is unfinished, if anything is.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished(Option<Box<Work>>);
 
 /// What is unfinished.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+struct Work {
     /// Received, not yet used: an incomplete request, or whole ones behind an answer that waits.
-    pub(super) input: Vec<u8>,
-    /// How much of `input` was searched for the end of a head.
-    pub(super) scanned: usize,
-    pub(super) incoming: Option<Box<Incoming>>,
-    pub(super) backlog: Option<Backlog>,
-    /// How long the client may leave it there.
-    pub(super) pace: Pace,
-    /// The connection waits until this work queue serves it.
-    pub(super) queue: Option<WorkClass>,
-    /// Its place there. None while it waits for room to write.
-    pub(super) place: Option<Place>,
-    /// When its input arrived, if a work queue serves that.
-    pub(super) since_us: Option<u64>,
+    input: Vec<u8>,
+    wait: Option<Wait>,
+    /// How long the client may leave a backlog there. A client that is blocked again in the same
+    /// visit keeps its pace.
+    pace: Pace,
 }
 
-/// A request body on its way in.
+/// What a connection waits for before it continues by itself.
 #[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) body: http1::Body,
-    pub(super) asked: Asked,
-    pub(super) sink: Sink,
-    pub(super) persistence: Persistence,
-    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
-    pub(super) continue_due: bool,
-    pub(super) began_ms: u64,
-    pub(super) bytes: u64,
+enum Wait {
+    /// Room to write.
+    Room(Backlog),
+    /// This work queue serves it.
+    Queue {
+        class: WorkClass,
+        /// `None` within a visit: the worker gives it a place, or serves it.
+        place: Option<Place>,
+        /// When its input arrived.
+        since_us: Option<u64>,
+    },
 }
 
-impl Work {
+impl Unfinished {
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Drops all of it.
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Frees what is no longer needed.
+    pub(super) fn shrink(&mut self) {
+        self.0.take_if(|work| work.wait.is_none() && work.input.is_empty());
+    }
+
+    /// Whether the box has something to keep, and a connection in a queue has its place.
+    pub(super) fn is_needed(&self) -> bool {
+        match self.0.as_deref() {
+            Some(Work { wait: Some(Wait::Queue { place, .. }), .. }) => place.is_some(),
+            Some(Work { wait, input, .. }) => wait.is_some() || !input.is_empty(),
+            None => true,
+        }
+    }
+
+    fn wait(&self) -> Option<&Wait> {
+        self.0.as_deref()?.wait.as_ref()
+    }
+
     /// Whether the connection comes back by itself: for room to write, or for another turn.
     pub(super) fn waits(&self) -> bool {
-        self.backlog.is_some() || self.queue.is_some()
+        self.wait().is_some()
+    }
+
+    pub(super) fn backlog(&self) -> Option<&Backlog> {
+        match self.wait() {
+            Some(Wait::Room(backlog)) => Some(backlog),
+            _ => None,
+        }
+    }
+
+    /// Its place in a work queue, if it has one.
+    pub(super) fn place(&self) -> Option<(WorkClass, Place)> {
+        match self.wait() {
+            Some(&Wait::Queue { class, place: Some(place), .. }) => Some((class, place)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn set_place(&mut self, to: Option<Place>) {
+        if let Some(Wait::Queue { place, .. }) =
+            self.0.as_deref_mut().and_then(|it| it.wait.as_mut())
+        {
+            *place = to;
+        }
+    }
+
+    /// Gives a connection that waits in a queue its place there. Returns whether it does.
+    pub(super) fn take_place<B: Backend>(&mut self, cx: &mut Context, io: &B, now_us: u64) -> bool {
+        let wait = self.0.as_deref_mut().and_then(|work| work.wait.as_mut());
+        let Some(Wait::Queue { class, place, since_us }) = wait else { return false };
+        if place.is_none() {
+            *since_us = Some(now_us);
+            *place = Some(cx.load.budget.enter(*class, io.carrier(cx.peer), cx.peer));
+        }
+        true
+    }
+
+    /// Leaves the rest for when the work queue serves it: this one, unless it waits already.
+    pub(super) fn wait_in(&mut self, class: WorkClass) {
+        let queue = Wait::Queue { class, place: None, since_us: None };
+        self.0.get_or_insert_default().wait.get_or_insert(queue);
+    }
+
+    /// Keeps what the socket did not take.
+    pub(super) fn block(&mut self, backlog: Backlog) {
+        self.0.get_or_insert_default().wait = Some(Wait::Room(backlog));
+    }
+
+    /// Sends what was gathered. Returns whether all of it left; if not, the rest is kept.
+    pub(super) fn flush<B: Backend>(&mut self, cx: &mut Context, io: &mut B) -> Result<bool, Gone> {
+        if cx.out.len() == 0 {
+            return Ok(true);
+        }
+        let backlog = cx.out.send(io, cx.peer, &cx.stats, &mut cx.load.sent_bytes)?;
+        let is_sent = backlog.is_none();
+        backlog.map(|backlog| self.block(backlog));
+        Ok(is_sent)
+    }
+
+    /// There is room to write, or another turn: sends the backlog. Returns whether the wait is
+    /// over.
+    pub(super) fn resume<B: Backend>(
+        &mut self,
+        cx: &mut Context,
+        io: &mut B,
+    ) -> Result<bool, Gone> {
+        let Some(work) = self.0.as_deref_mut() else { return Ok(true) };
+        if let Some(Wait::Room(backlog)) = &mut work.wait
+            && !backlog.send(io, cx.peer, &cx.stats, &mut cx.load.sent_bytes)?
+        {
+            return Ok(false);
+        }
+        let since_us = match work.wait.take() {
+            Some(Wait::Queue { since_us, .. }) => since_us,
+            _ => None,
+        };
+        cx.responses.answers.go_on(since_us);
+        Ok(true)
+    }
+
+    /// Gives up waiting in a queue.
+    pub(super) fn leave_queue(&mut self) {
+        let Some(work) = self.0.as_deref_mut() else { return };
+        work.wait.take_if(|wait| matches!(wait, Wait::Queue { .. }));
+    }
+
+    pub(super) fn input(&self) -> &[u8] {
+        self.0.as_deref().map_or(&[], |work| &work.input)
+    }
+
+    /// Takes what was received and not used.
+    pub(super) fn take_input(&mut self) -> Vec<u8> {
+        self.0.as_deref_mut().map(|work| std::mem::take(&mut work.input)).unwrap_or_default()
+    }
+
+    pub(super) fn keep_input(&mut self, input: Vec<u8>) {
+        self.0.get_or_insert_default().input = input;
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        self.0.as_deref().map(|work| work.pace).unwrap_or_default()
+    }
+
+    pub(super) fn set_pace(&mut self, pace: Pace) {
+        if let Some(work) = &mut self.0 {
+            work.pace = pace;
+        }
     }
 
     pub(super) fn own_bytes(&self) -> usize {
-        let incoming = self.incoming.as_deref().map_or(0, |incoming| incoming.own_bytes());
-        let backlog = self.backlog.as_ref().map_or(0, Backlog::own_bytes);
-        size_of::<Work>() + self.input.capacity() + incoming + backlog
-    }
-}
-
-impl Incoming {
-    pub(super) fn new(framing: &Framing, asked: Asked, sink: Sink, now_ms: u64) -> Box<Incoming> {
-        let http10 = framing.version == Version::Http10;
-        Box::new(Incoming {
-            body: http1::Body::new(framing.body),
-            asked,
-            sink,
-            persistence: Persistence { keep_alive: framing.keep_alive, http10 },
-            continue_due: framing.expect_continue,
-            began_ms: now_ms,
-            bytes: 0,
-        })
+        let backlog = self.backlog().map_or(0, Backlog::own_bytes);
+        self.0.as_deref().map_or(0, |work| size_of::<Work>() + work.input.capacity() + backlog)
     }
 
-    fn own_bytes(&self) -> usize {
-        self.sink.own_bytes() + self.asked.own_bytes()
-    }
-
-    /// A body must keep to a minimum rate once it had a start; a publisher's stream of lines may
-    /// be slow, but not silent.
-    pub(super) fn deadline_ms(&self, now_ms: u64, bytes_per_s_min: u64) -> u64 {
-        if self.sink.is_bulk() || bytes_per_s_min == 0 {
-            return now_ms + BULK_SILENCE_MS;
+    /// The wait as it is packed: the backlog and the number of unacknowledged bytes, then the
+    /// queue. Which place the connection has there, the queues know (`Budget`).
+    pub(super) fn pack_wait(&self, out: &mut Packer) {
+        let backlog = self.backlog();
+        backlog.is_some().pack(out);
+        if let Some(backlog) = backlog {
+            backlog.pack(out);
+            self.pace().unacknowledged().pack(out);
         }
-        self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
+        let class = self.place().map(|(class, _)| class);
+        class.pack(out);
+        class.is_some().pack(out);
+    }
+
+    /// What was packed, with its `input`. An older release may have packed a queue besides a
+    /// backlog: it meant nothing.
+    ///
+    /// # Errors
+    /// If a connection waits in a queue without a place, or the other way round.
+    pub(super) fn unpack_wait(input: Vec<u8>, packed: &mut Unpacker<'_>) -> Unpacked<Unfinished> {
+        let backlog = Option::<Backlog>::unpack(packed)?;
+        let mut work = Work { input, ..Work::default() };
+        if backlog.is_some() {
+            work.pace = Pace::resumed(Packed::unpack(packed)?);
+        }
+        let class = Option::<WorkClass>::unpack(packed)?;
+        let has_place = bool::unpack(packed)?;
+        work.wait = match (backlog, class) {
+            (Some(_), _) if has_place => return Err(MISFIT),
+            (Some(backlog), _) => Some(Wait::Room(backlog)),
+            (None, Some(class)) if has_place => {
+                Some(Wait::Queue { class, place: Some(Place::default()), since_us: None })
+            }
+            (None, None) if !has_place => None,
+            _ => return Err(MISFIT),
+        };
+        let mut unfinished = Unfinished(Some(Box::new(work)));
+        unfinished.shrink();
+        Ok(unfinished)
     }
 }

@@ -72,11 +72,6 @@ impl Sink {
         matches!(self, Sink::Bulk(_))
     }
 
-    /// Whether it takes no more before some of what it took is committed.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Sink::Bulk(bulk) if bulk.is_full())
-    }
-
     /// Whether it inflates the body once that is complete.
     pub(crate) fn inflates(&self) -> bool {
         matches!(self, Sink::Publish(upload) if upload.gzip)

@@ -20,29 +20,19 @@ use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
-/// What a connection that reads a stream is, beside its work: part of its record.
-#[derive(Debug)]
-pub(crate) struct Reader {
-    /// Everything up to this number was sent, or passed over by conflation.
-    pub(crate) cursor: u64,
-    /// The one feed it reads; [`MANY`] if there may be several.
-    pub(crate) feed: FeedId,
-    /// The number of the last joining, in all lives of the record: entries of others mean nothing.
-    pub(crate) stamp: u32,
+/// What a reader is sent, and how, in three bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReaderTraits {
     pub(crate) transport: Transport,
-    pub(crate) mode: Mode,
-    /// Messages come with the name of their topic.
-    pub(crate) is_enveloped: bool,
-    /// It was let in by a token, of which the worker knows the rest.
-    pub(crate) has_pass: bool,
-    /// It reads a pattern of which it may not see all topics, and was told so.
-    pub(crate) is_partial: bool,
+    bits: u8,
 }
 
 /// A stream that is about to begin: its answer's head is written.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    pub(crate) reader: Reader,
+    pub(crate) traits: ReaderTraits,
+    /// Everything up to this number was seen.
+    pub(crate) cursor: u64,
     pub(crate) filters: Vec<Filter>,
     pub(crate) start: Start,
     /// The token that it takes.
@@ -92,29 +82,22 @@ packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest 
 
 /// The number of the transport comes before the mode, and the state of a WebSocket after it. Other
 /// transports have the same bytes as a WebSocket without features.
-impl Packed for Reader {
+impl Packed for ReaderTraits {
     fn pack(&self, out: &mut Packer) {
-        let Reader { cursor, feed, stamp, transport, mode, is_enveloped, has_pass, is_partial } =
-            self;
-        cursor.pack(out);
-        feed.pack(out);
-        stamp.pack(out);
-        out.put(&[match transport {
+        out.put(&[match self.transport {
             Transport::Sse => 0,
             Transport::WebSocket(_) => 1,
             Transport::Echo(_) => 2,
             Transport::LongPoll => 3,
         }]);
-        mode.pack(out);
-        is_enveloped.pack(out);
-        transport.socket().pack(out);
-        has_pass.pack(out);
-        is_partial.pack(out);
+        self.mode().pack(out);
+        self.has(ENVELOPED).pack(out);
+        self.transport.socket().pack(out);
+        self.has(HAS_PASS).pack(out);
+        self.has(PARTIAL).pack(out);
     }
 
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Reader> {
-        let (cursor, feed, stamp) =
-            (u64::unpack(input)?, FeedId::unpack(input)?, u32::unpack(input)?);
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<ReaderTraits> {
         let number = u8::unpack(input)?;
         let (mode, is_enveloped) = (Mode::unpack(input)?, bool::unpack(input)?);
         let socket = SocketState::unpack(input)?;
@@ -129,8 +112,10 @@ impl Packed for Reader {
         if transport.socket() != socket {
             return Err(pack::MISFIT);
         }
-        let (has_pass, is_partial) = (bool::unpack(input)?, bool::unpack(input)?);
-        Ok(Reader { cursor, feed, stamp, transport, mode, is_enveloped, has_pass, is_partial })
+        let mut traits = ReaderTraits::new(transport, mode, is_enveloped);
+        traits.set(HAS_PASS, bool::unpack(input)?);
+        traits.set(PARTIAL, bool::unpack(input)?);
+        Ok(traits)
     }
 }
 
@@ -148,39 +133,57 @@ impl Packed for Gap {
     }
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader::new(Transport::Sse)
+impl ReaderTraits {
+    pub(crate) fn new(transport: Transport, mode: Mode, is_enveloped: bool) -> ReaderTraits {
+        let bits = match mode {
+            Mode::ByRule => 0,
+            Mode::Latest => LATEST,
+            Mode::All => ALL,
+        };
+        let mut traits = ReaderTraits { transport, bits };
+        traits.set(ENVELOPED, is_enveloped);
+        traits
     }
-}
 
-impl Reader {
-    pub(crate) fn new(transport: Transport) -> Reader {
-        Reader {
-            cursor: 0,
-            feed: MANY,
-            stamp: 0,
-            transport,
-            mode: Mode::ByRule,
-            is_enveloped: false,
-            has_pass: false,
-            is_partial: false,
+    pub(crate) fn mode(self) -> Mode {
+        match self.bits & (LATEST | ALL) {
+            LATEST => Mode::Latest,
+            ALL => Mode::All,
+            _ => Mode::ByRule,
         }
     }
 
+    pub(crate) fn has(self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    pub(crate) fn set(&mut self, bit: u8, is_so: bool) {
+        self.bits = if is_so { self.bits | bit } else { self.bits & !bit };
+    }
+
     /// The forms its messages are sent in.
-    pub(crate) fn forms(&self) -> Forms {
-        let (plain, deflated) = self.transport.manner().forms[usize::from(self.is_enveloped)];
+    pub(crate) fn forms(self) -> Forms {
+        let (plain, deflated) = self.transport.manner().forms[usize::from(self.has(ENVELOPED))];
         // Shared frames are deflated with the largest window: a smaller one cannot take them.
-        let takes_all = |_: &StreamForm| self.transport.socket().window_bits == WINDOW_BITS;
+        let takes_all = |_: &StreamForm| self.transport.socket().window_bits() == WINDOW_BITS;
         Forms { plain, deflated: deflated.filter(takes_all) }
     }
 
     /// Whether it may subscribe and unsubscribe while connected.
-    pub(crate) fn commands(&self) -> bool {
-        self.transport.socket().commands
+    pub(crate) fn commands(self) -> bool {
+        self.transport.socket().commands()
     }
 }
+
+// The bits of `ReaderTraits`.
+const LATEST: u8 = 1;
+const ALL: u8 = 2;
+/// Messages come with the name of their topic.
+pub(crate) const ENVELOPED: u8 = 4;
+/// It was let in by a token, of which the worker knows the rest.
+pub(crate) const HAS_PASS: u8 = 8;
+/// It reads a pattern of which it may not see all topics, and was told so.
+pub(crate) const PARTIAL: u8 = 16;
 
 impl Start {
     /// What a reader means by the cursor it names; an empty one is none.
@@ -279,36 +282,32 @@ mod tests {
         Start::Gap(Gap { reason, since: Some(since.parse().unwrap()) })
     }
 
-    /// Older releases pack a reader in these bytes.
+    /// Older releases pack the traits of a reader in these bytes.
     #[test]
     fn a_reader_keeps_its_bytes() {
-        let socket = SocketState { window_bits: 15, commands: true, owes_pong: false };
-        let pinged = SocketState { window_bits: 0, commands: false, owes_pong: true };
-        let of = |transport, has_pass| Reader {
-            cursor: 0x0102,
-            feed: 3,
-            stamp: 4,
-            has_pass,
-            is_enveloped: !has_pass,
-            ..Reader::new(transport)
+        let socket = SocketState::new(15, true);
+        let of = |transport, mode, has_pass: bool| {
+            let mut traits = ReaderTraits::new(transport, mode, !has_pass);
+            traits.set(HAS_PASS, has_pass);
+            traits
         };
-        let start = [2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
-        for (reader, rest) in [
-            (of(Transport::Sse, false), [0, 2, 1, 0, 0, 0, 0, 0]),
-            (of(Transport::WebSocket(socket), true), [1, 2, 0, 15, 1, 0, 1, 0]),
-            (of(Transport::Echo(pinged), false), [2, 2, 1, 0, 0, 1, 0, 0]),
-            (of(Transport::LongPoll, true), [3, 2, 0, 0, 0, 0, 1, 0]),
+        let mut pinged = Transport::Echo(SocketState::default());
+        pinged.set_owes_pong(true);
+        for (traits, bytes) in [
+            (of(Transport::Sse, Mode::ByRule, false), [0, 2, 1, 0, 0, 0, 0, 0]),
+            (of(Transport::WebSocket(socket), Mode::All, true), [1, 1, 0, 15, 1, 0, 1, 0]),
+            (of(pinged, Mode::Latest, false), [2, 0, 1, 0, 0, 1, 0, 0]),
+            (of(Transport::LongPoll, Mode::ByRule, true), [3, 2, 0, 0, 0, 0, 1, 0]),
         ] {
             let mut out = Packer::new(0);
-            reader.pack(&mut out);
-            let bytes = out.into_bytes();
-            assert_eq!(bytes, [&start[..], &rest].concat(), "{reader:?}");
-            let unpacked = Reader::unpack(&mut Unpacker::new(&bytes, 0)).unwrap();
-            assert_eq!(format!("{unpacked:?}"), format!("{reader:?}"));
+            traits.pack(&mut out);
+            assert_eq!(out.into_bytes(), bytes, "{traits:?}");
+            assert_eq!(ReaderTraits::unpack(&mut Unpacker::new(&bytes, 0)), Ok(traits));
         }
         // A stream of events has no WebSocket that could be inflated.
-        let bytes = [&start[..], &[0, 2, 1, 15, 0, 0, 0, 0]].concat();
-        assert_eq!(Reader::unpack(&mut Unpacker::new(&bytes, 0)).err(), Some(pack::MISFIT));
+        let bytes = [0, 2, 1, 15, 0, 0, 0, 0];
+        let unpacked = ReaderTraits::unpack(&mut Unpacker::new(&bytes, 0));
+        assert_eq!(unpacked, Err(pack::MISFIT));
     }
 
     #[test]

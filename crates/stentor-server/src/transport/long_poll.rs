@@ -3,11 +3,11 @@
 //! The request is held as it is. When the time has come it is answered as any other GET is, so
 //! there is no second way to write an answer.
 
-use crate::exchange::{Answer, Awaits, Exchange, Pending};
+use crate::exchange::{Answer, Exchange, HeldPoll};
 use crate::labels::RequestKind;
 use crate::limits::HELD_MS_MAX;
+use crate::stream::Start;
 use crate::stream::format::Transport;
-use crate::stream::{Reader, Start};
 use crate::transport::Wanted;
 use stentor_hub::{Filter, Message};
 use stentor_wire::credentials::without_token;
@@ -48,8 +48,9 @@ pub(crate) fn hold(
     if is_due {
         return None;
     }
-    let reader = Reader { cursor: seq.max(after), ..Reader::new(Transport::LongPoll) };
-    Some(Answer::Later(held(x, request, wait_s, expects_value), Some(wanted.opening(reader))))
+    let mut opening = wanted.opening(Transport::LongPoll);
+    opening.cursor = seq.max(after);
+    Some(Answer::Poll(held(x, request, wait_s, expects_value), opening))
 }
 
 /// `GET /-/events` without a stream: an array of what is new, as soon as there is something.
@@ -65,15 +66,10 @@ pub(crate) fn many(
     };
     let wait_s = wanted.wait_s.filter(|_| request.method == Method::Get);
     let held = held(x, request, wait_s.unwrap_or(0), false);
-    Answer::Later(held, Some(wanted.opening(Reader::new(Transport::LongPoll))))
+    Answer::Poll(held, wanted.opening(Transport::LongPoll))
 }
 
-fn held(
-    x: &mut Exchange<'_>,
-    request: &Request<'_>,
-    wait_s: u64,
-    expects_value: bool,
-) -> Box<Pending> {
+fn held(x: &mut Exchange<'_>, request: &Request<'_>, wait_s: u64, expects_value: bool) -> HeldPoll {
     let wait_ms = wait_s.saturating_mul(1000).min(HELD_MS_MAX);
     // What let the client in is kept as a pass: no token is kept, wherever it stood.
     let target = without_token(request.target);
@@ -86,7 +82,7 @@ fn held(
     };
     let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + wait_ms);
     x.reply.answers.asked.kind = RequestKind::LongPoll;
-    x.hold(Awaits::Change { request, deadline_ms, expects_value })
+    HeldPoll { exchange: x.hold(), request, deadline_ms, expects_value }
 }
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor
@@ -152,9 +148,7 @@ mod tests {
         let request = parse(head, &mut slots).unwrap().request;
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x = cx.exchange(PUBLIC, &request, persistence, Ticket::of_nobody(), &Permit::SMALL);
-        let Awaits::Change { request, .. } = held(&mut x, &request, 9, false).awaits else {
-            panic!("it is not held");
-        };
+        let HeldPoll { request, .. } = held(&mut x, &request, 9, false);
         let mut out = Packer::new(0);
         request.pack(&mut out);
         let bytes = out.into_bytes();

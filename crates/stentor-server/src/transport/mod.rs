@@ -9,7 +9,8 @@ use crate::access::{Act, Denied, Sight};
 use crate::exchange::{Exchange, NoStream};
 use crate::paths::EVENTS;
 use crate::stream::feeds::Room;
-use crate::stream::{Opening, Reader, Start};
+use crate::stream::format::Transport;
+use crate::stream::{Opening, ReaderTraits, Start};
 use stentor_hub::{Filter, Mode};
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
@@ -81,12 +82,12 @@ impl Wanted {
     }
 
     /// What is read once the answer has begun, or waits.
-    pub(crate) fn opening(self, reader: Reader) -> Box<Opening> {
+    pub(crate) fn opening(self, transport: Transport) -> Box<Opening> {
         let Wanted { filters, is_enveloped, start, mode, sight, .. } = self;
-        let reader = Reader { mode, is_enveloped, ..reader };
+        let traits = ReaderTraits::new(transport, mode, is_enveloped);
         let uncovered = sight.misses().then(|| sight.json().into());
         let Sight { grant, part, .. } = sight;
-        Box::new(Opening { reader, filters, start, grant, part, uncovered })
+        Box::new(Opening { traits, cursor: 0, filters, start, grant, part, uncovered })
     }
 
     fn read(

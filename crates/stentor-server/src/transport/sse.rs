@@ -7,7 +7,6 @@ use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
 use crate::put_off::EVENT_STREAM;
-use crate::stream::Reader;
 use crate::stream::format::Transport;
 use crate::transport::Wanted;
 use stentor_wire::http1::Request;
@@ -47,5 +46,5 @@ pub(crate) fn open(
         retry_ms += age_ms / 2 + x.rng.next_u64() % age_ms;
     }
     sse::retry(x.reply.out.bytes(), retry_ms);
-    Answer::Stream(wanted.opening(Reader::new(Transport::Sse)))
+    Answer::Stream(wanted.opening(Transport::Sse))
 }

@@ -1,12 +1,14 @@
-//! WebSocket (RFC 6455): the handshake. What is said afterwards is in `connection/websocket.rs`.
+//! WebSocket (RFC 6455): the handshake. What is said afterwards is in
+//! `connection/reader/websocket.rs`.
 
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::paths::{ECHO, EVENTS};
 use crate::stream::format::{SocketState, Transport};
-use crate::stream::{Opening, Reader, Start};
+use crate::stream::{Opening, ReaderTraits, Start};
 use crate::transport::Wanted;
+use stentor_hub::Mode;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 use stentor_wire::websocket;
@@ -64,11 +66,12 @@ pub(crate) fn open(
         .fields(extension)
         .end();
     let window_bits = deflate.map_or(0, |deflate| deflate.server_window_bits);
-    let socket = SocketState { window_bits, commands, owes_pong: false };
+    let socket = SocketState::new(window_bits, commands);
     Answer::Stream(match wanted {
-        Some(wanted) => wanted.opening(Reader::new(Transport::WebSocket(socket))),
+        Some(wanted) => wanted.opening(Transport::WebSocket(socket)),
         None => Box::new(Opening {
-            reader: Reader::new(Transport::Echo(socket)),
+            traits: ReaderTraits::new(Transport::Echo(socket), Mode::ByRule, false),
+            cursor: 0,
             filters: Vec::new(),
             start: Start::Values,
             grant: None,

@@ -22,7 +22,7 @@ impl Worker {
         let feeds: Vec<Peer> = self.cx.streams.replication.feeds().collect();
         for peer in feeds {
             self.cx.load.budget.begin_share(None);
-            self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
+            self.with(peer, |connection, cx| connection.deliver(cx, io));
         }
     }
 

@@ -181,7 +181,7 @@ impl Worker {
             let Some(connection) = self.connections.at(index) else { continue };
             if connection.is_behind(&self.cx) {
                 let peer = Peer::from_index(index as u32);
-                self.with(peer, |connection, cx| connection.catch_up(cx, peer));
+                self.with(peer, |connection, cx| connection.catch_up(cx));
             }
         }
     }

@@ -69,7 +69,7 @@ impl Worker {
         for index in evicted {
             let peer = Peer::from_index(index as u32);
             self.cx.stats.connections_evicted.add(1);
-            self.with(peer, |connection, cx| connection.evict(cx, io, peer));
+            self.with(peer, |connection, cx| connection.evict(cx, io));
         }
     }
 

@@ -19,12 +19,13 @@ impl Worker {
             Ok(None) => return false,
             Err(_) => {
                 self.cx.stats.proxy_headers_refused.add(1);
-                self.with(peer, |connection, cx| connection.abort(cx, io, peer));
+                self.with(peer, |connection, cx| connection.abort(cx, io));
                 return false;
             }
         };
         let Some(connection) = self.connections.at(peer.index()) else { return false };
-        if connection.begin_client(&mut self.cx, peer, source) {
+        self.cx.peer = peer;
+        if connection.begin_client(&mut self.cx, source) {
             io.discard(peer, len);
             return true;
         }
@@ -35,7 +36,7 @@ impl Worker {
         }
         let farewell = put_off::farewell(&bytes[len..shown], self.cx.rng.next_u64());
         let _ = io.send(peer, &[IoSlice::new(&farewell)]);
-        self.with(peer, |connection, cx| connection.close(cx, io, peer));
+        self.with(peer, |connection, cx| connection.close(cx, io));
         false
     }
 

@@ -59,7 +59,7 @@ impl Worker {
         for Holder { index, .. } in cut {
             let peer = Peer::from_index(index as u32);
             self.cx.stats.readers_cut.add(1);
-            self.with(peer, |connection, cx| connection.abort(cx, io, peer));
+            self.with(peer, |connection, cx| connection.abort(cx, io));
         }
     }
 
@@ -132,7 +132,7 @@ impl Worker {
             let is_open = self.connections.at(index).is_some_and(|one| !one.is_free());
             if is_open && io.kernel_bytes(peer) >= TCP_RELIEF_BYTES_MIN {
                 self.cx.stats.tcp_memory_evicted.add(1);
-                self.with(peer, |connection, cx| connection.abort(cx, io, peer));
+                self.with(peer, |connection, cx| connection.abort(cx, io));
             }
         }
     }

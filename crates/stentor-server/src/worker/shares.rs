@@ -51,7 +51,7 @@ impl Worker {
                     let peer = Peer::from_index(index as u32);
                     share.get_or_insert_with(|| Share::begin(io, EXPIRIES_US, 8, VISITS_US_MAX));
                     self.cx.load.budget.begin_share(None);
-                    self.with(peer, |connection, cx| connection.expire(cx, io, peer));
+                    self.with(peer, |connection, cx| connection.expire(cx, io));
                 }
                 // Looking at those whose deadline has moved takes time as well.
                 Due::Unknown if share.is_none() => return,
@@ -114,7 +114,7 @@ impl Worker {
         let Some(connection) = self.connections.at(peer.index()) else { return false };
         let is_due = connection.is_due(self.cx.streams.feeds.latest_seq(feed));
         if is_due {
-            self.with(peer, |connection, cx| connection.deliver(cx, io, peer));
+            self.with(peer, |connection, cx| connection.deliver(cx, io));
         }
         is_due
     }

@@ -4,9 +4,10 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::reader::{Extra, Joining, Subscription};
-use super::{Connection, Phase, Progress, StreamWait};
+use super::{Extra, Joining, Reading, Subscription};
 use crate::budget::{Permit, WorkClass, admitted};
+use crate::connection::state::{Ending, State};
+use crate::connection::{Connection, Progress, REQUEST_COST, StreamWait};
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
 use crate::stream::Start;
@@ -17,7 +18,7 @@ use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Filter, Hub};
-use stentor_io::Peer;
+
 use stentor_wire::events::{Command, parse_command};
 use stentor_wire::lookup::json_string;
 use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
@@ -25,36 +26,40 @@ use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
 impl Connection {
     /// Input of a connection that reads a stream: frames of a WebSocket. What the clients of other
     /// streams send means nothing.
-    pub(super) fn read_frames(&mut self, cx: &mut Context, peer: Peer, input: &[u8]) -> Progress {
-        let (socket, message_bytes_max) = match self.reader.transport {
+    pub(in crate::connection) fn read_frames(
+        &mut self,
+        cx: &mut Context,
+        input: &[u8],
+    ) -> Progress {
+        let State::Stream(reading) = &self.state else { return Progress::Starved(0) };
+        let (socket, message_bytes_max) = match reading.traits.transport {
             Transport::Echo(socket) => (socket, ECHO_BYTES_MAX),
-            Transport::WebSocket(socket) if socket.commands => (socket, COMMAND_BYTES_MAX),
+            Transport::WebSocket(socket) if socket.commands() => (socket, COMMAND_BYTES_MAX),
             Transport::WebSocket(socket) => (socket, IGNORED_BYTES_MAX),
             Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
         };
-        let rules = Rules { message_bytes_max, deflate: socket.window_bits != 0 };
-        let class = socket.commands.then_some(WorkClass::Commands);
-        let read =
-            |cx: &mut Context, permit: &Permit| self.read_frame(cx, peer, input, &rules, permit);
+        let rules = Rules { message_bytes_max, deflate: socket.window_bits() != 0 };
+        let class = socket.commands().then_some(WorkClass::Commands);
+        let read = |cx: &mut Context, permit: &Permit| self.read_frame(cx, input, &rules, permit);
         admitted(cx, class, read).unwrap_or(Progress::NotNow(WorkClass::Commands))
     }
 
     fn read_frame(
         &mut self,
         cx: &mut Context,
-        peer: Peer,
         input: &[u8],
         rules: &Rules,
         permit: &Permit,
     ) -> Progress {
-        self.reader.transport.set_owes_pong(false);
-        let decoder = self.extra().decoder.get_or_insert_default();
+        let State::Stream(reading) = &mut self.state else { return Progress::Starved(0) };
+        reading.traits.transport.set_owes_pong(false);
+        let decoder = reading.extra().decoder.get_or_insert_default();
         let result = decoder.next(&mut cx.resources.inflater, input, rules);
         // A decoder that stays says that a frame, or a message, is on its way.
         if decoder.is_idle() {
-            self.extra().decoder = None;
+            reading.extra().decoder = None;
             // The next one has a time of its own. A ping within a message buys that one none.
-            if self.phase == Phase::Streaming(StreamWait::Frame) {
+            if reading.wait == StreamWait::Frame {
                 cx.rearm();
             }
         }
@@ -63,19 +68,19 @@ impl Connection {
             Ok((used, Some(received))) => {
                 let input_cost = if rules.deflate { used * INFLATE_COST } else { used };
                 cx.load.budget.cost +=
-                    input_cost + received.data_bytes() * DATA_COST + super::REQUEST_COST;
-                self.received(cx, peer, received, permit);
+                    input_cost + received.data_bytes() * DATA_COST + REQUEST_COST;
+                self.received(cx, received, permit);
                 Progress::Used(used)
             }
             Err(Violation { code, reason }) => {
-                self.end_websocket(cx, peer, code, reason);
+                self.end_websocket(cx, code, reason);
                 Progress::Used(input.len())
             }
         }
     }
 
     /// One whole frame or message.
-    fn received(&mut self, cx: &mut Context, peer: Peer, received: Received, permit: &Permit) {
+    fn received(&mut self, cx: &mut Context, received: Received, permit: &Permit) {
         match received {
             Received::Ping(data) => {
                 websocket::frame(cx.out.bytes(), Opcode::Pong, false, &data);
@@ -85,13 +90,11 @@ impl Connection {
                     Some(code) => websocket::close_frame(cx.out.bytes(), code, ""),
                     None => websocket::frame(cx.out.bytes(), Opcode::Close, false, b""),
                 }
-                self.finish_stream(cx, peer);
+                self.finish(cx, Ending::Refusing);
             }
-            Received::Text(text) if self.reader.commands() => {
-                self.command(cx, peer, text.as_bytes(), permit)
-            }
-            Received::Binary(data) if self.reader.commands() => {
-                self.command(cx, peer, &data, permit);
+            Received::Text(text) if self.commands() => self.command(cx, text.as_bytes(), permit),
+            Received::Binary(data) if self.commands() => {
+                self.command(cx, &data, permit);
             }
             Received::Text(text) if self.is_echo() => {
                 self.echo(cx, Opcode::Text, text.as_bytes());
@@ -104,24 +107,22 @@ impl Connection {
     }
 
     /// Ends the connection with a code and a reason.
-    pub(super) fn end_websocket(&mut self, cx: &mut Context, peer: Peer, code: u16, reason: &str) {
+    pub(super) fn end_websocket(&mut self, cx: &mut Context, code: u16, reason: &str) {
         websocket::close_frame(cx.out.bytes(), code, reason);
-        self.finish_stream(cx, peer);
+        self.finish(cx, Ending::Refusing);
     }
 
-    /// The last words are written: nothing more is read or sent.
-    pub(super) fn finish_stream(&mut self, cx: &mut Context, peer: Peer) {
-        self.leave_stream(cx, peer);
-        self.phase = Phase::Refusing;
+    fn commands(&self) -> bool {
+        self.reading().is_some_and(|reading| reading.traits.commands())
     }
 
     /// Whether it is sent back what it sends.
-    pub(super) fn is_echo(&self) -> bool {
-        matches!(self.reader.transport, Transport::Echo(_))
+    pub(in crate::connection) fn is_echo(&self) -> bool {
+        matches!(self.transport(), Some(Transport::Echo(_)))
     }
 
     fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
-        let deflated = match self.reader.transport.socket().window_bits {
+        let deflated = match self.transport().map_or(0, |it| it.socket().window_bits()) {
             0 => None,
             bits => websocket::deflate(&mut cx.streams.deflater, data, bits),
         };
@@ -130,9 +131,9 @@ impl Connection {
     }
 
     /// Subscribes and unsubscribes. A command that is not understood changes nothing.
-    fn command(&mut self, cx: &mut Context, peer: Peer, bytes: &[u8], permit: &Permit) {
+    fn command(&mut self, cx: &mut Context, bytes: &[u8], permit: &Permit) {
         let text = str::from_utf8(bytes).map_err(|_| "A command must be UTF-8.".to_owned());
-        if let Err(reason) = text.and_then(|text| self.run_command(cx, peer, text, permit)) {
+        if let Err(reason) = text.and_then(|text| self.run_command(cx, text, permit)) {
             let mut error = b"{\"error\":".to_vec();
             json_string(&mut error, &reason);
             error.push(b'}');
@@ -140,13 +141,7 @@ impl Connection {
         }
     }
 
-    fn run_command(
-        &mut self,
-        cx: &mut Context,
-        peer: Peer,
-        text: &str,
-        permit: &Permit,
-    ) -> Result<(), String> {
+    fn run_command(&mut self, cx: &mut Context, text: &str, permit: &Permit) -> Result<(), String> {
         let topics_max = cx.settings.streams.topics_max;
         let Command { subscribe, unsubscribe, since, token, ping } =
             parse_command(text, topics_max)?;
@@ -157,12 +152,13 @@ impl Connection {
         }
         let (mut subscribe, unsubscribe) = (filters(&subscribe)?, filters(&unsubscribe)?);
         if let Some(token) = token {
-            self.renew(cx, peer, &token, permit)?;
+            self.renew(cx, &token, permit)?;
         }
-        let sight = self.may_subscribe(cx, peer, &mut subscribe, permit)?;
+        let sight = self.may_subscribe(cx, &mut subscribe, permit)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
-        let Extra { subscriptions, partial, .. } = self.extra();
+        let State::Stream(reading) = &mut self.state else { return Ok(()) };
+        let Extra { subscriptions, partial, .. } = reading.extra();
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
         subscribe.retain(|filter| {
@@ -191,25 +187,29 @@ impl Connection {
         subscriptions.shrink_to(subscriptions.len() * 2);
         // Others may have their numbers later.
         partial.retain(|feed| !leaving.contains(feed));
-        if sight.misses() {
-            self.tell_uncovered(cx, &sight.json());
+        if let Some(write) = reading.traits.transport.manner().uncovered
+            && sight.misses()
+        {
+            write(cx.out.bytes(), &sight.json());
         }
         if subscribe.is_empty() {
             return Ok(());
         }
         let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
-        let start = self.not_ahead_of_others(&hub, start.under(cx.load.pressure, &hub));
-        let subscriptions = self.join(cx, peer, &subscribe, permit);
-        self.note_partial(cx, &sight.part);
+        let start = reading.not_ahead_of_others(&hub, start.under(cx.load.pressure, &hub));
+        let subscriptions = Reading::join(cx, &mut self.stamp, &subscribe, permit);
+        reading.note_partial(cx, &sight.part);
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
         // mutation: command-panic
-        self.extra().joining = Some(Joining { subscriptions, start, seq });
+        reading.extra().joining = Some(Joining { subscriptions, start, seq });
         // Behind that: should it panic, the connection knows what it has joined.
         cx.take_mail();
         Ok(())
     }
+}
 
+impl Reading {
     /// All that is read has one cursor. If that is ahead, as of a reader that comes from a server
     /// which is further on, what else it begins to read would miss what comes until then: so it is
     /// set back, and such a reader may be sent again what it has had there.
@@ -218,7 +218,7 @@ impl Connection {
             return start;
         }
         let here = hub.notified_seq();
-        self.reader.cursor = self.reader.cursor.min(here);
+        self.cursor = self.cursor.min(here);
         match start {
             Start::After(number) if number > here => Start::After(here),
             other => other,
