@@ -201,6 +201,7 @@ const OTHER_FILES: &[&str] = &[
     "/secured/handover.rs",
     // What a broken invariant is called.
     "/connection/check.rs",
+    "/reader/check.rs",
 ];
 
 /// Sentences that no client is answered.

@@ -10,7 +10,7 @@
 //! feed is a position in the ring. The position of a follower that reads too slowly is dropped, and
 //! the follower loads a snapshot. So a slow follower costs no other client anything.
 //!
-//! How a connection sends all this is in `connection/copying.rs`.
+//! How a connection sends all this is in `connection/transfer.rs`.
 
 mod ring;
 mod snapshot;
