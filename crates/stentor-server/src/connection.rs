@@ -29,13 +29,13 @@ use crate::addresses::Counted;
 use crate::budget::{Place, WorkClass};
 use crate::context::Context;
 use crate::limits::{ACKNOWLEDGE_MS, GATHER_BYTES};
-use crate::phase::{CopyWait, Phase, RequestWait, StreamWait};
+use crate::phase::{Phase, RequestWait, StreamWait};
 use crate::stats::Activity;
 use crate::timers::{Timed, Timer};
 pub(crate) use eviction::Loss;
 use http::Http;
 use pace::Pace;
-use state::{Ending, State};
+use state::State;
 use stentor_io::{Backend, Flow, Gone, LAYERED, PROXIED, Role, listener_of};
 use stentor_order::Ticket;
 use stentor_tls_layer::LINGER_MS;
@@ -71,22 +71,12 @@ pub(crate) enum Origin {
     Probe,
 }
 
-/// What came of looking at some input.
+/// The result of one step over the input.
 enum Progress {
-    /// So many bytes were used, and there may be more to do.
+    /// The step used so many bytes, and the next one may follow.
     Used(usize),
-    /// So many bytes were used; the rest is not enough to go on.
+    /// The step used so many bytes. The rest waits for more input, or in a work queue.
     Starved(usize),
-    /// Nothing was used: the connection waits in a work queue.
-    NotNow(WorkClass),
-}
-
-/// How far a turn came with the input.
-enum Turn {
-    /// So many bytes were used; with the rest there is nothing to do yet.
-    Done(usize),
-    /// So many bytes were used, and the rest is for another turn.
-    Yielded(usize),
 }
 
 impl Timed for Connection {
@@ -111,7 +101,7 @@ impl Connection {
         self.counted = counted;
         let is_proxied = role & PROXIED != 0;
         let wait = if is_proxied { RequestWait::ProxyHeader } else { RequestWait::Head };
-        self.state = State::Http(Http::new(wait));
+        self.state = State::Http(Http::new(wait, 0, None));
     }
 
     /// A layer agrees on something with the peer, or is done with that. Returns whether this is
@@ -138,9 +128,9 @@ impl Connection {
         let takes_input = match &self.state {
             State::Free | State::Pending(_) => false,
             State::Http(http) => !http.is_sink_full(),
-            // So much waits behind a long-poll that no more is read before the response.
+            // Behind a long-poll, a connection keeps no more input than one head may have.
             State::Poll(_) => self.work.input().len() < http1::HEAD_BYTES_MAX,
-            State::Stream(_) | State::Transfer(_) | State::Ending(_) => true,
+            _ => true,
         };
         takes_input && !self.waits()
     }
@@ -182,11 +172,7 @@ impl Connection {
             return Flow::More;
         }
         let result = if self.work.input().is_empty() {
-            self.proceed(cx, io, bytes).map(|turn| {
-                if let Some(from) = self.keeps_from(&turn, bytes) {
-                    self.keep(turn, bytes[from..].to_vec());
-                }
-            })
+            self.proceed(cx, io, bytes).map(|used| self.keep(&bytes[used..]))
         } else {
             let mut input = self.work.take_input();
             input.extend_from_slice(bytes);
@@ -207,12 +193,12 @@ impl Connection {
         }
         // The peer was not listened to meanwhile: should it have sent something, closing now would
         // be a reset, and cost it what it has not read yet.
-        if self.is_ending(Ending::Closing) && !self.is_reset_at_end(cx) {
-            self.finish(cx, Ending::Refusing);
+        if matches!(self.state, State::Closing) && !self.is_reset_at_end(cx) {
+            self.enter(cx, State::Refusing);
         }
         let input = self.work.take_input();
         if cx.draining {
-            self.end_bulk(cx, io);
+            self.end_bulk(cx);
         }
         if self.is_leaving() {
             self.say_farewell(cx);
@@ -238,9 +224,9 @@ impl Connection {
             State::Poll(poll) => poll.arm(cx, room_ms, expires_ms),
             State::Pending(pending) => room_ms.unwrap_or_else(|| pending.deadline_ms(now_ms)),
             State::Transfer(transfer) => transfer.arm(now_ms, room_ms, expires_ms),
-            State::Ending(Ending::Closing | Ending::Refusing) => room_ms.unwrap_or(now_ms),
-            State::Ending(Ending::Lingering) => now_ms + LINGER_MS,
-            State::Ending(Ending::Delivering) => now_ms + ACKNOWLEDGE_MS,
+            State::Closing | State::Refusing => room_ms.unwrap_or(now_ms),
+            State::Lingering => now_ms + LINGER_MS,
+            State::Delivering => now_ms + ACKNOWLEDGE_MS,
         };
         let phase = self.phase();
         (phase.renews() || cx.armed != Some(phase)).then_some(deadline_ms)
@@ -267,24 +253,16 @@ impl Connection {
         io: &mut B,
         mut input: Vec<u8>,
     ) -> Result<(), Gone> {
-        let turn = self.proceed(cx, io, &input)?;
-        if let Some(from) = self.keeps_from(&turn, &input) {
-            input.drain(..from);
-            self.keep(turn, input);
-        }
+        let used = self.proceed(cx, io, &input)?;
+        input.drain(..used);
+        self.keep(input);
         Ok(())
     }
 
-    /// From where on the input is kept, if any of it is.
-    fn keeps_from(&self, turn: &Turn, input: &[u8]) -> Option<usize> {
-        let (Turn::Done(used) | Turn::Yielded(used)) = *turn;
-        (used < input.len() && self.takes_input()).then_some(used)
-    }
-
-    fn keep(&mut self, turn: Turn, rest: Vec<u8>) {
-        self.work.keep_input(rest);
-        if matches!(turn, Turn::Yielded(_)) {
-            self.work.wait_in(WorkClass::Requests);
+    /// Keeps the rest of the input, if the state has a use for it.
+    fn keep(&mut self, rest: impl Into<Vec<u8>> + AsRef<[u8]>) {
+        if !rest.as_ref().is_empty() && self.takes_input() {
+            self.work.keep_input(rest.into());
         }
     }
 
@@ -296,7 +274,7 @@ impl Connection {
     /// Whether more input must wait: for a response, or for the first messages of a subscription.
     fn is_busy(&self) -> bool {
         match &self.state {
-            State::Stream(reading) => reading.traits().commands() && reading.catches_up(),
+            State::Stream(reading) => reading.is_joining(),
             _ => self.is_pending(),
         }
     }
@@ -308,7 +286,7 @@ impl Connection {
         cx: &mut Context,
         io: &mut B,
         input: &[u8],
-    ) -> Result<Turn, Gone> {
+    ) -> Result<usize, Gone> {
         let mut at = 0;
         let mut yielded = false;
         while !yielded {
@@ -320,7 +298,13 @@ impl Connection {
                 {
                     break;
                 }
-                State::Http(_) => self.read_request(cx, io, rest),
+                State::Http(_) => {
+                    let progress = self.read_request(cx, rest);
+                    if self.is_streaming() {
+                        io.begin_stream(cx.peer, cx.settings.streams.retransmission());
+                    }
+                    progress
+                }
                 // What is due goes first: the response, or what was just subscribed to.
                 _ if self.is_busy() => {
                     self.pump(cx, io)?;
@@ -335,10 +319,6 @@ impl Connection {
                     at += used;
                     break;
                 }
-                Progress::NotNow(class) => {
-                    self.work.wait_in(class);
-                    break;
-                }
             }
             if cx.out.len() >= GATHER_BYTES && !self.work.flush(cx, io)? {
                 break;
@@ -350,12 +330,15 @@ impl Connection {
         if !self.is_pending() {
             self.pump(cx, io)?;
         }
-        if self.is_ending(Ending::Closing) && (at < input.len() || cx.draining) {
-            self.finish(cx, Ending::Refusing);
+        if matches!(self.state, State::Closing) && (at < input.len() || cx.draining) {
+            self.enter(cx, State::Refusing);
         }
         self.work.flush(cx, io)?;
         // An answer that waits brings the connection back by itself.
-        Ok(if yielded && !self.waits() { Turn::Yielded(at) } else { Turn::Done(at) })
+        if yielded && self.takes_input() {
+            self.work.wait_in(WorkClass::Requests);
+        }
+        Ok(at)
     }
 
     /// Brings the record into order after anything was done, and says what is wanted next.
@@ -381,9 +364,9 @@ impl Connection {
         }
         self.work.set_pace(Pace::default());
         match self.state {
-            State::Ending(Ending::Closing) if !self.lingers(cx) => return self.end(cx, io),
-            State::Ending(Ending::Closing | Ending::Refusing) => {
-                self.finish(cx, Ending::Lingering);
+            State::Closing if !self.lingers(cx) => return self.end(cx, io),
+            State::Closing | State::Refusing => {
+                self.enter(cx, State::Lingering);
                 self.work.clear();
                 io.finish(cx.peer);
                 io.resume(cx.peer);

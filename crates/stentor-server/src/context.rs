@@ -442,8 +442,8 @@ impl Context {
         }
     }
 
-    /// What is needed to answer a request. Of a `request` that is not there any more, or not whole,
-    /// nothing is known but how it came.
+    /// Makes the exchange of a request. `None` stands for a request that is not whole, or not there
+    /// any more.
     pub(crate) fn exchange<'a, 'r>(
         &'a mut self,
         role: Role,

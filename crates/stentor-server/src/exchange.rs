@@ -29,7 +29,7 @@ use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use stentor_replication::Transfer;
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::negotiate::{Encoding, accepts_events};
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::Moment;
 use stentor_wire::packed;
 use stentor_wire::status::{Refusal, Status};
 
@@ -59,21 +59,21 @@ pub(crate) struct Copying {
     pub(crate) grant: Option<Grant>,
 }
 
-/// What is kept of an exchange whose answer comes later. Nothing behind its request is looked at
-/// before.
+/// The parts of an exchange that the connection keeps if the answer comes later. The connection
+/// reads no further request before it has answered.
 #[derive(Debug)]
 pub(crate) struct HeldExchange {
     pub(crate) asked: Asked,
     pub(crate) persistence: Persistence,
 }
 
-/// A long-poll: at its deadline the request is answered as if it came just now. Who
-/// `expects_value` knows one of the topic: that it is gone is a change as well.
+/// A long-poll. At its deadline the server answers as if the request came just now. A client that
+/// `expects_value` knows a value of the topic, so a deletion is a change as well.
 #[derive(Debug)]
 pub(crate) struct HeldPoll {
     pub(crate) exchange: HeldExchange,
     pub(crate) request: RequestBuf,
-    pub(crate) deadline_ms: u64,
+    pub(crate) deadline: Moment,
     pub(crate) expects_value: bool,
 }
 
@@ -108,24 +108,7 @@ pub(crate) struct FileWait {
 
 packed!(struct HeldExchange { asked, persistence });
 
-impl Packed for HeldPoll {
-    fn pack(&self, out: &mut Packer) {
-        let HeldPoll { exchange, request, deadline_ms, expects_value } = self;
-        exchange.pack(out);
-        request.pack(out);
-        out.moment(*deadline_ms);
-        expects_value.pack(out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<HeldPoll> {
-        Ok(HeldPoll {
-            exchange: Packed::unpack(input)?,
-            request: Packed::unpack(input)?,
-            deadline_ms: input.moment()?,
-            expects_value: Packed::unpack(input)?,
-        })
-    }
-}
+packed!(struct HeldPoll { exchange, request, deadline, expects_value });
 
 impl HeldPoll {
     /// What it takes on the heap, in bytes.
@@ -304,7 +287,7 @@ impl Exchange<'_> {
         Answer::Later(Box::new(Pending { exchange: self.hold(), awaits }))
     }
 
-    /// Takes what is kept of the exchange until its answer comes.
+    /// Takes the parts that the connection keeps until the answer comes.
     pub(crate) fn hold(&mut self) -> HeldExchange {
         let persistence = self.reply.shape.persistence;
         HeldExchange { asked: self.reply.answers.hold(), persistence }

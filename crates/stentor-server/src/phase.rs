@@ -17,9 +17,9 @@ pub(crate) enum Phase {
     /// It reads a stream.
     Streaming(StreamWait),
     /// The answer to its last request comes later.
-    Pending(AnswerWait),
+    Pending(ReplyWait),
     /// A follower reads it.
-    Copying(CopyWait),
+    Copying(ReplyWait),
     /// The last answer waits for room to write. Then the socket is closed.
     Closing,
     /// The same, but the peer may still be sending: it must not be reset before it has read why
@@ -67,10 +67,11 @@ pub(crate) enum StreamWait {
     Leave,
 }
 
-/// The event that a pending answer waits for.
+/// The event that a long-poll, a pending answer or a follower waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AnswerWait {
-    /// The change or the commit that the answer reports, or the end of a long-poll's time.
+pub(crate) enum ReplyWait {
+    /// The event itself, or the end of the time for it. A follower waits for the next heartbeat:
+    /// without one, it takes its leader for dead.
     Event,
     /// Room to write, or a turn in a line.
     Room,
@@ -78,15 +79,24 @@ pub(crate) enum AnswerWait {
     Expiry,
 }
 
-/// The event that a connection to a follower waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CopyWait {
-    /// The next heartbeat. Without one, the follower takes its leader for dead.
-    Heartbeat,
-    /// Room to write, or a turn in a line.
-    Room,
-    /// The expiry of its token.
-    Expiry,
+impl ReplyWait {
+    /// The event that comes first, and when.
+    pub(crate) fn first(
+        event_ms: u64,
+        room_ms: Option<u64>,
+        expires_ms: Option<u64>,
+    ) -> (ReplyWait, u64) {
+        match (room_ms, expires_ms) {
+            (Some(room_ms), _) => (ReplyWait::Room, room_ms),
+            (None, Some(expires_ms)) if expires_ms < event_ms => (ReplyWait::Expiry, expires_ms),
+            (None, _) => (ReplyWait::Event, event_ms),
+        }
+    }
+
+    /// Whether a connection that `waits` for room or in a queue, or does not, may be in this wait.
+    pub(crate) fn fits(self, waits: bool, has_pass: bool) -> bool {
+        waits == (self == ReplyWait::Room) && (has_pass || self != ReplyWait::Expiry)
+    }
 }
 
 impl Phase {
@@ -96,8 +106,8 @@ impl Phase {
             self,
             Phase::Open(RequestWait::Room)
                 | Phase::Streaming(StreamWait::Room)
-                | Phase::Pending(AnswerWait::Room)
-                | Phase::Copying(CopyWait::Room)
+                | Phase::Pending(ReplyWait::Room)
+                | Phase::Copying(ReplyWait::Room)
                 | Phase::Closing
                 | Phase::Refusing
         )

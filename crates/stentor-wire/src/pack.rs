@@ -381,6 +381,20 @@ macro_rules! numbers {
 
 numbers! { u16 u32 u64 i64 }
 
+/// A moment of the clock in milliseconds, which the next process sees on its own clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment(pub u64);
+
+impl Packed for Moment {
+    fn pack(&self, out: &mut Packer) {
+        out.moment(self.0);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Moment> {
+        input.moment().map(Moment)
+    }
+}
+
 impl Packed for u8 {
     #[inline]
     fn pack(&self, out: &mut Packer) {

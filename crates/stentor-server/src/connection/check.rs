@@ -1,14 +1,12 @@
-//! What must hold of a connection's record whenever nothing is being done with it, as far as the
-//! types of its states do not say it.
+//! The invariants of a connection's record between two visits, as far as the types of its states
+//! do not ensure them.
 //!
 //! Debug builds check the record after every event, and every build checks a record that comes from
 //! another process.
 
-use super::state::{Ending, State};
+use super::state::State;
 use super::{Connection, RequestWait};
-use crate::connection::CopyWait;
 use crate::listeners::LISTENERS;
-use crate::phase::AnswerWait;
 use stentor_io::PROXIED;
 
 impl Connection {
@@ -30,8 +28,8 @@ impl Connection {
         ensure(work.is_needed(), "Unused work is kept.")?;
         let has_input = !work.input().is_empty();
         let is_legal = match &self.state {
-            State::Free | State::Ending(Ending::Lingering | Ending::Delivering) => work.is_none(),
-            State::Ending(Ending::Closing | Ending::Refusing) => self.is_blocked(),
+            State::Free | State::Lingering | State::Delivering => work.is_none(),
+            State::Closing | State::Refusing => self.is_blocked(),
             State::Http(http) => match http.wait() {
                 RequestWait::Idle => self.is_between_requests(),
                 RequestWait::Handshake => self.is_between_requests() && self.is_secured(),
@@ -41,17 +39,9 @@ impl Connection {
                 RequestWait::Room => waits,
             },
             State::Stream(_) => !has_input || waits,
-            State::Poll(poll) => match poll.wait() {
-                AnswerWait::Room => waits,
-                AnswerWait::Expiry => !waits && self.has_pass(),
-                AnswerWait::Event => !waits,
-            },
+            State::Poll(poll) => poll.wait().fits(waits, self.has_pass()),
+            State::Transfer(transfer) => transfer.wait().fits(waits, transfer.has_pass()),
             State::Pending(_) => true,
-            State::Transfer(transfer) => match transfer.wait() {
-                CopyWait::Room => waits,
-                CopyWait::Expiry => !waits && transfer.has_pass(),
-                CopyWait::Heartbeat => !waits,
-            },
         };
         ensure(is_legal, "An illegal state.")?;
         if let Some(reading) = self.reading() {

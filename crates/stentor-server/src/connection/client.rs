@@ -27,7 +27,7 @@ impl Connection {
     /// A proxy has said whose connection it is. Returns whether that client may have it.
     pub(crate) fn begin_client(&mut self, cx: &mut Context, source: Source) -> bool {
         // The first request has the rest of the time that a head has.
-        self.state = State::Http(Http::new(RequestWait::Head));
+        self.state = State::Http(Http::new(RequestWait::Head, 0, None));
         let (origin, client) = match source {
             Source::Proxy => (Origin::Probe, None),
             Source::Unknown => (Origin::Proxy, None),

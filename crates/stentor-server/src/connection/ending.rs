@@ -1,7 +1,7 @@
 //! How a connection ends: by its deadline, by a stop, after its last answer, or cut.
 
 use super::http::Http;
-use super::state::{Ending, State};
+use super::state::State;
 use super::{Connection, Origin, RequestWait};
 use crate::context::Context;
 use stentor_config::Close;
@@ -38,15 +38,15 @@ impl Connection {
             State::Transfer(transfer) => {
                 return self.expire_copying(cx, io, transfer.wait());
             }
-            State::Ending(Ending::Delivering) if io.unacknowledged(cx.peer) == 0 => {
+            State::Delivering if io.unacknowledged(cx.peer) == 0 => {
                 return self.abort(cx, io);
             }
-            State::Ending(Ending::Delivering) => {
-                self.finish(cx, Ending::Refusing);
+            State::Delivering => {
+                self.enter(cx, State::Refusing);
                 let _ = self.settle(cx, io, Ok(()));
                 return;
             }
-            State::Free | State::Ending(_) => return self.close(cx, io),
+            _ => return self.close(cx, io),
         };
         cx.stats.timeouts.add(1);
         match self.http_mut().and_then(Http::take_asked) {
@@ -65,7 +65,7 @@ impl Connection {
             self.deliver(cx, io);
         }
         // With an answer on its way the stream is ended behind it.
-        if self.waits() || !self.end_bulk(cx, io) {
+        if self.waits() || !self.end_bulk(cx) {
             return;
         }
         let result = self.work.flush(cx, io).map(drop);
@@ -94,7 +94,7 @@ impl Connection {
         } else if io.unacknowledged(cx.peer) == 0 {
             self.abort(cx, io);
         } else {
-            self.finish(cx, Ending::Delivering);
+            self.enter(cx, State::Delivering);
             self.work.clear();
             io.resume(cx.peer);
             return Flow::More;

@@ -2,7 +2,7 @@
 //! (`worker/places.rs`).
 
 use super::http::Http;
-use super::state::{Ending, State};
+use super::state::State;
 use super::{Connection, RequestWait, StreamWait};
 use crate::addresses::Holder;
 use crate::context::Context;
@@ -46,8 +46,8 @@ impl Connection {
                 StreamWait::Farewell | StreamWait::Leave => return None,
                 _ => Loss::Stream,
             },
-            State::Ending(Ending::Lingering) => Loss::Idle,
-            State::Ending(Ending::Closing | Ending::Refusing) => Loss::Exchange,
+            State::Lingering => Loss::Idle,
+            State::Closing | State::Refusing => Loss::Exchange,
             _ => return None,
         };
         Some((cx.shared.addresses.holder(self.counted)?, loss))

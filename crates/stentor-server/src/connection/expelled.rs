@@ -7,7 +7,7 @@
 
 use super::Connection;
 use super::poll::Answer;
-use super::state::{Ending, State};
+use super::state::State;
 use super::transfer::is_feed;
 use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy};
 use crate::budget::Permit;
@@ -117,7 +117,7 @@ impl Connection {
             State::Transfer(_) => self.end_copying(cx, is_feed(cx)),
             State::Stream(reading) => {
                 (reading.traits().transport.manner().expired)(cx.out.bytes(), why);
-                self.finish(cx, Ending::Refusing);
+                self.enter(cx, State::Refusing);
             }
             _ => {}
         }

@@ -6,12 +6,12 @@
 use super::http::{Http, Incoming};
 use super::poll::Poll;
 use super::reader::Reading;
-use super::state::{Ending, State};
+use super::state::State;
 use super::work::Unfinished;
-use super::{Connection, CopyWait, Origin, Phase, RequestWait, StreamWait};
+use super::{Connection, Origin, Phase, RequestWait, StreamWait};
 use crate::budget::WorkClass;
 use crate::context::Context;
-use crate::phase::AnswerWait;
+use crate::phase::ReplyWait;
 use crate::stream::feeds::Feeds;
 use stentor_io::Peer;
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
@@ -29,12 +29,11 @@ packed!(enum RequestWait {
 packed!(enum StreamWait {
     3 => Room, 6 => Frame, 7 => Heartbeat, 8 => Ping, 9 => Farewell, 10 => Leave, 12 => Expiry,
 });
-packed!(enum AnswerWait { 3 => Room, 5 => Event, 12 => Expiry });
-packed!(enum CopyWait { 3 => Room, 7 => Heartbeat, 12 => Expiry });
+packed!(enum ReplyWait { 3 => Room, 5 => Event, 12 => Expiry });
 
-/// Each record has the parts of every state. What a state does not have is packed as none, and must
-/// come as none. The worker sets the timer, and counts the connection by its address a little
-/// later.
+/// A packed record has the parts of every state. The parts of other states are packed as none, and
+/// must be unpacked as none. The worker sets the timer, and counts the connection by its address a
+/// little later.
 impl Packed for Connection {
     fn pack(&self, out: &mut Packer) {
         let Connection { work, state, stamp, role, origin, timer: _, counted: _ } = self;
@@ -79,11 +78,10 @@ impl Packed for Connection {
         if !is_http && (body.is_some() || scanned != 0) || !reads && !reading.is_none() {
             return Err(MISFIT);
         }
-        let poll = poll.filter(|parts| !parts.is_none());
         let state = match (phase, poll) {
-            (Phase::Open(wait), None) => State::Http(Http::resumed(wait, scanned as u32, body)),
+            (Phase::Open(wait), None) => State::Http(Http::new(wait, scanned as u32, body)),
             (Phase::Streaming(wait), None) => {
-                // Nobody packs while the server stops.
+                // A server that stops packs no worker.
                 if matches!(wait, StreamWait::Farewell | StreamWait::Leave) {
                     return Err(MISFIT);
                 }
@@ -91,13 +89,13 @@ impl Packed for Connection {
                 State::Stream(reading)
             }
             (Phase::Pending(wait), Some(parts)) => {
-                State::Poll(Box::new(Poll::resumed(reading, wait, parts).ok_or(MISFIT)?))
+                State::Poll(Box::new(Poll::new(reading, wait, parts)))
             }
-            (Phase::Closing, None) => State::Ending(Ending::Closing),
-            (Phase::Refusing, None) => State::Ending(Ending::Refusing),
-            (Phase::Lingering, None) => State::Ending(Ending::Lingering),
-            (Phase::Delivering, None) => State::Ending(Ending::Delivering),
-            // Of what a follower read nothing but the end goes over.
+            (Phase::Closing, None) => State::Closing,
+            (Phase::Refusing, None) => State::Refusing,
+            (Phase::Lingering, None) => State::Lingering,
+            (Phase::Delivering, None) => State::Delivering,
+            // A follower's connection is packed as one that closes.
             _ => return Err(MISFIT),
         };
         Ok(Connection { work, state, stamp, role, origin, ..Connection::default() })
@@ -113,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is not known yet what came of a request: of a change, or of a look at a file.
+    /// Whether the connection waits for the outcome of a change, or for a look at a file.
     pub(crate) fn awaits_commit(&self) -> bool {
         matches!(self.state, State::Pending(_)) || self.http().is_some_and(Http::awaits_commit)
     }
@@ -154,7 +152,7 @@ mod tests {
         2 9 Streaming(Farewell), 2 10 Streaming(Leave), 2 12 Streaming(Expiry), \
         3 3 Pending(Room), 3 5 Pending(Event), 3 12 Pending(Expiry), \
         4 3 Closing, 5 3 Refusing, 6 4 Lingering, 7 11 Delivering, \
-        8 3 Copying(Room), 8 7 Copying(Heartbeat), 8 12 Copying(Expiry)";
+        8 3 Copying(Room), 8 5 Copying(Event), 8 12 Copying(Expiry)";
 
     /// Older releases have the two bytes as two fields.
     #[test]

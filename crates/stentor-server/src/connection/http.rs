@@ -1,7 +1,7 @@
 //! A connection that reads HTTP requests: heads and bodies as HTTP/1 frames them, and what answers
 //! them. No other state knows how a request is framed.
 
-use super::state::{Ending, State};
+use super::state::State;
 use super::{Connection, Origin, Progress, REQUEST_COST, RequestWait};
 use crate::access::Act;
 use crate::answers::Asked;
@@ -15,10 +15,10 @@ use crate::response::Persistence;
 use crate::{paths, route};
 use std::net::IpAddr;
 use stentor_config::Settings;
-use stentor_io::Backend;
 use stentor_tls_layer::TlsFailure;
 use stentor_wire::http1::{self, FieldSlots, Framing, Head, Method, Request, Scan, Version};
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::Moment;
+use stentor_wire::packed;
 use stentor_wire::status::Refusal;
 
 /// The current request, as far as it has arrived.
@@ -40,34 +40,11 @@ pub(super) struct Incoming {
     persistence: Persistence,
     /// The client waits for `100 Continue` (RFC 9110 section 10.1.1).
     continue_due: bool,
-    began_ms: u64,
+    began: Moment,
     bytes: u64,
 }
 
-impl Packed for Incoming {
-    fn pack(&self, out: &mut Packer) {
-        let Incoming { body, asked, sink, persistence, continue_due, began_ms, bytes } = self;
-        body.pack(out);
-        asked.pack(out);
-        sink.pack(out);
-        persistence.pack(out);
-        continue_due.pack(out);
-        out.moment(*began_ms);
-        bytes.pack(out);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Incoming> {
-        Ok(Incoming {
-            body: Packed::unpack(input)?,
-            asked: Packed::unpack(input)?,
-            sink: Packed::unpack(input)?,
-            persistence: Packed::unpack(input)?,
-            continue_due: Packed::unpack(input)?,
-            began_ms: input.moment()?,
-            bytes: Packed::unpack(input)?,
-        })
-    }
-}
+packed!(struct Incoming { body, asked, sink, persistence, continue_due, began, bytes });
 
 impl Incoming {
     fn new(framing: &Framing, asked: Asked, sink: Sink, now_ms: u64) -> Box<Incoming> {
@@ -78,7 +55,7 @@ impl Incoming {
             sink,
             persistence: Persistence { keep_alive: framing.keep_alive, http10 },
             continue_due: framing.expect_continue,
-            began_ms: now_ms,
+            began: Moment(now_ms),
             bytes: 0,
         })
     }
@@ -89,17 +66,12 @@ impl Incoming {
         if self.sink.is_bulk() || bytes_per_s_min == 0 {
             return now_ms + BULK_SILENCE_MS;
         }
-        self.began_ms + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
+        self.began.0 + BODY_GRACE_MS + self.bytes * 1000 / bytes_per_s_min
     }
 }
 
 impl Http {
-    pub(super) fn new(wait: RequestWait) -> Http {
-        Http { body: None, scanned: 0, wait }
-    }
-
-    /// That of another process.
-    pub(super) fn resumed(wait: RequestWait, scanned: u32, body: Option<Box<Incoming>>) -> Http {
+    pub(super) fn new(wait: RequestWait, scanned: u32, body: Option<Box<Incoming>>) -> Http {
         Http { body, scanned, wait }
     }
 
@@ -139,7 +111,7 @@ impl Http {
         self.bulk().is_some()
     }
 
-    /// Whether it is not known yet what came of a message.
+    /// Whether the commit of a message is due.
     pub(super) fn awaits_commit(&self) -> bool {
         self.bulk().is_some_and(|bulk| !bulk.is_committed())
     }
@@ -159,7 +131,8 @@ impl Http {
         self.body.as_deref().map_or(0, of)
     }
 
-    /// Returns when the deadline is; `None` if it stays as it is.
+    /// Sets the event that the connection waits for. Returns its deadline; `None` if the deadline
+    /// does not change.
     pub(super) fn arm(
         &mut self,
         cx: &Context,
@@ -187,27 +160,23 @@ impl Http {
 
 impl Connection {
     /// Takes the next part of a request off the front of `input`.
-    pub(super) fn read_request<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        input: &[u8],
-    ) -> Progress {
+    pub(super) fn read_request(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
         // Nothing more is begun here.
         if cx.stands_still {
-            return Progress::NotNow(WorkClass::Requests);
+            self.work.wait_in(WorkClass::Requests);
+            return Progress::Starved(0);
         }
         match self.http().and_then(Http::body) {
-            Some(_) => self.take_body(cx, io, input),
-            None => self.take_head(cx, io, input),
+            Some(_) => self.take_body(cx, input),
+            None => self.take_head(cx, input),
         }
     }
 
-    fn take_head<B: Backend>(&mut self, cx: &mut Context, io: &mut B, input: &[u8]) -> Progress {
+    fn take_head(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
         // TLS is not spoken here. It ends without a word, for the peer would not understand one.
         if input.starts_with(&[HANDSHAKE, 3]) {
             cx.stats.tls_failed.of(TlsFailure::NotSpokenHere).add(1);
-            self.finish(cx, Ending::Refusing);
+            self.enter(cx, State::Refusing);
             return Progress::Used(0);
         }
         let Some(http) = self.http_mut() else { return Progress::Starved(0) };
@@ -215,7 +184,7 @@ impl Connection {
             Ok(Scan::Complete { len }) => {
                 // The deadline of a head is that head's alone.
                 cx.rearm();
-                self.request(cx, io, &input[..len], len == input.len())
+                self.request(cx, &input[..len], len == input.len())
             }
             Ok(Scan::Partial { scanned }) => {
                 http.scanned = scanned as u32;
@@ -231,21 +200,16 @@ impl Connection {
 
     /// Parses one whole HTTP/1 head and handles its request. `last`: no byte has been received
     /// after the head. A graceful stop still answers the requests that came before it.
-    fn request<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        bytes: &[u8],
-        last: bool,
-    ) -> Progress {
+    fn request(&mut self, cx: &mut Context, bytes: &[u8], last: bool) -> Progress {
         cx.load.budget.cost += REQUEST_COST;
         self.note_asked(cx, bytes);
         let mut slots = FieldSlots::new();
         match http1::parse(bytes, &mut slots) {
             Ok(head) => {
                 let client = self.named_client(cx, bytes);
-                if let Err(class) = self.handle(cx, io, &head, client, last) {
-                    return Progress::NotNow(class);
+                if !self.handle(cx, &head, client, last) {
+                    self.work.wait_in(WorkClass::Requests);
+                    return Progress::Starved(0);
                 }
             }
             Err(refusal) => {
@@ -258,18 +222,15 @@ impl Connection {
     }
 
     /// Handles one request, whatever protocol brought it: answers it, or prepares for its body, or
-    /// for the stream it asks for. A proxy may have named its `client`.
-    ///
-    /// # Errors
-    /// The class that admits no work now.
-    fn handle<B: Backend>(
+    /// for the stream it asks for. A proxy may have named its `client`. Returns whether there was
+    /// budget for it.
+    fn handle(
         &mut self,
         cx: &mut Context,
-        io: &mut B,
         Head { request, framing }: &Head<'_>,
         client: Option<IpAddr>,
         last: bool,
-    ) -> Result<(), WorkClass> {
+    ) -> bool {
         let is_meant = match self.origin {
             Origin::Unix => Ok(()),
             _ => cx.may(self.role(), Act::Ask(request)).map_err(|denied| denied.refusal),
@@ -277,10 +238,10 @@ impl Connection {
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
             self.refuse(cx, &refusal, request.method == Method::Head);
-            return Ok(());
+            return true;
         }
         if self.is_put_off(cx, request, client) {
-            return Ok(());
+            return true;
         }
         let presented = cx.presented(self.role(), request);
         let class = class_of(request, &presented, &cx.settings);
@@ -304,20 +265,18 @@ impl Connection {
                     http.body = Some(Incoming::new(framing, asked, sink, now_ms));
                 }
             } else {
-                let ending = if is_bodyless { Ending::Closing } else { Ending::Refusing };
-                self.begin_stream(cx, io, &answer);
+                let ending = if is_bodyless { State::Closing } else { State::Refusing };
                 self.answered(cx, answer, (keep_alive, ending), permit);
             }
         });
         if answered.is_none() {
             cx.responses.answers.put_by();
-            return Err(WorkClass::Requests);
         }
-        Ok(())
+        answered.is_some()
     }
 
     /// Part of a body: to its sink, which answers when the body is whole.
-    fn take_body<B: Backend>(&mut self, cx: &mut Context, io: &mut B, input: &[u8]) -> Progress {
+    fn take_body(&mut self, cx: &mut Context, input: &[u8]) -> Progress {
         let (role, ticket) = (self.role, self.ticket(cx));
         let Some(incoming) = self.http_mut().and_then(|http| http.body.as_deref_mut()) else {
             return Progress::Starved(0);
@@ -342,10 +301,7 @@ impl Connection {
                 return Progress::Starved(used);
             }
             Ok(http1::Step::End { used }) => {
-                return match self.finish_body(cx, io, before, used == input.len()) {
-                    Ok(()) => Progress::Used(used),
-                    Err(class) => Progress::NotNow(class),
-                };
+                return self.finish_body(cx, before, (used, used == input.len()));
             }
             Err(refusal) => (refusal, 0),
         };
@@ -355,43 +311,32 @@ impl Connection {
     }
 
     /// The body is complete: has the sink answer. `before` is the body before its last bytes.
-    ///
-    /// # Errors
-    /// The class that admits no work now.
-    fn finish_body<B: Backend>(
+    fn finish_body(
         &mut self,
         cx: &mut Context,
-        io: &mut B,
         before: http1::Body,
-        last: bool,
-    ) -> Result<(), WorkClass> {
+        (used, last): (usize, bool),
+    ) -> Progress {
         let role = self.role();
-        let Some(incoming) = self.http_mut().and_then(|http| http.body.as_deref_mut()) else {
-            return Ok(());
-        };
-        let class = match &incoming.sink {
-            Sink::Discard { request, .. } => {
+        let class = match self.http().and_then(Http::body).map(|incoming| &incoming.sink) {
+            Some(Sink::Discard { request, .. }) => {
                 let request = request.borrowed();
                 class_of(&request, &cx.presented(role, &request), &cx.settings)
             }
-            sink => sink.inflates().then_some(WorkClass::Requests),
+            Some(sink) => sink.inflates().then_some(WorkClass::Requests),
+            None => None,
         };
-        let answered = admitted(cx, class, |cx, permit| self.answer_body(cx, io, last, permit));
-        if answered.is_none()
-            && let Some(incoming) = self.http_mut().and_then(|http| http.body.as_deref_mut())
-        {
+        if admitted(cx, class, |cx, permit| self.answer_body(cx, last, permit)).is_some() {
+            return Progress::Used(used);
+        }
+        if let Some(incoming) = self.http_mut().and_then(|http| http.body.as_deref_mut()) {
             incoming.body = before;
         }
-        class.filter(|_| answered.is_none()).map_or(Ok(()), Err)
+        self.work.wait_in(WorkClass::Requests);
+        Progress::Starved(0)
     }
 
-    fn answer_body<B: Backend>(
-        &mut self,
-        cx: &mut Context,
-        io: &mut B,
-        last: bool,
-        permit: &Permit,
-    ) {
+    fn answer_body(&mut self, cx: &mut Context, last: bool, permit: &Permit) {
         let Some(incoming) = self.http_mut().and_then(|http| http.body.take()) else { return };
         let Incoming { asked, sink, mut persistence, .. } = *incoming;
         persistence.keep_alive &= !(cx.draining && last);
@@ -415,14 +360,7 @@ impl Connection {
                 (bulk.finish(&mut x), x.reply.shape.persistence.keep_alive)
             }
         };
-        self.begin_stream(cx, io, &answer);
-        self.answered(cx, answer, (keep_alive, Ending::Closing), permit);
-    }
-
-    fn begin_stream<B: Backend>(&self, cx: &Context, io: &mut B, answer: &Answer) {
-        if matches!(answer, Answer::Stream(_)) {
-            io.begin_stream(cx.peer, cx.settings.streams.retransmission());
-        }
+        self.answered(cx, answer, (keep_alive, State::Closing), permit);
     }
 
     /// A request has got its answer, or will get it later: keeps the connection or ends it, as the
@@ -431,13 +369,12 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         answer: Answer,
-        (keep_alive, ending): (bool, Ending),
+        (keep_alive, ending): (bool, State),
         permit: &Permit,
     ) {
         match answer {
-            Answer::Now | Answer::AfterBody(_) if !keep_alive => self.finish(cx, ending),
-            Answer::Now | Answer::AfterBody(_) if self.http().is_some() => {}
-            Answer::Now | Answer::AfterBody(_) => self.enter(cx, State::open()),
+            Answer::Now | Answer::AfterBody(_) if !keep_alive => self.enter(cx, ending),
+            Answer::Now | Answer::AfterBody(_) => {}
             Answer::Stream(opening) => self.begin_reading(cx, *opening, None, permit),
             Answer::Poll(held, opening) => {
                 self.begin_reading(cx, *opening, Some(held), permit);
@@ -449,14 +386,14 @@ impl Connection {
 
     /// Tells a stream of messages what came of it so far and refuses the rest. Returns whether
     /// there was one.
-    pub(super) fn end_bulk<B: Backend>(&mut self, cx: &mut Context, io: &mut B) -> bool {
+    pub(super) fn end_bulk(&mut self, cx: &mut Context) -> bool {
         if !self.http().is_some_and(Http::reads_bulk) {
             return false;
         }
-        self.answer_body(cx, io, true, &Permit::SMALL);
+        self.answer_body(cx, true, &Permit::SMALL);
         // The publisher may be sending still.
-        if self.is_ending(Ending::Closing) {
-            self.finish(cx, Ending::Refusing);
+        if matches!(self.state, State::Closing) {
+            self.enter(cx, State::Refusing);
         }
         true
     }
@@ -472,7 +409,7 @@ impl Connection {
         cx: &'a mut Context,
         head_only: bool,
     ) -> Exchange<'a> {
-        self.finish(cx, Ending::Refusing);
+        self.enter(cx, State::Refusing);
         let persistence = Persistence { keep_alive: false, http10: false };
         let mut x = cx.exchange(self.role, None, persistence, self.ticket(cx), &Permit::SMALL);
         x.reply.shape.head_only = head_only;

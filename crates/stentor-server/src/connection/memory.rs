@@ -13,7 +13,7 @@ impl Connection {
             State::Stream(reading) => reading.own_bytes(),
             State::Poll(poll) => poll.own_bytes(),
             State::Pending(pending) => pending.own_bytes(),
-            State::Free | State::Transfer(_) | State::Ending(_) => 0,
+            _ => 0,
         };
         of_state + self.work.own_bytes()
     }

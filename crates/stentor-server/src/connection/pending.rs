@@ -1,13 +1,12 @@
 //! Answers that come later: what a request waits for, and what it is answered then.
 //!
 //! Nothing behind the request is looked at before it is answered, so answers keep their order. To
-//! add a kind of waiting, give [`Awaits`] a case, and say in [`Connection::answer_pending`] what
-//! the answer is; whoever knows that it is there calls [`Connection::deliver`]. A long-poll is a
-//! reader: see `poll.rs`.
+//! add a kind of waiting, give [`Awaits`] a case and [`Connection::answer_pending`] its answer. The
+//! code that brings the event calls [`Connection::deliver`]. A long-poll is a reader (`poll.rs`).
 
 use super::Connection;
 use super::reader::NEVER_MS;
-use super::state::{Ending, State};
+use super::state::State;
 use crate::access::Bearer;
 use crate::budget::Permit;
 use crate::context::Context;
@@ -21,7 +20,7 @@ use stentor_order::{Outcome, Ticket};
 use stentor_wire::target;
 
 impl Pending {
-    /// When the loader has had its time. Whoever commits says so, sooner or later.
+    /// The end of the loader's time. A commit has no deadline: the committer reports each one.
     pub(super) fn deadline_ms(&self, now_ms: u64) -> u64 {
         match &self.awaits {
             Awaits::File(wait) => wait.deadline_ms,
@@ -42,13 +41,16 @@ impl Connection {
     /// Answers, if what the request waits for is there or has had its time.
     pub(super) fn answer_pending(&mut self, cx: &mut Context) {
         let now_ms = cx.clock.now_ms;
-        let Some(pending) = self.take_pending(|pending| pending.is_due(now_ms)) else { return };
+        if !matches!(&self.state, State::Pending(pending) if pending.is_due(now_ms)) {
+            return;
+        }
+        let State::Pending(pending) = self.take_state() else { return };
         let Pending { exchange: HeldExchange { asked, mut persistence }, awaits } = *pending;
         cx.responses.answers.asked = asked;
         persistence.keep_alive &= !cx.draining;
         // The socket may hold unread bytes. To close it now would be a reset, which overtakes the
         // response.
-        let ending = if self.is_reset_at_end(cx) { Ending::Closing } else { Ending::Refusing };
+        let ending = if self.is_reset_at_end(cx) { State::Closing } else { State::Refusing };
         if let Awaits::File(wait) = awaits {
             return self.answer_file(cx, *wait, persistence, ending);
         }
@@ -72,7 +74,7 @@ impl Connection {
         cx: &mut Context,
         wait: FileWait,
         persistence: Persistence,
-        ending: Ending,
+        ending: State,
     ) {
         let FileWait { request, mut looks, is_judged, .. } = wait;
         if !looks.are_known() {

@@ -5,7 +5,7 @@
 
 use super::Connection;
 use super::reader::Reading;
-use super::state::{Ending, State};
+use super::state::State;
 use super::work::Unfinished;
 use crate::access::Bearer;
 use crate::answers::Asked;
@@ -18,44 +18,31 @@ use crate::exchange::{self, Exchange, HeldPoll};
 use crate::head::Field;
 use crate::limits::MANY_BYTES_MAX;
 use crate::panics::may_panic;
-use crate::phase::AnswerWait;
+use crate::phase::ReplyWait;
 use crate::response::Persistence;
 use crate::stream::format::Ended;
 use crate::stream::{ENVELOPED, Gap, HAS_PASS, PARTIAL, Start};
 use stentor_hub::{Event, Id, StreamForm};
 
 use stentor_wire::http1::Request;
-use stentor_wire::pack::{Packed, Packer};
-use stentor_wire::packed;
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::status::Status;
 use stentor_wire::target;
+
+/// The parts of a long-poll besides what it reads, as they are packed.
+pub(super) type PollParts = (HeldPoll, Option<Gap>, Option<String>);
 
 /// A long-poll that waits.
 #[derive(Debug)]
 pub(super) struct Poll {
     reading: Reading,
     held: HeldPoll,
-    /// What the answer says first.
+    /// The gap that the answer reports first.
     gap: Option<Gap>,
-    /// The same, of what may not be seen: a JSON object.
+    /// The subscriptions that the client may not see, as a JSON object: the answer reports them
+    /// first, too.
     uncovered: Option<String>,
-    wait: AnswerWait,
-}
-
-/// What is packed of it besides what it reads. A stream has none of these.
-#[derive(Default)]
-pub(super) struct PollParts {
-    held: Option<HeldPoll>,
-    gap: Option<Gap>,
-    uncovered: Option<String>,
-}
-
-packed!(struct PollParts { held, gap, uncovered });
-
-impl PollParts {
-    pub(super) fn is_none(&self) -> bool {
-        self.held.is_none() && self.gap.is_none() && self.uncovered.is_none()
-    }
+    wait: ReplyWait,
 }
 
 /// What there is to answer with.
@@ -71,27 +58,24 @@ pub(super) enum Answer {
 }
 
 impl Poll {
-    pub(super) fn new(reading: Reading, held: HeldPoll, uncovered: Option<&str>) -> Poll {
-        let uncovered = uncovered.map(str::to_owned);
-        Poll { reading, held, gap: None, uncovered, wait: AnswerWait::Event }
+    pub(super) fn new(reading: Reading, wait: ReplyWait, parts: PollParts) -> Poll {
+        let (held, gap, uncovered) = parts;
+        Poll { reading, held, gap, uncovered, wait }
     }
 
-    /// That of another process. `None` if it has no request.
-    pub(super) fn resumed(reading: Reading, wait: AnswerWait, parts: PollParts) -> Option<Poll> {
-        let PollParts { held, gap, uncovered } = parts;
-        Some(Poll { reading, held: held?, gap, uncovered, wait })
-    }
-
-    /// The same bytes as those of [`PollParts`].
+    /// Packs the parts besides what it reads, or none.
     pub(super) fn pack_parts(poll: Option<&Poll>, out: &mut Packer) {
         poll.is_some().pack(out);
-        let (mut gap, mut uncovered) = (&None, &None);
-        if let Some(poll) = poll {
-            poll.held.pack(out);
-            (gap, uncovered) = (&poll.gap, &poll.uncovered);
-        }
-        gap.pack(out);
-        uncovered.pack(out);
+        poll.inspect(|poll| poll.held.pack(out));
+        poll.map_or(&None, |poll| &poll.gap).pack(out);
+        poll.map_or(&None, |poll| &poll.uncovered).pack(out);
+    }
+
+    pub(super) fn unpack_parts(input: &mut Unpacker<'_>) -> Unpacked<Option<PollParts>> {
+        let held = Option::unpack(input)?;
+        let (gap, uncovered) = (Option::unpack(input)?, Option::unpack(input)?);
+        let is_whole = held.is_some() || gap.is_none() && uncovered.is_none();
+        if is_whole { Ok(held.map(|held| (held, gap, uncovered))) } else { Err(MISFIT) }
     }
 
     pub(super) fn reading(&self) -> &Reading {
@@ -124,32 +108,23 @@ impl Poll {
         room_ms: Option<u64>,
         expires_ms: Option<u64>,
     ) -> u64 {
-        // It is told at once that the server stops.
-        let until_ms = if cx.draining { cx.clock.now_ms } else { self.held.deadline_ms };
-        let (wait, deadline_ms) = match (room_ms, expires_ms) {
-            (Some(room_ms), _) => (AnswerWait::Room, room_ms),
-            (None, Some(expires_ms)) if expires_ms < until_ms => (AnswerWait::Expiry, expires_ms),
-            (None, _) => (AnswerWait::Event, until_ms),
-        };
-        self.wait = wait;
+        // A server that stops answers at once.
+        let until_ms = if cx.draining { cx.clock.now_ms } else { self.held.deadline.0 };
+        let deadline_ms;
+        (self.wait, deadline_ms) = ReplyWait::first(until_ms, room_ms, expires_ms);
         deadline_ms
     }
 
-    pub(super) fn wait(&self) -> AnswerWait {
+    pub(super) fn wait(&self) -> ReplyWait {
         self.wait
     }
 
-    /// Looks for what there is between the cursor and now.
-    fn begin_replay(&mut self, cx: &mut Context, start: Start) {
-        let (feeds, upto) = (self.reading.feeds(), cx.shared.hub.seq());
-        self.reading.begin_replay(cx, feeds, start, upto, &mut self.gap);
-    }
-
-    /// What is said at the start: with the current values, or after what was seen.
-    pub(super) fn begin(&mut self, cx: &mut Context, start: Start) {
-        // Of one topic the value is looked at, not its history.
+    /// Begins a replay with the current values, or after the client's cursor. A poll of one topic
+    /// compares the value, and reads no history.
+    pub(super) fn begin_replay(&mut self, cx: &mut Context, start: Start) {
         if self.is_of_many() {
-            self.begin_replay(cx, start);
+            let (feeds, upto) = (self.reading.feeds(), cx.shared.hub.seq());
+            self.reading.begin_replay(cx, feeds, start, upto, &mut self.gap);
         }
     }
 
@@ -162,8 +137,8 @@ impl Poll {
         self.reading.replays() || self.reading.has_events(cx) || !self.reading.log_is_complete(cx)
     }
 
-    /// What a replay finds that is new. It may take several iterations, each of which needs a
-    /// permit.
+    /// Looks for new messages with a replay. The replay may take several iterations, each of which
+    /// needs a permit.
     fn news(&mut self, cx: &mut Context, work: &mut Unfinished, permit: &Permit) -> Option<Answer> {
         while self.may_have_news(cx) {
             if !self.reading.replays() {
@@ -209,7 +184,7 @@ impl Connection {
         if self.work.waits() {
             return;
         }
-        let is_over = cx.draining || poll.held.deadline_ms <= cx.clock.now_ms;
+        let is_over = cx.draining || poll.held.deadline.0 <= cx.clock.now_ms;
         if is_over && poll.uncovered.is_some() && answer.is_none() {
             // Nothing but that not all of it may be read.
             cx.streams.found.clear();
@@ -234,9 +209,8 @@ impl Connection {
             cx.streams.found.clear();
             cx.load.budget.cost += cx.resources.scratch.body.len();
         }
-        let Some(HeldPoll { exchange, request, expects_value, .. }) = self.take_poll(cx) else {
-            return;
-        };
+        let State::Poll(poll) = self.take_state() else { return };
+        let HeldPoll { exchange, request, expects_value, .. } = poll.leave(cx);
         cx.responses.answers.asked = exchange.asked;
         let keep_alive = exchange.persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..exchange.persistence };
@@ -256,7 +230,7 @@ impl Connection {
             Answer::Nothing => answer_nothing(&mut x, &request, cursor),
         };
         let keep_alive = x.reply.shape.persistence.keep_alive;
-        self.answered(cx, answer, (keep_alive, Ending::Closing), permit);
+        self.answered(cx, answer, (keep_alive, State::Closing), permit);
     }
 }
 

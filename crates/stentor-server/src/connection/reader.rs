@@ -1,5 +1,5 @@
-//! What a stream and a long-poll have in common: a cursor, the feeds that are read, and a replay of
-//! what was missed.
+//! The common part of a stream and a long-poll: a cursor, the feeds that they read, and a replay of
+//! missed messages.
 
 mod check;
 mod stream;
@@ -12,10 +12,13 @@ use crate::access::sight::SightOf;
 use crate::budget::Permit;
 use crate::context::Context;
 use crate::exchange::HeldPoll;
+use crate::phase::ReplyWait;
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::format::Transport;
 use crate::stream::replay::{Replay, Sources, Wants};
-use crate::stream::{ENVELOPED, Gap, HAS_PASS, MANY, Opening, PARTIAL, ReaderTraits, Start};
+use crate::stream::{
+    COMMANDS, ENVELOPED, Gap, HAS_PASS, MANY, Opening, PARTIAL, ReaderTraits, Start,
+};
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Event, Filter, Mode, Span};
@@ -24,8 +27,8 @@ use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::websocket::Decoder;
 
-/// What a connection reads: in 24 bytes, with the event that the deadline of a stream is for. That
-/// of a long-poll is its own.
+/// The reader of a connection, in 24 bytes. It has the event that the deadline of a stream is for;
+/// a long-poll has an event of its own.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// Everything up to this number was sent, or passed over by conflation.
@@ -113,7 +116,7 @@ impl Reading {
         Reading { cursor, extra: None, feed: MANY, traits, wait: StreamWait::Heartbeat }
     }
 
-    /// What is packed in place of it for a connection that reads nothing.
+    /// The reader that a connection without a reader packs.
     pub(super) fn none() -> Reading {
         Reading::new(0, ReaderTraits::new(Transport::Sse, Mode::ByRule, false))
     }
@@ -156,8 +159,13 @@ impl Reading {
         self.extra.as_deref().is_some_and(|extra| extra.replay.is_some())
     }
 
-    pub(super) fn catches_up(&self) -> bool {
+    fn catches_up(&self) -> bool {
         self.extra.as_deref().is_some_and(Extra::catches_up)
+    }
+
+    /// Whether the first messages of a subscription are due before more commands.
+    pub(super) fn is_joining(&self) -> bool {
+        self.traits.has(COMMANDS) && self.catches_up()
     }
 
     pub(super) fn own_bytes(&self) -> usize {
@@ -323,20 +331,15 @@ impl Reading {
         kept: &mut Option<Gap>,
     ) {
         let start = start.in_life_of(&cx.shared.hub);
-        let mode = self.traits.mode();
-        let span = match start {
-            Start::After(since) => Span { since, upto, mode },
-            Start::Earliest => Span { since: 0, upto, mode },
-            Start::Values | Start::Gap(_) => Span { since: 0, upto, mode: Mode::Latest },
-        };
         if let Start::Gap(gap) = start {
             self.tell_gap(cx, gap, kept);
         }
-        let wants = match start {
-            Start::After(_) => Wants::Missed,
-            Start::Earliest => Wants::History,
-            Start::Values | Start::Gap(_) => Wants::Values,
+        let (since, mode, wants) = match start {
+            Start::After(since) => (since, self.traits.mode(), Wants::Missed),
+            Start::Earliest => (0, self.traits.mode(), Wants::History),
+            Start::Values | Start::Gap(_) => (0, Mode::Latest, Wants::Values),
         };
+        let span = Span { since, upto, mode };
         self.extra().replay = Some(Box::new(Replay::new(feeds, span, wants)));
     }
 
@@ -464,11 +467,11 @@ impl Reading {
             decoder: Packed::unpack(input)?,
             partial: Vec::new(),
         };
-        let parts = PollParts::unpack(input)?;
+        let parts = Poll::unpack_parts(input)?;
         extra.partial = Packed::unpack(input)?;
         self.extra = Some(Box::new(extra));
         self.shrink();
-        Ok(Some(parts))
+        Ok(parts)
     }
 
     /// Enters the feeds that it reads, in a process that has taken it over. Returns whether they
@@ -501,7 +504,10 @@ impl Connection {
         traits.set(PARTIAL, !part.is_empty());
         let reading = Reading::new(cursor, traits);
         let state = match held {
-            Some(held) => State::Poll(Box::new(Poll::new(reading, held, uncovered.as_deref()))),
+            Some(held) => {
+                let parts = (held, None, uncovered.clone().map(String::from));
+                State::Poll(Box::new(Poll::new(reading, ReplyWait::Event, parts)))
+            }
             None => State::Stream(reading),
         };
         self.enter(cx, state);
@@ -518,7 +524,7 @@ impl Connection {
         let subscriptions = Reading::join(cx, &mut self.stamp, &filters, permit);
         let Some(reading) = self.reading_mut() else { return };
         match &subscriptions[..] {
-            [only] if !traits.commands() => reading.feed = only.feed,
+            [only] if !traits.has(COMMANDS) => reading.feed = only.feed,
             [] => return,
             _ => {
                 reading.extra().subscriptions = subscriptions;
@@ -526,7 +532,7 @@ impl Connection {
             }
         }
         match &mut self.state {
-            State::Poll(poll) => poll.begin(cx, start),
+            State::Poll(poll) => poll.begin_replay(cx, start),
             State::Stream(reading) => {
                 let (feeds, upto) = (reading.feeds(), cx.shared.hub.seq());
                 reading.begin_replay(cx, feeds, start, upto, &mut None);

@@ -6,14 +6,14 @@ use super::reader::Reading;
 use super::transfer::Transferring;
 use super::{Connection, Phase};
 use crate::context::Context;
-use crate::exchange::{HeldPoll, Pending};
-use crate::phase::{AnswerWait, RequestWait};
+use crate::exchange::Pending;
+use crate::phase::{ReplyWait, RequestWait};
 use crate::stream::HAS_PASS;
 use crate::stream::feeds::{FeedId, Member};
 use crate::stream::format::Transport;
 use stentor_io::Peer;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(super) enum State {
     /// The record is not in use.
@@ -29,12 +29,6 @@ pub(super) enum State {
     Pending(Box<Pending>),
     /// A follower reads it.
     Transfer(Transferring),
-    Ending(Ending),
-}
-
-/// How far a connection is with its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
     /// The last answer waits for room to write. Then the socket is closed.
     Closing,
     /// The same, but the peer may still be sending: it must not be reset before it has read why
@@ -46,13 +40,6 @@ pub(super) enum Ending {
     Delivering,
 }
 
-impl State {
-    /// The connection is open for its next request.
-    pub(super) fn open() -> State {
-        State::Http(Http::new(RequestWait::Idle))
-    }
-}
-
 impl Connection {
     /// The one way from a state to the next: readers leave their feeds, and give back their pass.
     pub(super) fn enter(&mut self, cx: &mut Context, next: State) {
@@ -60,38 +47,13 @@ impl Connection {
             State::Stream(reading) => reading.leave(cx),
             State::Poll(poll) => drop(poll.leave(cx)),
             State::Transfer(transfer) => transfer.leave(cx),
-            State::Free | State::Http(_) | State::Pending(_) | State::Ending(_) => {}
+            _ => {}
         }
     }
 
-    /// Takes an answer that came later, if it `is_due` now. The connection is open again.
-    pub(super) fn take_pending(
-        &mut self,
-        is_due: impl FnOnce(&Pending) -> bool,
-    ) -> Option<Box<Pending>> {
-        match std::mem::replace(&mut self.state, State::open()) {
-            State::Pending(pending) if is_due(&pending) => Some(pending),
-            other => {
-                self.state = other;
-                None
-            }
-        }
-    }
-
-    /// Takes the request of a long-poll that is answered now, and leaves what it reads.
-    pub(super) fn take_poll(&mut self, cx: &mut Context) -> Option<HeldPoll> {
-        match std::mem::replace(&mut self.state, State::open()) {
-            State::Poll(poll) => Some(poll.leave(cx)),
-            other => {
-                self.state = other;
-                None
-            }
-        }
-    }
-
-    /// The last words are written, or nothing more is said.
-    pub(super) fn finish(&mut self, cx: &mut Context, ending: Ending) {
-        self.enter(cx, State::Ending(ending));
+    /// Takes the state of an answer that comes now. The connection is open again.
+    pub(super) fn take_state(&mut self) -> State {
+        std::mem::replace(&mut self.state, State::Http(Http::new(RequestWait::Idle, 0, None)))
     }
 
     /// The phase, with the event that the deadline is for.
@@ -101,17 +63,17 @@ impl Connection {
             State::Http(http) => Phase::Open(http.wait()),
             State::Stream(reading) => Phase::Streaming(reading.wait()),
             State::Poll(poll) => Phase::Pending(poll.wait()),
-            State::Pending(_) if self.waits() => Phase::Pending(AnswerWait::Room),
-            State::Pending(_) => Phase::Pending(AnswerWait::Event),
+            State::Pending(_) if self.waits() => Phase::Pending(ReplyWait::Room),
+            State::Pending(_) => Phase::Pending(ReplyWait::Event),
             State::Transfer(transfer) => Phase::Copying(transfer.wait()),
-            State::Ending(Ending::Closing) => Phase::Closing,
-            State::Ending(Ending::Refusing) => Phase::Refusing,
-            State::Ending(Ending::Lingering) => Phase::Lingering,
-            State::Ending(Ending::Delivering) => Phase::Delivering,
+            State::Closing => Phase::Closing,
+            State::Refusing => Phase::Refusing,
+            State::Lingering => Phase::Lingering,
+            State::Delivering => Phase::Delivering,
         }
     }
 
-    /// The stream or the long-poll, if this is one: whoever is told of changes.
+    /// The reader of a stream or a long-poll.
     pub(super) fn reading(&self) -> Option<&Reading> {
         match &self.state {
             State::Stream(reading) => Some(reading),
@@ -157,10 +119,6 @@ impl Connection {
 
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.state, State::Free)
-    }
-
-    pub(super) fn is_ending(&self, ending: Ending) -> bool {
-        matches!(&self.state, State::Ending(it) if *it == ending)
     }
 
     /// Whether no request is under way.

@@ -5,22 +5,23 @@
 //! is no more to come: of a snapshot, that all of it was sent; of a feed, that whoever reads it may
 //! come back for the rest. What cannot be gone on with ends without one.
 
-use super::state::{Ending, State};
+use super::Connection;
+use super::state::State;
 use super::work::Unfinished;
-use super::{Connection, CopyWait};
 use crate::budget::{WorkClass, admitted};
 use crate::context::Context;
 use crate::exchange::Copying;
 use crate::limits::FEED_SIGN_MS;
 use crate::output::Backlog;
+use crate::phase::ReplyWait;
 use stentor_io::{Backend, Peer};
 use stentor_replication::{LAST_CHUNK, Next, Transfer, named};
 
-/// A follower reads the connection. What it reads, `Replication` knows.
+/// A connection that a follower reads. `Replication` has the feed or the snapshot.
 #[derive(Debug)]
 pub(super) struct Transferring {
     has_pass: bool,
-    wait: CopyWait,
+    wait: ReplyWait,
 }
 
 impl Transferring {
@@ -29,7 +30,7 @@ impl Transferring {
         self.has_pass
     }
 
-    pub(super) fn wait(&self) -> CopyWait {
+    pub(super) fn wait(&self) -> ReplyWait {
         self.wait
     }
 
@@ -44,20 +45,15 @@ impl Transferring {
         }
     }
 
-    /// When its deadline is, and what that is for.
+    /// When its deadline is.
     pub(super) fn arm(
         &mut self,
         now_ms: u64,
         room_ms: Option<u64>,
         expires_ms: Option<u64>,
     ) -> u64 {
-        let sign_ms = now_ms + FEED_SIGN_MS;
-        let (wait, deadline_ms) = match (room_ms, expires_ms) {
-            (Some(room_ms), _) => (CopyWait::Room, room_ms),
-            (None, Some(expires_ms)) if expires_ms < sign_ms => (CopyWait::Expiry, expires_ms),
-            (None, _) => (CopyWait::Heartbeat, sign_ms),
-        };
-        self.wait = wait;
+        let deadline_ms;
+        (self.wait, deadline_ms) = ReplyWait::first(now_ms + FEED_SIGN_MS, room_ms, expires_ms);
         deadline_ms
     }
 }
@@ -69,7 +65,7 @@ impl Connection {
         if copy.is_feed() {
             tracing::info!("a follower has come, and reads {}", named(copy.filters()));
         }
-        let transfer = Transferring { has_pass: grant.is_some(), wait: CopyWait::Heartbeat };
+        let transfer = Transferring { has_pass: grant.is_some(), wait: ReplyWait::Event };
         self.enter(cx, State::Transfer(transfer));
         if let Some(grant) = grant {
             cx.access.passes.give(cx.peer, &grant);
@@ -79,7 +75,7 @@ impl Connection {
 
     /// Whether the rest of its last answer waits to be sent.
     pub(crate) fn is_last_answer_blocked(&self) -> bool {
-        self.is_ending(Ending::Closing) && self.is_blocked()
+        matches!(self.state, State::Closing) && self.is_blocked()
     }
 
     /// Nothing was sent for a while, or its token ends.
@@ -87,10 +83,10 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         io: &mut B,
-        wait: CopyWait,
+        wait: ReplyWait,
     ) {
         // Who hears of no leader, or of no broker, is no sign of life of one.
-        if wait == CopyWait::Heartbeat && cx.shared.stale_s().is_none() {
+        if wait == ReplyWait::Event && cx.shared.stale_s().is_none() {
             cx.streams.replication.sign_of_life(cx.peer, cx.out.bytes());
         }
         cx.rearm();
@@ -143,7 +139,7 @@ impl Connection {
         if is_whole {
             cx.out.bytes().extend_from_slice(LAST_CHUNK);
         }
-        self.finish(cx, Ending::Refusing);
+        self.enter(cx, State::Refusing);
     }
 
     /// What another process is to go on with in its place: to send what was begun, and to end. A
@@ -157,7 +153,7 @@ impl Connection {
         Some(Connection {
             role: self.role,
             origin: self.origin,
-            state: State::Ending(Ending::Closing),
+            state: State::Closing,
             work,
             ..Connection::default()
         })

@@ -1,5 +1,5 @@
-//! What is unfinished about a connection in any state: its input, and an answer that the socket
-//! refused.
+//! The unfinished work of a connection in any state: input that it has not used, and bytes that the
+//! socket did not take.
 
 use super::pace::Pace;
 use crate::budget::{Place, WorkClass};
@@ -8,11 +8,11 @@ use crate::output::Backlog;
 use stentor_io::{Backend, Gone};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
 
-/// What is unfinished, if anything is.
+/// The unfinished work, if there is any.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished(Option<Box<Work>>);
 
-/// What is unfinished.
+/// Unfinished work.
 #[derive(Debug, Default)]
 struct Work {
     /// Received, not yet used: an incomplete request, or whole ones behind an answer that waits.
@@ -23,7 +23,7 @@ struct Work {
     pace: Pace,
 }
 
-/// What a connection waits for before it continues by itself.
+/// The event after which a connection continues by itself.
 #[derive(Debug)]
 enum Wait {
     /// Room to write.
@@ -182,8 +182,8 @@ impl Unfinished {
         self.0.as_deref().map_or(0, |work| size_of::<Work>() + work.input.capacity() + backlog)
     }
 
-    /// The wait as it is packed: the backlog and the number of unacknowledged bytes, then the
-    /// queue. Which place the connection has there, the queues know (`Budget`).
+    /// Packs the wait: the backlog and the number of unacknowledged bytes, then the queue. The
+    /// budget packs the order of each queue.
     pub(super) fn pack_wait(&self, out: &mut Packer) {
         let backlog = self.backlog();
         backlog.is_some().pack(out);
@@ -196,8 +196,8 @@ impl Unfinished {
         class.is_some().pack(out);
     }
 
-    /// What was packed, with its `input`. An older release may have packed a queue besides a
-    /// backlog: it meant nothing.
+    /// Unpacks the wait, for work with this `input`. An older release may have packed a queue
+    /// besides a backlog. Such a queue has no effect.
     ///
     /// # Errors
     /// If a connection waits in a queue without a place, or the other way round.

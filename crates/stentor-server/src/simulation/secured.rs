@@ -475,10 +475,10 @@ fn who_asks_for_other_keys_is_answered_though_there_is_nothing_else_to_say() {
 /// A piece of it goes into each record.
 #[test]
 fn a_file_of_many_records_is_what_it_was() {
-    let own = include_bytes!("../connection.rs");
+    let own = include_bytes!("../worker.rs");
     assert!(own.len() > RECORD_BYTES_MAX + 1_000);
     let sources = Directory::open(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))).unwrap();
-    let found = sources.find("connection.rs", Symlinks::Refused).unwrap();
+    let found = sources.find("worker.rs", Symlinks::Refused).unwrap();
     let Found::File(file) = found else { panic!("it is a file") };
     let mut world = world();
     let mut raw = Raw::connect(&mut world);

@@ -8,23 +8,19 @@ use crate::stats::Stats;
 use crate::stream::Gap;
 use stentor_hub::{Id, StreamForm};
 use stentor_io::Counter;
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::packed;
 
 /// How messages get to a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     /// Server-Sent Events.
     Sse,
-    WebSocket(SocketState),
+    WebSocket,
     /// A WebSocket that sends back what it is sent.
-    Echo(SocketState),
+    Echo,
     /// One answer, as soon as there is something to say.
     LongPoll,
 }
-
-/// The state of a WebSocket beside its messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SocketState(u8);
 
 /// The format of a transport. Each transport has one.
 pub(crate) struct Manner {
@@ -89,67 +85,14 @@ impl Ended {
     }
 }
 
-impl SocketState {
-    pub(crate) fn new(window_bits: u8, commands: bool) -> SocketState {
-        SocketState(window_bits & WINDOW_BITS | if commands { COMMANDS } else { 0 })
-    }
-
-    /// The window it inflates frames with, in bits (RFC 7692 section 7.1.2); 0 if it does not.
-    pub(crate) fn window_bits(self) -> u8 {
-        self.0 & WINDOW_BITS
-    }
-
-    /// Whether it may subscribe and unsubscribe while connected.
-    pub(crate) fn commands(self) -> bool {
-        self.0 & COMMANDS != 0
-    }
-
-    /// Whether it was sent a ping and has not given a sign of life since.
-    pub(crate) fn owes_pong(self) -> bool {
-        self.0 & OWES_PONG != 0
-    }
-}
-
-impl Packed for SocketState {
-    fn pack(&self, out: &mut Packer) {
-        out.put(&[self.window_bits(), self.commands().into(), self.owes_pong().into()]);
-    }
-
-    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<SocketState> {
-        let window_bits = u8::unpack(input)?;
-        let socket = SocketState::new(window_bits, bool::unpack(input)?);
-        let owes_pong = if bool::unpack(input)? { OWES_PONG } else { 0 };
-        let fits = window_bits <= WINDOW_BITS;
-        if fits { Ok(SocketState(socket.0 | owes_pong)) } else { Err(MISFIT) }
-    }
-}
-
-// The bits of a `SocketState`.
-const WINDOW_BITS: u8 = 15;
-const COMMANDS: u8 = 16;
-const OWES_PONG: u8 = 32;
+packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
 
 impl Transport {
     pub(crate) fn manner(self) -> &'static Manner {
         match self {
             Transport::Sse => &sse::MANNER,
-            Transport::WebSocket(_) | Transport::Echo(_) => &websocket::MANNER,
+            Transport::WebSocket | Transport::Echo => &websocket::MANNER,
             Transport::LongPoll => &long_poll::MANNER,
-        }
-    }
-
-    /// The state of its WebSocket. Other transports have none, which is as one without features.
-    pub(crate) fn socket(self) -> SocketState {
-        match self {
-            Transport::WebSocket(socket) | Transport::Echo(socket) => socket,
-            Transport::Sse | Transport::LongPoll => SocketState::default(),
-        }
-    }
-
-    /// A WebSocket was sent a ping, or gave a sign of life.
-    pub(crate) fn set_owes_pong(&mut self, owes_pong: bool) {
-        if let Transport::WebSocket(socket) | Transport::Echo(socket) = self {
-            socket.0 = if owes_pong { socket.0 | OWES_PONG } else { socket.0 & !OWES_PONG };
         }
     }
 

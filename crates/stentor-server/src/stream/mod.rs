@@ -14,16 +14,19 @@ pub(crate) mod walks;
 use crate::pressure::Pressure;
 use crate::stream::batch::Forms;
 use crate::stream::feeds::FeedId;
-use crate::stream::format::{SocketState, Transport};
+use crate::stream::format::Transport;
 use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
-/// What a reader is sent, and how, in three bytes.
+/// The transport of a reader, and the traits of its messages, in three bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReaderTraits {
     pub(crate) transport: Transport,
+    /// The window it inflates the frames of a WebSocket with, in bits (RFC 7692 section 7.1.2); 0
+    /// if it does not.
+    pub(crate) window_bits: u8,
     bits: u8,
 }
 
@@ -80,42 +83,28 @@ pub(crate) const MANY: FeedId = FeedId::MAX;
 
 packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest });
 
-/// The number of the transport comes before the mode, and the state of a WebSocket after it. Other
-/// transports have the same bytes as a WebSocket without features.
 impl Packed for ReaderTraits {
     fn pack(&self, out: &mut Packer) {
-        out.put(&[match self.transport {
-            Transport::Sse => 0,
-            Transport::WebSocket(_) => 1,
-            Transport::Echo(_) => 2,
-            Transport::LongPoll => 3,
-        }]);
+        self.transport.pack(out);
         self.mode().pack(out);
         self.has(ENVELOPED).pack(out);
-        self.transport.socket().pack(out);
-        self.has(HAS_PASS).pack(out);
-        self.has(PARTIAL).pack(out);
+        self.window_bits.pack(out);
+        for bit in [COMMANDS, OWES_PONG, HAS_PASS, PARTIAL] {
+            self.has(bit).pack(out);
+        }
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<ReaderTraits> {
-        let number = u8::unpack(input)?;
-        let (mode, is_enveloped) = (Mode::unpack(input)?, bool::unpack(input)?);
-        let socket = SocketState::unpack(input)?;
-        let transport = match number {
-            0 => Transport::Sse,
-            1 => Transport::WebSocket(socket),
-            2 => Transport::Echo(socket),
-            3 => Transport::LongPoll,
-            _ => return Err(pack::UNKNOWN),
-        };
-        // mutation: socket-of-events
-        if transport.socket() != socket {
-            return Err(pack::MISFIT);
+        let (transport, mode) = (Transport::unpack(input)?, Mode::unpack(input)?);
+        let mut traits = ReaderTraits::new(transport, mode, bool::unpack(input)?);
+        traits.window_bits = u8::unpack(input)?;
+        for bit in [COMMANDS, OWES_PONG, HAS_PASS, PARTIAL] {
+            traits.set(bit, bool::unpack(input)?);
         }
-        let mut traits = ReaderTraits::new(transport, mode, is_enveloped);
-        traits.set(HAS_PASS, bool::unpack(input)?);
-        traits.set(PARTIAL, bool::unpack(input)?);
-        Ok(traits)
+        let is_socket = matches!(transport, Transport::WebSocket | Transport::Echo);
+        let has_features = traits.window_bits != 0 || traits.has(COMMANDS | OWES_PONG);
+        // mutation: socket-of-events
+        if has_features && !is_socket { Err(pack::MISFIT) } else { Ok(traits) }
     }
 }
 
@@ -140,7 +129,7 @@ impl ReaderTraits {
             Mode::Latest => LATEST,
             Mode::All => ALL,
         };
-        let mut traits = ReaderTraits { transport, bits };
+        let mut traits = ReaderTraits { transport, window_bits: 0, bits };
         traits.set(ENVELOPED, is_enveloped);
         traits
     }
@@ -165,13 +154,14 @@ impl ReaderTraits {
     pub(crate) fn forms(self) -> Forms {
         let (plain, deflated) = self.transport.manner().forms[usize::from(self.has(ENVELOPED))];
         // Shared frames are deflated with the largest window: a smaller one cannot take them.
-        let takes_all = |_: &StreamForm| self.transport.socket().window_bits() == WINDOW_BITS;
+        let takes_all = |_: &StreamForm| self.window_bits == WINDOW_BITS;
         Forms { plain, deflated: deflated.filter(takes_all) }
     }
 
-    /// Whether it may subscribe and unsubscribe while connected.
-    pub(crate) fn commands(self) -> bool {
-        self.transport.socket().commands()
+    /// Sets what a WebSocket has agreed on.
+    pub(crate) fn set_socket(&mut self, window_bits: u8, commands: bool) {
+        self.window_bits = window_bits;
+        self.set(COMMANDS, commands);
     }
 }
 
@@ -184,6 +174,10 @@ pub(crate) const ENVELOPED: u8 = 4;
 pub(crate) const HAS_PASS: u8 = 8;
 /// It reads a pattern of which it may not see all topics, and was told so.
 pub(crate) const PARTIAL: u8 = 16;
+/// It may subscribe and unsubscribe while connected.
+pub(crate) const COMMANDS: u8 = 32;
+/// It was sent a ping and has not given a sign of life since.
+pub(crate) const OWES_PONG: u8 = 64;
 
 impl Start {
     /// What a reader means by the cursor it names; an empty one is none.
@@ -285,18 +279,19 @@ mod tests {
     /// Older releases pack the traits of a reader in these bytes.
     #[test]
     fn a_reader_keeps_its_bytes() {
-        let socket = SocketState::new(15, true);
         let of = |transport, mode, has_pass: bool| {
             let mut traits = ReaderTraits::new(transport, mode, !has_pass);
             traits.set(HAS_PASS, has_pass);
             traits
         };
-        let mut pinged = Transport::Echo(SocketState::default());
-        pinged.set_owes_pong(true);
+        let mut socket = of(Transport::WebSocket, Mode::All, true);
+        socket.set_socket(15, true);
+        let mut pinged = of(Transport::Echo, Mode::Latest, false);
+        pinged.set(OWES_PONG, true);
         for (traits, bytes) in [
             (of(Transport::Sse, Mode::ByRule, false), [0, 2, 1, 0, 0, 0, 0, 0]),
-            (of(Transport::WebSocket(socket), Mode::All, true), [1, 1, 0, 15, 1, 0, 1, 0]),
-            (of(pinged, Mode::Latest, false), [2, 0, 1, 0, 0, 1, 0, 0]),
+            (socket, [1, 1, 0, 15, 1, 0, 1, 0]),
+            (pinged, [2, 0, 1, 0, 0, 1, 0, 0]),
             (of(Transport::LongPoll, Mode::ByRule, true), [3, 2, 0, 0, 0, 0, 1, 0]),
         ] {
             let mut out = Packer::new(0);

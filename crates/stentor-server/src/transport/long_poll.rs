@@ -13,6 +13,7 @@ use stentor_hub::{Filter, Message};
 use stentor_wire::credentials::without_token;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
+use stentor_wire::pack::Moment;
 
 /// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there.
 pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
@@ -80,9 +81,9 @@ fn held(x: &mut Exchange<'_>, request: &Request<'_>, wait_s: u64, expects_value:
         websocket_protocol: None,
         ..request.clone()
     };
-    let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + wait_ms);
+    let (request, deadline) = (request.to_buf(), Moment(x.clock.now_ms + wait_ms));
     x.reply.answers.asked.kind = RequestKind::LongPoll;
-    HeldPoll { exchange: x.hold(), request, deadline_ms, expects_value }
+    HeldPoll { exchange: x.hold(), request, deadline, expects_value }
 }
 
 /// Whether a value is other than what the client has: by its cursor, or else by its tag. A cursor

@@ -1,11 +1,11 @@
-//! WebSocket (RFC 6455): the handshake. What is said afterwards is in
+//! WebSocket (RFC 6455): the handshake. Its frames are read in
 //! `connection/reader/websocket.rs`.
 
 use crate::access::{Act, Bearer, Denied};
 use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::paths::{ECHO, EVENTS};
-use crate::stream::format::{SocketState, Transport};
+use crate::stream::format::Transport;
 use crate::stream::{Opening, ReaderTraits, Start};
 use crate::transport::Wanted;
 use stentor_hub::Mode;
@@ -66,11 +66,10 @@ pub(crate) fn open(
         .fields(extension)
         .end();
     let window_bits = deflate.map_or(0, |deflate| deflate.server_window_bits);
-    let socket = SocketState::new(window_bits, commands);
-    Answer::Stream(match wanted {
-        Some(wanted) => wanted.opening(Transport::WebSocket(socket)),
+    let mut opening = match wanted {
+        Some(wanted) => wanted.opening(Transport::WebSocket),
         None => Box::new(Opening {
-            traits: ReaderTraits::new(Transport::Echo(socket), Mode::ByRule, false),
+            traits: ReaderTraits::new(Transport::Echo, Mode::ByRule, false),
             cursor: 0,
             filters: Vec::new(),
             start: Start::Values,
@@ -78,7 +77,9 @@ pub(crate) fn open(
             part: Vec::new(),
             uncovered: None,
         }),
-    })
+    };
+    opening.traits.set_socket(window_bits, commands);
+    Answer::Stream(opening)
 }
 
 /// What is subscribed to later may take the token that came first.

@@ -81,7 +81,7 @@ impl Worker {
             reading[match transport {
                 Transport::Sse => 0,
                 Transport::LongPoll => 1,
-                Transport::WebSocket(_) | Transport::Echo(_) => 2,
+                Transport::WebSocket | Transport::Echo => 2,
             }] += 1;
         }
         let counters = [&stats.readers_sse, &stats.readers_long_poll, &stats.readers_websocket];

@@ -1,14 +1,16 @@
-//! What must hold of a reader whenever nothing is being done with it, as far as its types do not
-//! say it.
+//! The invariants of a reader between two visits, as far as its types do not ensure them.
 
 use super::{Extra, Reading, Subscription};
 use crate::connection::StreamWait;
 use crate::connection::check::ensure;
 use crate::stream::format::Transport;
-use crate::stream::{HAS_PASS, MANY};
+use crate::stream::{COMMANDS, HAS_PASS, MANY};
 
 impl Reading {
-    /// What must hold of it, and its types cannot say.
+    /// Whether the reader is in a state in which a visit may leave it.
+    ///
+    /// # Errors
+    /// The broken invariant.
     pub(in crate::connection) fn is_sound(
         &self,
         is_poll: bool,
@@ -19,15 +21,15 @@ impl Reading {
         ensure(self.extra.is_none() || !extra.is_empty(), "An empty box is kept.")?;
         let is_long_poll = self.traits.transport == Transport::LongPoll;
         ensure(is_long_poll == is_poll, "Its transport is that of another state.")?;
-        ensure(!self.traits.commands() || self.feed == MANY, "It commands, and reads one feed.")?;
-        let commands = self.traits.commands();
+        let commands = self.traits.has(COMMANDS);
+        ensure(!commands || self.feed == MANY, "It commands, and reads one feed.")?;
         ensure(extra.joining.is_none() || commands, "It joins without a command.")?;
         ensure(extra.subscriptions.is_empty() || self.feed == MANY, "It reads one and several.")?;
         let joining = extra.joining.as_ref().map(|joining| &joining.subscriptions[..]);
         let is_sorted = |all: &[Subscription]| all.is_sorted_by(|a, b| a.feed < b.feed);
         let are_sorted = is_sorted(&extra.subscriptions) && joining.is_none_or(is_sorted);
         ensure(are_sorted && extra.partial.is_sorted(), "Subscriptions are out of order.")?;
-        // Nobody else reminds it of these.
+        // The pump continues a replay only if the connection waits.
         ensure(!extra.catches_up() || waits, "It is forgotten.")?;
         let is_legal = is_poll
             || match self.wait {

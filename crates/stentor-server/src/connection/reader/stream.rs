@@ -6,7 +6,7 @@
 use super::{Joining, LOGGED_COST, NEVER_MS, Reading};
 use crate::access::sight::SightOf;
 use crate::budget::{Permit, WorkClass, admitted};
-use crate::connection::state::{Ending, State};
+use crate::connection::state::State;
 use crate::connection::work::Unfinished;
 use crate::connection::{Connection, StreamWait};
 use crate::context::Context;
@@ -14,7 +14,7 @@ use crate::output::Backlog;
 use crate::state::StreamState;
 use crate::stream::batch::Key;
 use crate::stream::format::SignOfLife;
-use crate::stream::{MANY, PARTIAL, Start};
+use crate::stream::{MANY, OWES_PONG, PARTIAL, Start};
 use std::io::IoSlice;
 use stentor_hub::Event;
 use stentor_io::{Backend, Gone};
@@ -188,8 +188,8 @@ impl Reading {
         true
     }
 
-    /// When the deadline is, and what that is for. `None` if it stays as it is: the end of the
-    /// server's stop limits how long the stream takes to leave.
+    /// Sets the event that the stream waits for. Returns its deadline; `None` for a stream that
+    /// leaves, which has until the end of the server's stop.
     pub(in crate::connection) fn arm(
         &mut self,
         cx: &mut Context,
@@ -241,15 +241,15 @@ impl Connection {
         io: &mut B,
     ) {
         let State::Stream(reading) = &mut self.state else { return };
-        let transport = &mut reading.traits.transport;
-        match (reading.wait, transport.manner().sign_of_life) {
+        let traits = &mut reading.traits;
+        match (reading.wait, traits.transport.manner().sign_of_life) {
             (StreamWait::Heartbeat, SignOfLife::Comment(bytes)) => {
                 cx.out.bytes().extend_from_slice(bytes);
             }
-            (StreamWait::Ping, _) if !transport.socket().owes_pong() => {
+            (StreamWait::Ping, _) if !traits.has(OWES_PONG) => {
                 // The next one is due as long after this one.
                 cx.rearm();
-                transport.set_owes_pong(true);
+                traits.set(OWES_PONG, true);
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
             (StreamWait::Frame, _) => {
@@ -280,10 +280,10 @@ impl Connection {
         if let Some(reading) = self.reading() {
             (reading.traits.transport.manner().farewell)(cx.out.bytes());
         }
-        self.finish(cx, Ending::Refusing);
+        self.enter(cx, State::Refusing);
     }
 
-    /// Whether it goes once it has room.
+    /// Whether the stream ends as soon as its backlog has left.
     pub(in crate::connection) fn is_leaving(&self) -> bool {
         matches!(&self.state, State::Stream(reading) if reading.wait == StreamWait::Leave)
     }

@@ -6,14 +6,14 @@
 
 use super::{Extra, Joining, Reading, Subscription};
 use crate::budget::{Permit, WorkClass, admitted};
-use crate::connection::state::{Ending, State};
+use crate::connection::state::State;
 use crate::connection::{Connection, Progress, REQUEST_COST, StreamWait};
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
-use crate::stream::Start;
 use crate::stream::feeds::FeedId;
 use crate::stream::feeds::Room;
 use crate::stream::format::Transport;
+use crate::stream::{COMMANDS, OWES_PONG, Start};
 use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,16 +32,20 @@ impl Connection {
         input: &[u8],
     ) -> Progress {
         let State::Stream(reading) = &self.state else { return Progress::Starved(0) };
-        let (socket, message_bytes_max) = match reading.traits.transport {
-            Transport::Echo(socket) => (socket, ECHO_BYTES_MAX),
-            Transport::WebSocket(socket) if socket.commands() => (socket, COMMAND_BYTES_MAX),
-            Transport::WebSocket(socket) => (socket, IGNORED_BYTES_MAX),
+        let traits = reading.traits;
+        let message_bytes_max = match traits.transport {
+            Transport::Echo => ECHO_BYTES_MAX,
+            Transport::WebSocket if traits.has(COMMANDS) => COMMAND_BYTES_MAX,
+            Transport::WebSocket => IGNORED_BYTES_MAX,
             Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
         };
-        let rules = Rules { message_bytes_max, deflate: socket.window_bits() != 0 };
-        let class = socket.commands().then_some(WorkClass::Commands);
+        let rules = Rules { message_bytes_max, deflate: traits.window_bits != 0 };
+        let class = traits.has(COMMANDS).then_some(WorkClass::Commands);
         let read = |cx: &mut Context, permit: &Permit| self.read_frame(cx, input, &rules, permit);
-        admitted(cx, class, read).unwrap_or(Progress::NotNow(WorkClass::Commands))
+        admitted(cx, class, read).unwrap_or_else(|| {
+            self.work.wait_in(WorkClass::Commands);
+            Progress::Starved(0)
+        })
     }
 
     fn read_frame(
@@ -52,7 +56,7 @@ impl Connection {
         permit: &Permit,
     ) -> Progress {
         let State::Stream(reading) = &mut self.state else { return Progress::Starved(0) };
-        reading.traits.transport.set_owes_pong(false);
+        reading.traits.set(OWES_PONG, false);
         let decoder = reading.extra().decoder.get_or_insert_default();
         let result = decoder.next(&mut cx.resources.inflater, input, rules);
         // A decoder that stays says that a frame, or a message, is on its way.
@@ -90,7 +94,7 @@ impl Connection {
                     Some(code) => websocket::close_frame(cx.out.bytes(), code, ""),
                     None => websocket::frame(cx.out.bytes(), Opcode::Close, false, b""),
                 }
-                self.finish(cx, Ending::Refusing);
+                self.enter(cx, State::Refusing);
             }
             Received::Text(text) if self.commands() => self.command(cx, text.as_bytes(), permit),
             Received::Binary(data) if self.commands() => {
@@ -109,20 +113,20 @@ impl Connection {
     /// Ends the connection with a code and a reason.
     pub(super) fn end_websocket(&mut self, cx: &mut Context, code: u16, reason: &str) {
         websocket::close_frame(cx.out.bytes(), code, reason);
-        self.finish(cx, Ending::Refusing);
+        self.enter(cx, State::Refusing);
     }
 
     fn commands(&self) -> bool {
-        self.reading().is_some_and(|reading| reading.traits.commands())
+        self.reading().is_some_and(|reading| reading.traits.has(COMMANDS))
     }
 
     /// Whether it is sent back what it sends.
     pub(in crate::connection) fn is_echo(&self) -> bool {
-        matches!(self.transport(), Some(Transport::Echo(_)))
+        self.transport() == Some(Transport::Echo)
     }
 
     fn echo(&mut self, cx: &mut Context, opcode: Opcode, data: &[u8]) {
-        let deflated = match self.transport().map_or(0, |it| it.socket().window_bits()) {
+        let deflated = match self.reading().map_or(0, |reading| reading.traits.window_bits) {
             0 => None,
             bits => websocket::deflate(&mut cx.streams.deflater, data, bits),
         };
