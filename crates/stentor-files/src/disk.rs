@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use stentor_config::Mount;
 use stentor_io::{
-    Directory, DirectoryId, File, FileStatus, Found, Held, Listed, Listing, Symlinks, unix_ns,
+    Directory, DirectoryId, File, FileStatus, Found, Held, Listed, Symlinks, unix_ns,
 };
 
 /// A root, and which directory that was when it was opened.
@@ -88,7 +88,7 @@ impl OpenFiles {
         path: &str,
         unix_s: u64,
         is_shown: impl Fn(&Listed) -> bool,
-    ) -> io::Result<Listing> {
+    ) -> io::Result<Vec<Listed>> {
         self.root(mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX, is_shown)
     }
 

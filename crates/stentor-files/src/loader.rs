@@ -1,9 +1,9 @@
 //! The threads that fill the cache and keep it true to the disk.
 //!
 //! Each mount has a loader of two threads, so a mount that hangs delays no file of another. They
-//! work when a worker asks for something. The first one looks at files: it reads those that a worker
-//! did not find in the cache, and checks those that are there, every half second while clients
-//! request them. A check compares the [`FileStamp`](stentor_io::FileStamp) of the file, and
+//! work when a worker asks for something. The first one looks at files: it reads those that a
+//! worker did not find in the cache, and checks those that are there, every half second while
+//! clients request them. A check compares the [`FileStamp`](stentor_io::FileStamp) of the file, and
 //! of its packed siblings, with those that the entry was made from. It needs no notification of the
 //! kernel, so it sees a change that another host made on a network file system, and one behind a
 //! bind mount or FUSE.

@@ -71,16 +71,7 @@ pub enum Found {
     Special,
 }
 
-/// The names in a directory.
-#[derive(Clone, Debug, Default)]
-pub struct Listing {
-    /// In the order of the file system, which is none.
-    pub names: Vec<Listed>,
-    /// There are more than were asked for.
-    pub more: bool,
-}
-
-/// One name of a [`Listing`].
+/// One name in a directory.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The last segment of its path.
@@ -226,8 +217,8 @@ impl Directory {
     }
 
     /// The names in a directory beneath that `is_wanted`; "" is the directory itself. At most
-    /// `names_max` are returned, and five times as many looked at. Those that are not UTF-8
-    /// are left out: no path can name them.
+    /// `names_max` are returned, in any order, and five times as many looked at. Those that
+    /// are not UTF-8 are left out: no path can name them.
     ///
     /// # Errors
     /// As [`Directory::find`]; `NotADirectory` also if it is something else.
@@ -237,9 +228,9 @@ impl Directory {
         symlinks: Symlinks,
         names_max: usize,
         is_wanted: impl Fn(&Listed) -> bool,
-    ) -> io::Result<Listing> {
+    ) -> io::Result<Vec<Listed>> {
         let (directory, _) = self.resolve(path, READ | IS_DIRECTORY, symlinks).map_err(refusal)?;
-        let mut listing = Listing::default();
+        let mut names = Vec::new();
         let mut looked_at = 0;
         let mut buffer = Vec::with_capacity(LIST_BYTES);
         let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
@@ -253,16 +244,13 @@ impl Directory {
             let listed = self.look_at(directory.as_fd(), path, name, symlinks);
             let wanted = listed.filter(&is_wanted);
             // mutation: unwanted-names
-            if looked_at == LOOKED_AT * names_max
-                || wanted.is_some() && listing.names.len() == names_max
-            {
-                listing.more = true;
+            if looked_at == LOOKED_AT * names_max || names.len() == names_max {
                 break;
             }
             looked_at += 1;
-            listing.names.extend(wanted);
+            names.extend(wanted);
         }
-        Ok(listing)
+        Ok(names)
     }
 
     /// One entry of `directory`, which is at `path`.

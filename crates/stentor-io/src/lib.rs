@@ -75,7 +75,7 @@ pub use dump::leave_out_of_dumps;
 pub use epoll::{Epoll, Parts};
 pub use file::{
     Directory, DirectoryId, File, FileKind, FileStamp, FileStatus, Found, Held, Lease, Listed,
-    Listing, Symlinks,
+    Symlinks,
 };
 pub use file_watcher::{Due, FileStates, FileWatcher, LookThread, RETRY_S, states_of};
 pub use histogram::{BOUNDS_US, Histogram, Times};

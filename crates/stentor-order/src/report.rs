@@ -20,14 +20,6 @@ pub trait Report: Send + Sync {
     /// Its figures, with their keys in `/-/status`.
     fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)>;
 
-    /// Its line in the text form of `/-/status`: the figures that it has.
-    fn line(&self, hub: &Hub) -> String {
-        let figures = self.figures(hub).into_iter().filter(|(_, value)| !value.is_null());
-        let figures = figures.map(|(key, value)| format!(" {key}={value}"));
-        let (first, rest) = self.name().split_at(1);
-        format!("{}{rest}:{}", first.to_uppercase(), figures.collect::<String>())
-    }
-
     /// Writes its metrics to the page. [`metrics!`](crate::metrics) makes this method.
     fn write_metrics(&self, hub: &Hub, page: &mut Page);
 

@@ -1,6 +1,6 @@
 //! The figures of a server at one moment, as `/-/status` shows them and the metrics are read from.
 
-use crate::operations::{History, OperationReport, Reloaded, Upgraded};
+use crate::operations::{OperationReport, Reloaded, Upgraded};
 use crate::pressure::Pressure;
 use crate::stats::{RouteTotals, Totals};
 use serde::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use stentor_hub::{Hub, Stored};
 use stentor_order::Report;
-use stentor_replication::{Follower, named};
+use stentor_replication::Follower;
 
 /// The source of both forms of the page, and of the metrics.
 #[derive(Serialize)]
@@ -88,112 +88,53 @@ impl Serialize for Figures {
 }
 
 impl ServerReport {
-    /// Connections that are neither read from nor written to now: idle ones, streams, long-polls.
-    fn waiting(&self) -> u64 {
-        let busy = self.counters.connections_reading + self.counters.connections_writing;
-        self.connections_open.saturating_sub(busy)
-    }
-
-    /// The text known from nginx's `stub_status`, then what it does not have.
+    /// The text known from nginx's `stub_status`, then a line for each figure of the JSON form.
     pub(crate) fn text(&self) -> String {
-        let c = &self.counters;
+        let Totals { accepted, requests, connections_reading, connections_writing, .. } =
+            self.counters;
+        let refused = self.counters.connections_refused + self.counters.proxy_headers_refused;
+        let busy = connections_reading + connections_writing;
         let mut text = format!(
-            "Active connections: {}\nserver accepts handled requests\n {} {} {}\n\
-             Reading: {} Writing: {} Waiting: {}\n",
+            "Active connections: {}\nserver accepts handled requests\n {accepted} {} {requests}\n\
+             Reading: {connections_reading} Writing: {connections_writing} Waiting: {}\n",
             self.connections_open,
-            c.accepted,
-            c.accepted.saturating_sub(c.connections_refused + c.proxy_headers_refused),
-            c.requests,
-            c.connections_reading,
-            c.connections_writing,
-            self.waiting(),
+            accepted.saturating_sub(refused),
+            self.connections_open.saturating_sub(busy),
         );
-        let kept = self.messages_kept_bytes;
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "Topics: {} Messages: {} published, {} kept, {kept} bytes\n\
-             Bytes: {} in, {} heads, {} bodies, {} streams, {} of them data\n\
-             Readers: {} sse, {} websocket, {} long-poll, {} behind Deliveries: {}\n\
-             Files: {} hits, {} misses, {} cached, {} bytes, {} evicted, {} bytes by sendfile\n\
-             Memory: {} resident, {} own\n\
-             Stored: {} values, {} history, {} forms, at most {} and {}; {} detached",
-            self.topics,
-            self.messages_published,
-            self.messages_kept,
-            c.bytes_in,
-            c.bytes_heads,
-            c.bytes_bodies,
-            c.bytes_streams,
-            c.bytes_streams_data,
-            c.readers_sse,
-            c.readers_websocket,
-            c.readers_long_poll,
-            c.readers_behind,
-            c.deliveries,
-            c.file_hits,
-            c.file_misses,
-            self.files_cached,
-            self.files_cached_bytes,
-            self.files_evicted,
-            c.bytes_sendfile,
-            self.memory_resident_bytes,
-            self.memory_anonymous_bytes,
-            self.stored.values,
-            self.stored.history,
-            self.stored.forms,
-            self.stored.max,
-            self.stored.forms_max,
-            self.stored.detached,
-        );
-        self.write_lookups(&mut text);
-        self.write_upgrades(&mut text);
-        self.write_others(&mut text);
+        // Numbers and strings always make JSON.
+        write_figures(&mut text, "", &serde_json::to_value(self).unwrap_or_default());
         text
     }
+}
 
-    /// Writes the parts that not every server has: followers, certificates, a service.
-    fn write_others(&self, text: &mut String) {
+/// Writes a line for each figure below a path, but for those that are `null`.
+fn write_figures(text: &mut String, path: &str, figure: &Value) {
+    match figure {
+        Value::Null => {}
+        Value::Object(members) => {
+            members.iter().for_each(|(key, it)| write_figures(text, &format!("{path}.{key}"), it));
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, it)| write_figures(text, &format!("{path}.{index}"), it));
+        }
         // Writing to a string does not fail.
-        for Follower { behind, topics } in &self.followers {
-            let _ = writeln!(text, "Follower: {behind} behind, {}", named(topics));
-        }
-        for shown in self.tls.iter().flat_map(|tls| &tls.certificates) {
-            let _ = writeln!(text, "Certificate: {shown}");
-        }
-        if let Some(why) = self.tls.as_ref().and_then(|tls| tls.failure.as_ref()) {
-            let _ = writeln!(text, "Certificates are not those of the files: {why}");
-        }
-        if let Some((service, hub)) = &self.service {
-            let _ = writeln!(text, "{}", service.line(hub));
-        }
+        _ => drop(writeln!(text, "{}: {figure}", path.trim_start_matches('.'))),
     }
+}
 
-    /// Writes the outcomes of upgrades, if there were any.
-    fn write_upgrades(&self, text: &mut String) {
-        let OperationReport { under_way, history } = &self.upgrades;
-        let History { done, failed, last, last_failure } = history;
-        if !under_way && done + failed == 0 {
-            return;
-        }
-        let now = if *under_way { "; one is under way" } else { "" };
-        // Writing to a string does not fail.
-        let _ = write!(text, "Upgrades: {done} done, {failed} failed{now}");
-        if let Some(last) = last {
-            let (from, us) = (last.from_process, last.stood_still_us);
-            let _ = write!(text, "; process {from} stood still for {us} us");
-        }
-        if let Some(failure) = last_failure {
-            let _ = write!(text, "; last failure: {}", failure.reason);
-        }
-        text.push('\n');
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Writes a line for each look-up route.
-    fn write_lookups(&self, text: &mut String) {
-        for RouteTotals { path, requests, names } in &self.lookups {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "Look-ups at {path}: {requests} requests, {names} names");
-        }
+    #[test]
+    fn each_figure_has_a_line() {
+        let figures = serde_json::json!({
+            "a": {"b": 1, "none": null, "c": ["x", {"d": true}]}, "e": "it is\n\"gone\"", "f": [],
+        });
+        let mut text = String::new();
+        write_figures(&mut text, "", &figures);
+        let lines = ["a.b: 1", "a.c.0: \"x\"", "a.c.1.d: true", r#"e: "it is\n\"gone\"""#, ""];
+        assert_eq!(text, lines.join("\n"));
     }
 }

@@ -74,20 +74,3 @@ impl StoreState {
         hub.seq().saturating_sub(self.intake.synced_seq())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stentor_hub::{Epoch, Limits};
-
-    #[test]
-    fn the_line_of_a_service_has_its_figures() {
-        let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
-        let state = StoreState::new(usize::MAX);
-        let figures = "entries=0 bytes_written=0 unsynced=0 syncs=0 errors=";
-        assert!(state.line(&hub).starts_with(&format!("Store: {figures}0 log_bytes=0 ")));
-        state.abandon("it is \"gone\"");
-        let line = format!(r#"Store: failure="it is \"gone\"" {figures}1 "#);
-        assert!(state.line(&hub).starts_with(&line), "{}", state.line(&hub));
-    }
-}

@@ -347,8 +347,8 @@ fn files_in_memory_outlast_a_hung_file_system() {
 fn a_long_directory_is_listed_in_part() {
     let site = Site::new();
     (0..2_001).for_each(|n| drop(site.write(&n.to_string(), "")));
-    let listing = OpenFiles::default().list(&Mount::new("/", &site.0), "", 1, |_| true).unwrap();
-    assert_eq!((listing.names.len(), listing.more), (2_000, true));
+    let names = OpenFiles::default().list(&Mount::new("/", &site.0), "", 1, |_| true).unwrap();
+    assert_eq!(names.len(), 2_000);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! anything is looked up: no answer says whether there is something that may not be read.
 
 use super::{Act, Visitor};
-use stentor_access::{Coverage, PatternsRef};
+use stentor_access::Coverage;
 use stentor_config::{Mount, Settings};
 use stentor_files::{PACKED, mount_of};
 use stentor_hub::Filter;
@@ -30,18 +30,14 @@ pub(crate) fn may_send_private(settings: &Settings, path: &str) -> bool {
         mount.and_then(Mount::fallback_name).is_some_and(|name| is_private(&name))
     };
     unpacked(path).any(is_private)
-        || path.ends_with('/') && may_hide_below(settings, path, None)
+        || path.ends_with('/') && may_hide_below(settings, path)
         || is_private(&format!("{path}/"))
         || fallback()
 }
 
-/// Whether a name that begins with this directory, which ends with a slash, may be one that
-/// whoever is allowed these may not read.
-pub(crate) fn may_hide_below(
-    settings: &Settings,
-    directory: &str,
-    allowed: Option<PatternsRef<'_>>,
-) -> bool {
+/// Whether a name that begins with this directory, which ends with a slash, may be one that asks
+/// for a token.
+pub(crate) fn may_hide_below(settings: &Settings, directory: &str) -> bool {
     let hides = |mount: &Mount| mount.asks_for_token() && mount.path.starts_with(directory);
     if settings.mounts.iter().any(hides) {
         return true;
@@ -49,7 +45,7 @@ pub(crate) fn may_hide_below(
     let rules = &settings.access.topics;
     // What is no pattern may be anything.
     let filter = || Filter::parse(&format!("{directory}**")).ok();
-    let covers = |filter| rules.compare(allowed).coverage(&filter) == Coverage::Whole;
+    let covers = |filter| rules.compare(None).coverage(&filter) == Coverage::Whole;
     rules.has_private() && !filter().is_some_and(covers)
 }
 
@@ -57,11 +53,6 @@ impl Visitor<'_> {
     /// Whether they may be shown a file or a directory of that name.
     pub(crate) fn may_be_shown(&self, name: &str) -> bool {
         unpacked(name).all(|name| self.may(Act::Fetch(name)).is_ok())
-    }
-
-    /// Whether they may read whatever there is, or may be, in this directory.
-    pub(crate) fn may_read_all_below(&self, directory: &str) -> bool {
-        !self.asks_for_token() || !may_hide_below(self.settings, directory, self.allowed())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is in a directory, as a page: where a mount allows it and there is no index.
 
-use crate::access::{Visitor, names};
+use crate::access::Visitor;
+use crate::access::names::may_hide_below;
 use crate::endpoint::values::NO_SNIFFING;
 use crate::exchange::Exchange;
 use crate::head::Field;
@@ -34,26 +35,14 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
                 _ => false,
             }
     };
-    let Ok(mut listing) = x.resources.files.list(mount, directory, x.clock.unix_s, is_shown) else {
+    let Ok(mut names) = x.resources.files.list(mount, directory, x.clock.unix_s, is_shown) else {
         return false;
     };
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
-    listing.names.sort_by_cached_key(order);
-    // The time of a directory tells of what is in it.
-    let is_dated = |listed: &Listed| {
-        listed.kind != FileKind::Directory
-            || visitor.may_read_all_below(&format!("{path}{}/", listed.name))
-    };
-    // Whether something was left out is not told to one who may not read all that may be there.
-    let rest = match (visitor.may_read_all_below(path), listing.more) {
-        // mutation: end-of-listing
-        (false, _) => Rest::Untold,
-        (true, true) => Rest::More,
-        (true, false) => Rest::None,
-    };
-    let page = page(path, &listing.names, rest, is_dated);
-    x.reply.shape.is_private |= names::may_hide_below(x.settings, path, None);
-    *x.reply.cost += listing.names.len() * LISTED_COST;
+    names.sort_by_cached_key(order);
+    let page = page(path, &names);
+    x.reply.shape.is_private |= may_hide_below(x.settings, path);
+    *x.reply.cost += names.len() * LISTED_COST;
     let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-cache");
     let head = head.field(Field::NO_SNIFFING, NO_SNIFFING);
     head.content("text/html; charset=utf-8", page.as_bytes());
@@ -63,21 +52,9 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
 /// The cost of one name of a list: the kernel is asked for its status.
 const LISTED_COST: usize = 512;
 
-/// What there is beside what is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    None,
-    More,
-    /// It is not for whoever asks to know.
-    Untold,
-}
-
-fn page(
-    path: &str,
-    names: &[Listed],
-    mut rest: Rest,
-    is_dated: impl Fn(&Listed) -> bool,
-) -> String {
+/// The page. It tells nothing of names that it does not show: a directory has no time, which would
+/// tell of what is in it, and the last line is always the same.
+fn page(path: &str, names: &[Listed]) -> String {
     let title = encode_quoted_attribute(path);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -90,35 +67,24 @@ fn page(
     if path != "/" {
         page.push_str("<tr><td><a href=\"../\">../</a>\n");
     }
-    for listed in names {
-        let Listed { name, kind, status } = listed;
+    for Listed { name, kind, status } in names {
         if page.len() >= LISTING_BYTES_MAX {
-            rest = if rest == Rest::None { Rest::More } else { rest };
             break;
         }
-        let slash = if *kind == FileKind::Directory { "/" } else { "" };
-        let size = match kind {
-            FileKind::Directory => String::new(),
-            _ => status.bytes.to_string(),
-        };
         let modified = UNIX_EPOCH + Duration::from_secs(status.modified_unix_s());
-        let modified = is_dated(listed).then(|| HttpDate::from(modified).to_string());
+        let (slash, size, modified) = match kind {
+            FileKind::Directory => ("/", String::new(), String::new()),
+            _ => ("", status.bytes.to_string(), HttpDate::from(modified).to_string()),
+        };
         // Writing to a string does not fail.
         let _ = writeln!(
             page,
-            "<tr><td><a href=\"./{}{slash}\">{}{slash}</a><td>{size}<td>{}",
+            "<tr><td><a href=\"./{}{slash}\">{}{slash}</a><td>{size}<td>{modified}",
             reference(name),
-            encode_quoted_attribute(name),
-            modified.unwrap_or_default()
+            encode_quoted_attribute(name)
         );
     }
-    page.push_str("</table>\n");
-    page.push_str(match rest {
-        Rest::None => "",
-        Rest::More => "<p>And more, which are not shown.\n",
-        Rest::Untold => "<p>What you may not read is not shown, nor what is too much.\n",
-    });
-    page.push_str("</html>\n");
+    page.push_str("</table>\n<p>At most 2,000 names, and none that you may not read.\n</html>\n");
     page
 }
 
@@ -149,21 +115,21 @@ mod tests {
             Listed { name: "a b".to_owned(), kind: FileKind::Directory, status },
             Listed { name: "<script>\"'&%".to_owned(), kind: FileKind::File, status },
         ];
-        let page = page("/<i>/", &names, Rest::More, |_| true);
+        let page = page("/<i>/", &names);
         assert!(page.contains("<title>/&lt;i&gt;/</title>"), "{page}");
-        assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>Thu, 01 Jan 1970"), "{page}");
+        assert!(page.contains("<a href=\"./a%20b/\">a b/</a><td><td>\n"), "{page}");
         assert!(page.contains("<a href=\"./%3Cscript%3E%22%27%26%25\">&lt;script&gt;&quot;&#x27;"));
-        assert!(page.contains("And more"), "{page}");
+        assert!(page.contains("</a><td>3<td>Thu, 01 Jan 1970 00:00:00 GMT\n"), "{page}");
     }
 
     #[test]
     fn a_page_ends_at_its_limit() {
         let status = FileStatus { device: 1, inode: 2, bytes: 3, modified_ns: 0 };
         let listed = |n| Listed { name: format!("{n:0200}"), kind: FileKind::File, status };
-        for (count, expected) in [(1_000, false), (10_000, true)] {
+        for (count, is_whole) in [(1_000, true), (10_000, false)] {
             let names: Vec<Listed> = (0..count).map(listed).collect();
-            let page = page("/a/", &names, Rest::None, |_| true);
-            assert_eq!(page.contains("And more"), expected, "{count} files");
+            let page = page("/a/", &names);
+            assert_eq!(page.matches("<tr>").count() == count + 1, is_whole, "{count} files");
             assert!(page.len() < (1 << 20) + 2_000, "{} bytes", page.len());
         }
     }

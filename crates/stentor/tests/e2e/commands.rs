@@ -359,7 +359,7 @@ fn commands_speak_to_a_socket_file() {
     });
     let status = run(&["status", "--server", &address]);
     assert_eq!((status.code, status.err.as_str()), (Some(0), ""));
-    assert!(status.out.contains("\nTopics: 2 Messages: 10001 published"), "{}", status.out);
+    assert!(status.out.contains("\nmessages_published: 10001\n"), "{}", status.out);
     server.child.signal("TERM");
     let mut follower = follower;
     follower.logged("waiting for the server");

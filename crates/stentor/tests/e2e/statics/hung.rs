@@ -1,8 +1,8 @@
 //! A file system that does not answer: what it delays, and what it does not.
 
-use crate::support::{Server, Site, eventually, is_root, kept};
+use crate::support::{Child, Server, Site, eventually, is_root, kept};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// A file system of FUSE whose server never answers.
 struct HungMount {
@@ -16,23 +16,21 @@ impl HungMount {
         const MOUNT: &str = "exec 9<>/dev/fuse && \
             mount -i -t fuse hung \"$0\" -o fd=9,rootmode=40000,user_id=0,group_id=0 && \
             echo mounted && exec sleep 600";
-        let mut command = Command::new("sh");
-        command.args(["-c", MOUNT]).arg(path).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut holder = command.spawn().unwrap();
-        let mut line = String::new();
-        let mut output = std::io::BufReader::new(holder.stdout.take().unwrap());
-        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
-        let hung = HungMount { path: path.to_owned(), holder };
-        line.starts_with("mounted").then_some(hung)
+        let holder = Child::spawn(Command::new("sh").args(["-c", MOUNT]).arg(path));
+        let mut hung = HungMount { path: path.to_owned(), holder };
+        let is_mounted = eventually("it is mounted, or cannot be", || {
+            let is_mounted = hung.holder.out() == "mounted\n";
+            (is_mounted || !hung.holder.is_running()).then_some(is_mounted)
+        });
+        is_mounted.then_some(hung)
     }
 }
 
 impl Drop for HungMount {
     fn drop(&mut self) {
         // Without a server the kernel answers for it, so nothing hangs any more.
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        self.holder.kill();
+        Child::spawn(Command::new("umount").arg("-l").arg(&self.path)).said();
     }
 }
 
