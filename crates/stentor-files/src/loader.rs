@@ -125,7 +125,7 @@ impl FileLoader {
             }) != LoaderTurn::Over
             {}
         };
-        thread::Builder::new().name("file-packer".to_owned()).spawn(pack)?;
+        thread::Builder::new().name("file-compressor".to_owned()).spawn(pack)?;
         thread::Builder::new().name("file-loader".to_owned()).spawn(look).map(drop)
     }
 

@@ -13,7 +13,7 @@ use super::Connection;
 use super::state::State;
 use crate::context::Context;
 use crate::limits::{SEND_RATE_MIN, SEND_STEP_RATE, SEND_TIME_MS_MAX};
-use stentor_io::Backend;
+use stentor_io::{Backend, Retransmission};
 
 /// The time that a blocked client has left.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,12 +80,19 @@ impl Connection {
     }
 
     /// Updates the time that a blocked client has.
-    pub(super) fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &B) {
+    pub(super) fn note_pace<B: Backend>(&mut self, cx: &mut Context, io: &mut B) {
         let (now_ms, sent) = (cx.clock.now_ms, std::mem::take(&mut cx.load.sent_bytes));
         let timeout_ms = self.room_timeout_ms(cx);
         let mut pace = self.work.pace();
         pace.take_note(sent, io.unacknowledged(cx.peer), now_ms, timeout_ms);
         self.work.set_pace(pace);
+        let left_ms = pace.until_ms().map_or(0, |until_ms| until_ms.saturating_sub(now_ms));
+        if left_ms > timeout_ms && matches!(self.state, State::Stream(_)) {
+            // The kernel resets a peer whose receive buffer is full for as long as the timeout.
+            let give_up_ms = u32::try_from(left_ms.saturating_add(timeout_ms)).unwrap_or(u32::MAX);
+            let usual = cx.settings.streams.retransmission();
+            io.begin_stream(cx.peer, Retransmission { give_up_ms, ..usual });
+        }
     }
 }
 

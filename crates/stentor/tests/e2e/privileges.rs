@@ -108,10 +108,10 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     );
     let flags = ["--workers", "2", "--listen", "tls:127.0.0.1:0"];
     let mut server = Server::listening_at(&low_port().0.to_string(), "", &toml, &flags);
-    let (loading, others) = (["compressor", "control", "file-loader"], ["keys", "log", "memory"]);
-    let first = ["access-log", "certificates"];
+    let files = ["compressor", "control", "file-compressor", "file-loader"];
+    let (first, others) = (["access-log", "certificates"], ["keys", "log", "memory"]);
     let last = ["stentor", "store", "worker-0", "worker-1"];
-    let expected = [&first[..], &loading, &["history", "jwks-0"], &others, &last].concat();
+    let expected = [&first[..], &files, &["history", "jwks-0"], &others, &last].concat();
     has_threads(&server, &expected);
     assert!(!server.child.err().contains("running as root"), "{}", server.child.err());
     let of_user = fs::metadata(format!("/proc/{}/fd", server.child.id())).unwrap();

@@ -91,6 +91,7 @@ fn readers_take_no_memory_from_publishers() {
     let mut events = EventStream::open(server.public, target, "");
     let fields = "Sec-WebSocket-Protocol: stentor.v1\r\n";
     let mut frames = WebSocket::open(server.public, target, fields);
+    assert!(frames.text().contains("cursor"));
     let memory = || server.figure("memory_anonymous_bytes");
     let before = memory();
     let body = "\"\\\n\t".repeat(5_000);
