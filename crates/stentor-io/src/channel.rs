@@ -468,6 +468,29 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// The kernel has no number for a process of another PID namespace. `unshare` runs this test
+    /// again in a namespace of its own, with a socket of this process as its standard input.
+    #[test]
+    fn a_peer_of_another_pid_namespace_has_number_0() {
+        const INNER: &str = "STENTOR_TEST_INNER";
+        if std::env::var_os(INNER).is_some() {
+            assert_eq!(peer_process(std::io::stdin()).unwrap().process, 0);
+            return println!("it has number 0");
+        }
+        let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let name = "channel::tests::a_peer_of_another_pid_namespace_has_number_0";
+        let mut inner = Command::new("unshare");
+        inner.args(["--user", "--map-root-user", "--pid", "--fork"]);
+        inner.arg(std::env::current_exe().unwrap()).args([name, "--exact", "--nocapture"]);
+        let Ok(ended) = inner.env(INNER, "1").stdin(OwnedFd::from(theirs)).output() else {
+            return eprintln!("skipped: there is no unshare");
+        };
+        let said = String::from_utf8_lossy(&ended.stdout);
+        if said.contains("running 1 test") {
+            assert!(ended.status.success() && said.contains("it has number 0"), "{said}");
+        }
+    }
+
     #[test]
     fn bytes_come_as_they_were_in_messages_of_bounded_length() {
         let (first, mut second) = Channel::pair().unwrap();

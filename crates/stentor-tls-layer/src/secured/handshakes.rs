@@ -207,6 +207,9 @@ impl Handshakes {
 mod tests {
     use super::*;
     use crate::limits::{HANDSHAKE_US_USUAL, HANDSHAKES_PART, HANDSHAKES_US};
+    use std::path::Path;
+    use std::sync::Arc;
+    use stentor_tls::{Certificates, Pair, PemPair, Settings, Version};
 
     #[test]
     fn a_turn_has_a_share_for_handshakes() {
@@ -235,5 +238,31 @@ mod tests {
         handshakes.call(&mut called);
         assert_eq!(called[2..], [peers[1]], "and one, however short the turn was");
         assert_eq!(handshakes.deadline_ms(), Some(0));
+    }
+
+    /// The panic comes after the handshake has taken bytes, and before they are counted.
+    #[test]
+    fn a_step_that_panics_leaves_the_account_right() {
+        let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let (certificate, key) = (certificate.as_bytes(), key.as_bytes());
+        let pem =
+            PemPair { certificate: (Path::new("c"), certificate), key: (Path::new("k"), key) };
+        let now_unix_s = stentor_io::unix_s();
+        let pair = Pair::read(&pem, now_unix_s).unwrap();
+        let acceptor = Acceptor::new(&Settings {
+            certificates: Arc::new(Certificates::new(vec![pair])),
+            tickets: None,
+            oldest: Version::Tls12,
+            alpn: Vec::new(),
+            client_auth: None,
+        });
+        let (mut handshakes, peer) = (Handshakes::default(), Peer::from_index(1));
+        handshakes.begin(peer, &acceptor.unwrap());
+        let under_way = handshakes.under_way.get_mut(&peer).unwrap();
+        under_way.handshake.receive(now_unix_s, &[22, 3, 1, 2, 0, 1], &mut Vec::new()).unwrap();
+        assert!(under_way.bytes() > under_way.counted);
+        handshakes.end(peer);
+        assert_eq!(handshakes.bytes(None), 0);
     }
 }
