@@ -1,8 +1,8 @@
 //! Connections to the worker whose core took in their first packet.
 //!
 //! Listeners of one address are a group, and as a rule the kernel chooses among them by a hash of
-//! both ends. With `SO_INCOMING_CPU` (in such a group since Linux 6.2; older kernels go by the hash)
-//! it prefers the listener of the core that it runs on. If each worker has a core to itself, a
+//! both ends. With `SO_INCOMING_CPU` it prefers the listener of the core that it runs on, since
+//! Linux 6.2; older kernels go by the hash. If each worker has a core to itself, a
 //! connection then stays on the core that handles its packets.
 //!
 //! That is good only where packets come in on all these cores. With a card of one queue one worker
@@ -84,7 +84,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::thread;
 
-    /// A connection from a core gets to the listener of that core: on loopback packets come in on the
+    /// A connection from a core gets to its listener: on loopback packets come in on the
     /// core they are sent from.
     #[test]
     fn whoever_comes_from_a_core_gets_to_its_listener() {

@@ -140,16 +140,7 @@ impl Prepared {
         });
         let is_random = secrets.is_none();
         let random = before.and_then(|before| before.random_tickets.clone());
-        let tickets = match (secrets, random) {
-            (Some(secrets), _) => {
-                let named: Vec<(&Path, &[u8])> =
-                    secrets.iter().map(|(file, bytes)| (&**file, &***bytes)).collect();
-                Tickets::new(&named).map(Arc::new)
-            }
-            (None, Some(random)) => Ok(random),
-            (None, None) => Tickets::random().map(Arc::new),
-        };
-        let tickets = tickets.map_err(|reason| wrong.push(reason)).ok();
+        let tickets = tickets(secrets, random).map_err(|reason| wrong.push(reason)).ok();
         let (Some(certificates), Some(tickets), true) = (certificates, tickets, wrong.is_empty())
         else {
             return Err(Unusable(wrong));
@@ -525,6 +516,16 @@ fn secrets(tls: &Tls, missing: MissingTickets<'_>) -> Result<Secrets, String> {
     }
     let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read_small(file)?)));
     all.collect::<Result<_, _>>().map(Some)
+}
+
+/// Keys of tickets: of the secrets in files, or those that were `random` before, or new ones.
+fn tickets(secrets: Secrets, random: Option<Arc<Tickets>>) -> Result<Arc<Tickets>, String> {
+    let Some(secrets) = secrets else {
+        return random.map_or_else(|| Tickets::random().map(Arc::new), Ok);
+    };
+    let named: Vec<(&Path, &[u8])> =
+        secrets.iter().map(|(file, bytes)| (&**file, &***bytes)).collect();
+    Tickets::new(&named).map(Arc::new)
 }
 
 /// Makes a secret for tickets, which is its owner's alone.

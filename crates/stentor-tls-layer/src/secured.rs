@@ -18,9 +18,9 @@
 //! FIN. Behind an alert the connection lingers, for a reset would overtake it. The handler has
 //! forgotten the connection by then; its number is free when the backend has closed it.
 //!
-//! If the handler pauses in the middle of what one read has brought, the layer keeps the records that
-//! it has not opened yet. It opens them when the handler is ready to read again, before the backend
-//! reads more.
+//! If the handler pauses in the middle of what one read has brought, the layer keeps the records
+//! that it has not opened yet. It opens them when the handler is ready to read again, before the
+//! backend reads more.
 
 #[cfg(feature = "check")]
 mod check;
@@ -171,8 +171,8 @@ impl Sessions {
         !self.ending.is_empty()
     }
 
-    /// The layer's own part of a turn: connections whose time is up, those that have more records to
-    /// open, and those that begin or continue a handshake.
+    /// The layer's own part of a turn: connections whose time is up, those that have more records
+    /// to open, and those that begin or continue a handshake.
     pub fn serve<B: Backend, H>(&mut self, io: &mut B, handler: &mut H)
     where
         H: for<'a> Handler<Secured<'a, B>>,

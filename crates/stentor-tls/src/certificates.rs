@@ -252,8 +252,8 @@ pub(crate) fn inspect(
             alternative.map_err(|_| malformed(&"the subject alternative names cannot be read"))?;
         if issuer.is_some_and(|issuer| issuer != certificate.subject) {
             return Err(format!(
-                "the certificate{in_place} is not the issuer of the one before it: the server's own \
-                 comes first, then each is followed by its issuer"
+                "the certificate{in_place} is not the issuer of the one before it: the server's \
+                 own comes first, then each is followed by its issuer"
             ));
         }
         issuer = Some(certificate.issuer);
