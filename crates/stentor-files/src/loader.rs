@@ -44,8 +44,6 @@ struct FileLooker {
     queue: Receiver<LookJob>,
     root: MountRoot,
     look_began_ms: Arc<LookBegan>,
-    /// How often it has panicked.
-    panics: u32,
 }
 
 /// The thread that compresses files.
@@ -96,10 +94,7 @@ impl FileLoader {
             MountRoot { served, index, open: None, looked_ms: 0 }
         };
         let of = || Arc::downgrade(file_cache);
-        #[rustfmt::skip]
-        let looker = FileLooker {
-            file_cache: of(), queue: looks, root: root(), look_began_ms, panics: 0,
-        };
+        let looker = FileLooker { file_cache: of(), queue: looks, root: root(), look_began_ms };
         let encoder = Encoder::default();
         let packer = FilePacker { file_cache: of(), queue: packs, root: root(), encoder };
         FileLoader { looker, packer }
@@ -119,11 +114,7 @@ impl FileLoader {
             while packer.turn(true) != LoaderTurn::Over {}
         };
         let look = move || {
-            while looker.turn(true).unwrap_or_else(|error| {
-                tracing::error!("files are not kept in memory any more: {error}");
-                LoaderTurn::Over
-            }) != LoaderTurn::Over
-            {}
+            while looker.turn(true) != LoaderTurn::Over {}
         };
         thread::Builder::new().name("file-compressor".to_owned()).spawn(pack)?;
         thread::Builder::new().name("file-loader".to_owned()).spawn(look).map(drop)
@@ -132,12 +123,8 @@ impl FileLoader {
     /// Looks at one file and compresses another, if any wait: a test says when. Returns whether
     /// any did.
     pub fn step(&mut self) -> bool {
-        self.try_step().expect("the loader goes on")
-    }
-
-    pub(super) fn try_step(&mut self) -> io::Result<bool> {
         let has_packed = self.packer.turn(false) == LoaderTurn::Worked;
-        Ok((self.looker.turn(false)? == LoaderTurn::Worked) | has_packed)
+        (self.looker.turn(false) == LoaderTurn::Worked) | has_packed
     }
 }
 
@@ -154,27 +141,21 @@ enum LoaderTurn {
 impl FileLooker {
     /// Takes one job, and waits for one if it `waits`. A panic costs all that is kept, since a
     /// change may have been lost by it.
-    ///
-    /// # Errors
-    /// It panics time and again.
-    fn turn(&mut self, waits: bool) -> io::Result<LoaderTurn> {
-        let Ok(job) = next(&self.queue, waits) else { return Ok(LoaderTurn::Over) };
+    fn turn(&mut self, waits: bool) -> LoaderTurn {
+        let Ok(job) = next(&self.queue, waits) else { return LoaderTurn::Over };
         let (Some(job), Some(file_cache)) = (job, self.file_cache.upgrade()) else {
-            return Ok(LoaderTurn::Idle);
+            return LoaderTurn::Idle;
         };
         self.look_began_ms.begin();
         let looked = panic::catch_unwind(AssertUnwindSafe(|| self.look(&file_cache, job)));
         self.look_began_ms.end();
-        if looked.is_ok() {
-            return Ok(LoaderTurn::Worked);
+        if looked.is_err() {
+            tracing::error!(
+                "keeping files in memory panicked; all are loaded again when asked for"
+            );
+            file_cache.clear();
         }
-        self.panics += 1;
-        if self.panics == PANICS_MAX {
-            return Err(io::Error::other("too many panics"));
-        }
-        tracing::error!("keeping files in memory panicked; all are loaded again when asked for");
-        file_cache.clear();
-        Ok(LoaderTurn::Worked)
+        LoaderTurn::Worked
     }
 
     /// Sees to it that the cache is true to a file that a worker asked for, and tells the worker.
@@ -416,15 +397,6 @@ impl FilePlace<'_> {
     }
 }
 
-impl Drop for FileLooker {
-    /// However it ends: what nobody checks may not be kept.
-    fn drop(&mut self) {
-        if let Some(file_cache) = self.file_cache.upgrade() {
-            file_cache.clear();
-        }
-    }
-}
-
 /// The packed siblings of a file.
 struct Siblings {
     packed: Vec<(Encoding, Vec<u8>)>,
@@ -443,9 +415,6 @@ fn next<T>(queue: &Receiver<T>, waits: bool) -> Result<Option<T>, RecvError> {
         Err(TryRecvError::Disconnected) => Err(RecvError),
     }
 }
-
-/// After so many panics the loader is thought to be beyond repair.
-const PANICS_MAX: u32 = if cfg!(test) { 10 } else { 1_000 };
 
 /// The names of files that make the loader panic.
 #[cfg(test)]

@@ -467,19 +467,6 @@ fn a_full_loading_queue_takes_no_more() {
 }
 
 #[test]
-fn a_loader_that_keeps_panicking_gives_up() {
-    let site = Site::new();
-    site.write(PANICS_IF_READ, "text");
-    let mut desk = Desk::of(&site.0, &small(20_000));
-    let mut turns = (0..100).map(|n| {
-        let path = format!("/{PANICS_IF_READ}");
-        desk.file_cache.ask(&path, Encoding::Identity, n, |_| ()).unwrap();
-        desk.loader.try_step()
-    });
-    assert_eq!(turns.find_map(Result::err).unwrap().to_string(), "too many panics");
-}
-
-#[test]
 fn small_files_and_text_are_kept() {
     let files = Files { cache_bytes_max: 100 << 20, small_bytes_max: 1_000 };
     let is_worth = |bytes, kind| is_worth_keeping(&files, bytes, kind);
