@@ -10,6 +10,7 @@
 //! The hub refuses a publish only if the topic would grow, and only if this process makes the
 //! order. A value can always be replaced by one that takes no more memory.
 
+use std::iter;
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -195,7 +196,8 @@ impl Hub {
         let mut count = 0;
         for _ in 0..TRIM_PASSES {
             let history = self.stored().history;
-            let Some(upto) = self.oldest_upto(history.saturating_sub(bytes)) else { break };
+            let excess = history.saturating_sub(bytes);
+            let Some(upto) = self.oldest_upto(history, excess) else { break };
             count += self.evict_history_upto(upto);
         }
         count
@@ -301,18 +303,30 @@ impl Hub {
         self.limits.message_bytes_max.saturating_mul(2).min(max / HEADROOM_PART_MAX)
     }
 
-    /// The sequence up to which history must go to free `bytes`, estimated from a sample: at least
-    /// that of the oldest message. `None` if nothing must go.
-    fn oldest_upto(&self, bytes: usize) -> Option<u64> {
+    /// Estimates the sequence number up to which history must be evicted to free `bytes` of its
+    /// `history` bytes. It covers at least the oldest message. `None` if nothing must be evicted.
+    fn oldest_upto(&self, history: usize, bytes: usize) -> Option<u64> {
         if bytes == 0 {
             return None;
         }
-        let mut sample = Sample::default();
+        // The sample has the message at each multiple of `step` bytes, so each sequence number in
+        // it stands for as many bytes.
+        let step = (history / SAMPLE_MAX).max(1);
+        let (mut sample, mut seen) = (Vec::new(), 0_usize);
         self.for_each_slice(|slice| {
             let topics = slice.iter();
-            topics.for_each(|topic| topic.for_each_earlier(|seq, size| sample.add(seq, size)));
+            topics.for_each(|topic| {
+                topic.for_each_earlier(|seq, size| {
+                    let multiples = (seen + size) / step - seen / step;
+                    // The hub may have adopted one with much more history meanwhile.
+                    let free = (2 * SAMPLE_MAX).saturating_sub(sample.len());
+                    sample.extend(iter::repeat_n(seq, multiples.min(free)));
+                    seen += size;
+                });
+            });
         });
-        sample.oldest_upto(bytes)
+        sample.sort_unstable();
+        sample.get(bytes.div_ceil(step) - 1).or(sample.last()).copied()
     }
 
     /// Counts what a hub evicted before this one adopted it.
@@ -354,53 +368,6 @@ impl Hub {
             count += evicted.iter().map(Vec::len).sum::<usize>();
         });
         count
-    }
-}
-
-/// A sample of all histories: sequences of messages, and the memory that each takes.
-struct Sample {
-    messages: Vec<(u64, usize)>,
-    /// Every nth message is in the sample.
-    stride: usize,
-    seen: usize,
-    /// The memory of all messages, in the sample or not.
-    bytes: usize,
-}
-
-impl Default for Sample {
-    fn default() -> Sample {
-        Sample { messages: Vec::new(), stride: 1, seen: 0, bytes: 0 }
-    }
-}
-
-impl Sample {
-    fn add(&mut self, seq: u64, bytes: usize) {
-        self.bytes += bytes;
-        self.seen += 1;
-        if !self.seen.is_multiple_of(self.stride) {
-            return;
-        }
-        self.messages.push((seq, bytes));
-        if self.messages.len() == SAMPLE_MAX {
-            let mut is_kept = true;
-            self.messages.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
-            self.stride *= 2;
-        }
-    }
-
-    fn oldest_upto(mut self, wanted: usize) -> Option<u64> {
-        self.messages.sort_unstable();
-        let in_sample = self.messages.iter().map(|(_, bytes)| *bytes as u128).sum::<u128>();
-        let wanted = wanted as u128 * in_sample;
-        let mut freed = 0;
-        let upto = self.messages.iter().find(|(_, bytes)| {
-            freed += *bytes as u128 * self.bytes as u128;
-            freed >= wanted
-        });
-        upto.or(self.messages.last()).map(|(seq, _)| *seq)
     }
 }
 
@@ -458,8 +425,8 @@ const TRIM_PART: usize = 4;
 /// Samples per eviction: a poor estimate is followed by another one.
 const TRIM_PASSES: usize = 4;
 
-/// Messages in a sample.
-const SAMPLE_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
+/// Sequence numbers in a sample.
+const SAMPLE_MAX: usize = if cfg!(test) { 512 } else { 16_384 };
 
 #[cfg(test)]
 mod tests;

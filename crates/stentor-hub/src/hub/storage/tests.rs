@@ -541,15 +541,24 @@ fn history_shrinks_by_the_part_asked_for() {
     assert!(left <= before - before / 4 && left > before / 2, "{left} of {before}");
 }
 
-/// The sample keeps early and late messages with the same probability.
+/// A sample has a few hundred numbers, however many messages there are.
 #[test]
-fn a_sample_is_even_after_many_messages() {
-    for count in [100, 1_000, 100_000] {
-        let mut sample = Sample::default();
-        (1..=count).for_each(|seq| sample.add(seq, 10));
-        assert!(sample.messages.len() < SAMPLE_MAX);
-        let upto = sample.oldest_upto(count as usize * 10 / 2).unwrap();
+fn the_estimate_is_even_for_many_messages() {
+    for count in [100, 1_000, 10_000] {
+        let rule = Rule { history: u32::MAX, ..Rule::default() };
+        let hub = Hub::new(Epoch::from_number(1), vec![rule], Limits::default());
+        let draft = |n| Draft::new(vec![b'x'; n % 50]);
+        for n in 0..count {
+            hub.publish(name(["/a", "/b", "/c"][n % 3]), draft(n), Precondition::None, 1).unwrap();
+        }
+        let history = hub.stored().history;
+        let upto = hub.oldest_upto(history, history / 2).unwrap() as usize;
         assert!(upto.abs_diff(count / 2) <= count / 20, "{upto} of {count}");
+        assert!(hub.oldest_upto(history, 1).unwrap() as usize <= count / 20);
+        assert_eq!(hub.oldest_upto(history, 0), None);
+        assert!(hub.oldest_upto(history, usize::MAX).unwrap() as usize > count * 19 / 20);
+        // The history has grown since.
+        assert!(hub.oldest_upto(1, 1).is_some());
     }
 }
 
