@@ -68,7 +68,8 @@ mod hooks {
 
     /// The hook is away while it runs, and so is not called by what it does.
     fn call(key: &'static LocalKey<Hook>) {
-        if let Some(mut hook) = key.take() {
+        // A thread that has ended drops its hub after its hooks.
+        if let Ok(Some(mut hook)) = key.try_with(RefCell::take) {
             hook();
             key.set(Some(hook));
         }
