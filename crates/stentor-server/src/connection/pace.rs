@@ -25,7 +25,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// That of another process, which does not say how much time is left.
+    /// The pace of a connection of another process. [`Connection::resume_pace`] sets its time.
     pub(super) fn resumed(unacknowledged: u32) -> Pace {
         Pace { unacknowledged, until_ms: None }
     }
@@ -76,6 +76,13 @@ impl Connection {
                 cx.settings.streams.stall_timeout_ms
             }
             _ => cx.settings.limits.write_timeout_ms,
+        }
+    }
+
+    /// A blocked client has as much time as it had left in the process before.
+    pub(crate) fn resume_pace(&mut self, until_ms: u64) {
+        if self.is_blocked() {
+            self.work.set_pace(Pace { until_ms: Some(until_ms), ..self.work.pace() });
         }
     }
 

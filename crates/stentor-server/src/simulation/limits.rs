@@ -146,7 +146,7 @@ fn catching_up_costs_names_and_messages() {
 fn an_idle_stop_waits_for_a_packet() {
     let mut world = world(patient());
     world.worker.execute(&mut world.sim, Order::Drain);
-    for (ms, has_ended) in [(10, false), (15, true)] {
+    for (ms, has_ended) in [(190, false), (20, true)] {
         world.sim.sleep(ms);
         world.settle_some(3);
         assert_eq!(world.worker.has_ended(), has_ended, "after another {ms} ms");

@@ -160,7 +160,7 @@ impl Worker {
     }
 
     /// Takes a connection in that another worker had.
-    fn adopt(&mut self, peer: Peer, connection: Connection, deadline_ms: u64) {
+    fn adopt(&mut self, peer: Peer, mut connection: Connection, deadline_ms: u64) {
         self.open += 1;
         self.cx.stats.connections(connection.role()).add(1);
         connection.transport().inspect(|&transport| transport.readers(&self.cx.stats).add(1));
@@ -169,9 +169,10 @@ impl Worker {
         if connection.is_last_answer_blocked() {
             self.cx.streams.replication.ended.push(peer);
         }
-        *self.connections.grow(peer.index()) = connection;
         let now_ms = self.cx.clock.now_ms;
         let deadline_ms = deadline_ms.max(now_ms / TICK_MS * TICK_MS);
+        connection.resume_pace(deadline_ms);
+        *self.connections.grow(peer.index()) = connection;
         self.wheel.set(&mut self.connections, peer.index(), deadline_ms, now_ms);
     }
 
