@@ -121,10 +121,11 @@ impl Unfinished {
         if cx.out.len() == 0 {
             return Ok(true);
         }
-        let backlog = cx.out.send(io, cx.peer, &cx.stats, &mut cx.load.sent_bytes)?;
-        let is_sent = backlog.is_none();
-        backlog.map(|backlog| self.block(backlog));
-        Ok(is_sent)
+        let Some(backlog) = cx.out.send(io, cx.peer, &cx.stats, &mut cx.load.sent_bytes)? else {
+            return Ok(true);
+        };
+        self.block(backlog);
+        Ok(false)
     }
 
     /// There is room to write, or another turn: sends the backlog. Returns whether the wait is
