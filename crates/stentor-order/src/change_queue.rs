@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_cut_until_it_is_opened_again() {
+    fn a_full_queue_stays_cut_until_reopened() {
         let hub = hub(8_000);
         let queue = ChangeQueue::new(&hub, None);
         queue.open_for_copy(&hub);

@@ -5,8 +5,8 @@
 //! each of them is a [`Sequencer`]. [`Committer`] joins the three steps.
 //!
 //! Two more things follow changes: [`Compressor`] compresses messages away from the workers, and
-//! [`ChangeQueue`] queues the changes of a hub for a replication ring or a copy. [`Report`] is what pages show of a
-//! store, a leader or a broker.
+//! [`ChangeQueue`] queues the changes of a hub for a replication ring or a copy. [`Report`] is what
+//! pages show of a store, a leader or a broker.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 

@@ -444,8 +444,8 @@ fn send(chunk: &Arc<[u8]>, filters: &[Filter], out: &mut impl ChunkSink) -> usiz
 /// The last chunk, which says that this was all.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The most that may wait for the ring, in bytes. The worker takes it in each iteration: if there is
-/// more, the worker was frozen.
+/// The most that may wait for the ring, in bytes. The worker takes it in each iteration: if there
+/// is more, the worker was frozen.
 fn queued_bytes_max() -> usize {
     if cfg!(test) || limits_are_small() { 64 << 10 } else { 64 << 20 }
 }

@@ -93,6 +93,16 @@ pub(crate) fn end_with_chunks(out: &mut Vec<u8>) {
     end(out);
 }
 
+/// The head of a value in two parts, of which one may be empty. If the value was published while
+/// the clock was ahead, they omit `Last-Modified` until that time has come: it must not be later
+/// than `Date` (RFC 9110 section 8.8.2.1).
+pub(crate) fn value_parts(head: &[u8], is_ahead: bool) -> [&[u8]; 2] {
+    let field = is_ahead.then(|| memchr::memmem::find(head, b"\r\nLast-Modified: ")).flatten();
+    let Some(begin) = field.map(|at| at + 2) else { return [head, b""] };
+    let end = memchr::memmem::find(&head[begin..], b"\r\n").map_or(head.len(), |at| begin + at + 2);
+    [&head[..begin], &head[end..]]
+}
+
 /// Ends a head.
 pub(crate) fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");

@@ -156,16 +156,6 @@ pub(crate) enum Part<'a> {
     Stored { file: &'a Arc<File>, from: u64, length: u64 },
 }
 
-/// The head of a value in two parts, of which one may be empty. If the value was published while
-/// the clock was ahead, they omit `Last-Modified` until that time has come: it must not be later
-/// than `Date` (RFC 9110 section 8.8.2.1).
-fn head_parts(head: &[u8], is_ahead: bool) -> [&[u8]; 2] {
-    let field = is_ahead.then(|| memchr::memmem::find(head, b"\r\nLast-Modified: ")).flatten();
-    let Some(begin) = field.map(|at| at + 2) else { return [head, b""] };
-    let end = memchr::memmem::find(&head[begin..], b"\r\n").map_or(head.len(), |at| begin + at + 2);
-    [&head[..begin], &head[end..]]
-}
-
 /// Writes one response: a method that writes the whole of it, or [`Reply::begin`] and what follows
 /// a head.
 #[derive(Debug)]
@@ -259,7 +249,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn message(&mut self, message: &Arc<Message>, encoding: Encoding) {
         message.with_form(encoding, |form| {
             let is_ahead = message.published_at() > self.preamble.unix_s;
-            let [before, behind] = head_parts(form.head, is_ahead);
+            let [before, behind] = head::value_parts(form.head, is_ahead);
             self.begin(Status::OK).rendered(before).rendered(behind).ended();
             if !self.shape.head_only {
                 *self.cost += form.body.len();
