@@ -4,6 +4,7 @@
 //! environment speaks the grammar of documents: `STENTOR_LIMITS_HEAD_TIMEOUT=5s` is read as the
 //! document `[limits]`, `head_timeout = "5s"` would be.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ impl Settings {
     /// The mistakes found, each with its place.
     pub fn load(
         file: Option<&Path>,
-        environment: impl IntoIterator<Item = (String, String)>,
+        environment: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
     ) -> Result<Settings, ConfigErrors> {
         let mut settings = Settings::default();
         let of_file = file.map_or(Ok(()), |path| {
@@ -58,19 +59,26 @@ impl Settings {
 /// names that begin with `STENTOR_` are left alone, because container platforms and images set such
 /// variables themselves.
 fn from_environment(
-    environment: impl IntoIterator<Item = (String, String)>,
+    environment: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
     settings: &mut Settings,
 ) -> Result<(), ConfigErrors> {
     let mut mistakes = Vec::new();
     let known: Vec<_> = groups::all().map(|setting| (setting.variable(), setting)).collect();
     for (variable, text) in environment {
+        let Ok(variable) = variable.into().into_string() else { continue };
+        let (text, is_utf_8) = match text.into().into_string() {
+            Ok(text) => (text, true),
+            Err(text) => (text.to_string_lossy().into_owned(), false),
+        };
         let Some(name) = variable.strip_prefix(PREFIX) else { continue };
         let is_of_service = names_a_service(name);
         if OTHER_VARIABLES.contains(&name) || is_of_service && text.contains("://") {
             continue;
         }
         if let Some((_, setting)) = known.iter().find(|(known, _)| *known == variable) {
-            if let Err(error) = read_variable(setting, &text, settings) {
+            if !is_utf_8 {
+                mistakes.push(ConfigError::new(&variable, "the value is not UTF-8"));
+            } else if let Err(error) = read_variable(setting, &text, settings) {
                 let explain = if setting.is_secret { explain_secret } else { explain };
                 mistakes.push(ConfigError::new(&variable, explain(error.message())));
             }

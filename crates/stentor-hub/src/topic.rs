@@ -231,6 +231,14 @@ impl Topic {
         evicted
     }
 
+    /// A snapshot has replaced this topic. It keeps its messages for readers that have looked it up:
+    /// if they found nothing, they would take that for a newer value.
+    pub(crate) fn detach(&self) {
+        let kept = self.kept();
+        let earlier = kept.earlier.iter().flat_map(|earlier| &earlier.messages);
+        earlier.chain(self.value.load().as_ref()).for_each(|message| message.set_dropped());
+    }
+
     /// Appends what is kept of the span, oldest first, as [`Hub::missed`](crate::Hub::missed)
     /// says.
     pub(crate) fn missed(
@@ -298,14 +306,6 @@ impl Topic {
     fn kept(&self) -> MutexGuard<'_, Retained> {
         interleave::inside();
         lock(&self.kept)
-    }
-}
-
-/// A topic that a snapshot has replaced keeps its messages until the last reader has left it. Only
-/// connections then hold the messages.
-impl Drop for Topic {
-    fn drop(&mut self) {
-        self.clear();
     }
 }
 

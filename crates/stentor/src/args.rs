@@ -96,11 +96,7 @@ pub(crate) struct ServerFlags {
 impl ServerFlags {
     /// Defaults, file, environment, flags: each overrides the one before.
     pub(crate) fn settings(&self, file: Option<&Path>) -> Result<Settings, Failure> {
-        // A variable that is not Unicode is none of ours.
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let mut settings = Settings::load(file, environment)?;
+        let mut settings = Settings::load(file, std::env::vars_os())?;
         if !self.listen.is_empty() {
             settings.listen.clone_from(&self.listen);
         }

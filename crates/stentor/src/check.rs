@@ -49,7 +49,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let settings = Settings::load(Some(&args.file), [])?;
+    let settings = Settings::load(Some(&args.file), [("", ""); 0])?;
     settings.validate().map_err(|errors| errors.within(&args.file.display().to_string()))?;
     let mut certificates = Vec::new();
     if !args.offline {

@@ -125,9 +125,7 @@ fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
 }
 
 fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let settings = Settings::load(config.map(PathBuf::as_path), environment)?;
+    let settings = Settings::load(config.map(PathBuf::as_path), std::env::vars_os())?;
     settings.validate()?;
     let mut text = String::new();
     let token = match token {

@@ -1,5 +1,7 @@
 //! Every way to get the configuration wrong, and what is said about it.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use super::*;
@@ -567,6 +569,18 @@ fn values_of_the_environment_are_text_as_it_is() {
 }
 
 #[test]
+fn a_variable_that_is_not_utf_8_is_refused() {
+    let load = |name: &str| {
+        let value = OsString::from_vec(b"127.0.0.1:1\xfe".to_vec());
+        Settings::load(None, [(OsString::from(name), value)])
+    };
+    let error = load("STENTOR_LISTEN").unwrap_err().to_string();
+    assert_eq!(error.trim_end(), "STENTOR_LISTEN: the value is not UTF-8");
+    assert!(load("STENTOR_SERVICE_HOST").is_ok());
+    assert!(load("OTHER_LISTEN").is_ok());
+}
+
+#[test]
 fn mistakes_in_the_environment_name_the_variable() {
     for (name, value, expected) in [
         ("STENTOR_WORKERS", "0", "STENTOR_WORKERS: '0' is out of range: from 1 to 4096"),
@@ -760,6 +774,6 @@ fn settings_that_contradict_each_other() {
 #[test]
 fn a_file_that_cannot_be_read() {
     let missing = Path::new("/nonexistent/stentor.toml");
-    let error = Settings::load(Some(missing), []).unwrap_err().to_string();
+    let error = Settings::load(Some(missing), [("", ""); 0]).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/stentor.toml: cannot be read: "), "{error}");
 }

@@ -211,6 +211,7 @@ impl Hub {
         let notified = sequence.subscribers.replaced(of_staged.seq);
         drop((tombstones, sequence));
         notified.wake();
+        replaced.all().iter().for_each(|topic| topic.detach());
         drop_alone(replaced);
         self.add_evicted(&staged.storage);
         self.trim_if_due(self.stored());
