@@ -26,6 +26,11 @@ pub(super) struct Root {
 impl Root {
     pub(super) fn open(mount: &Mount) -> io::Result<Root> {
         let directory = Directory::open(&mount.root)?;
+        #[cfg(test)]
+        while mount.root.ends_with(HANGS_IF_ASKED) {
+            std::thread::park();
+        }
+        // The first question to the file system: it did not answer any before.
         let id = directory.identity()?;
         Ok(Root { directory, id })
     }
@@ -58,16 +63,10 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Opens the roots that are not open yet, while they are there; one that is not is tried again
-    /// when it is needed. Forgets those that are not mounted any more.
-    pub fn open_roots(&mut self, mounts: &[Mount], unix_s: u64) {
+    /// Closes the roots that no mount has any more. It opens none: a root that hangs would stop the
+    /// worker. The worker opens a root when the loader has found a file there.
+    pub fn retain_roots(&mut self, mounts: &[Mount]) {
         self.roots.retain(|path, _| mounts.iter().any(|mount| mount.root == *path));
-        for mount in mounts {
-            // A root that is open is not looked at: the worker must not wait for a hung mount.
-            if !self.roots.contains_key(&mount.root) {
-                let _ = self.root(mount, unix_s);
-            }
-        }
     }
 
     /// What there is at `path` beneath the root of a mount.
@@ -169,6 +168,10 @@ fn is_settled(held: &Held<'_>, status: &FileStatus, now_ns: i64) -> bool {
 
 /// How long a file must not have changed to count as whole where nothing better is known.
 const SETTLED_NS: u64 = 500_000_000;
+
+/// The name of a root whose file system does not answer.
+#[cfg(test)]
+pub(super) const HANGS_IF_ASKED: &str = "hangs-if-asked";
 
 /// The most names of a directory that are looked at for a list of it.
 const LISTING_MAX: usize = 2_000;

@@ -1,17 +1,17 @@
 //! The cache of files, as workers and the loaders share it.
 
 use crate::cache::{CachedFiles, Kept};
+use crate::disk::Root;
 use crate::entry::CachedFile;
 use crate::loader::FileLoader;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stentor_config::{Files, Mount};
-use stentor_io::{Directory, monotonic_us};
+use stentor_io::monotonic_us;
 use stentor_wire::negotiate::{Encoding, compressible};
 
 /// The cache that workers and loaders share, and the queues of the loaders.
@@ -292,15 +292,27 @@ impl FileCache {
     }
 }
 
-/// Whether every root is a directory that can be opened. Waits a few seconds at most for a file
-/// system that does not answer.
+/// Whether every root is a directory that can be opened and whose file system answers. Waits a few
+/// seconds at most for all of them.
 ///
 /// # Errors
 /// One is not; the error names it.
 pub fn check_roots(mounts: &[Mount]) -> io::Result<()> {
+    check_roots_within(mounts, ROOT_PATIENCE)
+}
+
+/// Each root is opened by a thread of its own, since no other thread may wait for its file system.
+fn check_roots_within(mounts: &[Mount], patience: Duration) -> io::Result<()> {
+    let end = Instant::now() + patience;
+    let openers: Vec<_> = mounts.iter().map(open_root).collect();
     let mut are_walked = false;
-    for Mount { root, .. } in mounts {
-        let is_resolved = is_resolved_by_kernel(root.clone()).map_err(|error| {
+    for (Mount { root, .. }, opener) in mounts.iter().zip(openers) {
+        let no_answer = |_| io::Error::new(ErrorKind::TimedOut, "the file system does not answer");
+        let opened = opener.and_then(|opened| {
+            let left = end.saturating_duration_since(Instant::now());
+            opened.recv_timeout(left).map_err(no_answer)?
+        });
+        let is_resolved = opened.map_err(|error| {
             let reason = format!("the files of {} cannot be served: {error}", root.display());
             io::Error::new(error.kind(), reason)
         })?;
@@ -315,15 +327,17 @@ pub fn check_roots(mounts: &[Mount]) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a root on a thread of its own, and tells whether the kernel resolves paths beneath it.
-fn is_resolved_by_kernel(root: PathBuf) -> io::Result<bool> {
+/// Opens a root on a thread of its own, and asks its file system which directory it is. Tells
+/// whether the kernel resolves paths beneath it.
+fn open_root(mount: &Mount) -> io::Result<Receiver<io::Result<bool>>> {
     let (tell, told) = mpsc::channel();
-    let open = move || tell.send(Directory::open(&root).map(|it| it.is_resolved_by_kernel()));
-    let opener = thread::Builder::new().name("root-opener".to_owned()).spawn(open)?;
-    let no_answer = |_| io::Error::new(ErrorKind::TimedOut, "the file system does not answer");
-    let opened = told.recv_timeout(ROOT_PATIENCE).map_err(no_answer)?;
-    let _ = opener.join();
-    opened
+    let mount = mount.clone();
+    let open = move || {
+        let opened = Root::open(&mount).map(|root| root.directory().is_resolved_by_kernel());
+        let _ = tell.send(opened);
+    };
+    thread::Builder::new().name("root-opener".to_owned()).spawn(open)?;
+    Ok(told)
 }
 
 /// The mount that a path is under, the longest if there are several, and the path beneath it.

@@ -360,16 +360,11 @@ impl Context {
         self.resources.routes = self.stats.routes.renew(&settings.lookups);
         self.resources.formats = formats(&settings.lookups);
         self.settings = settings;
-        self.open_roots();
+        self.resources.files.retain_roots(&self.settings.mounts);
         self.renew();
         // What was gathered for those who may not see all goes by the rules that were.
         self.streams.batches = Batches::default();
         self.access.judge_all();
-    }
-
-    /// Opens the directories whose files are served: on the worker's own thread.
-    pub(crate) fn open_roots(&mut self) {
-        self.resources.files.open_roots(&self.settings.mounts, self.clock.unix_s);
     }
 
     fn renew(&mut self) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Tag;
-use crate::disk::OpenFiles;
+use crate::disk::{HANGS_IF_ASKED, OpenFiles};
 use crate::loader::{HANGS_IF_READ, PANICS_IF_PACKED, PANICS_IF_READ};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -341,6 +341,22 @@ fn files_in_memory_outlast_a_hung_file_system() {
         std::thread::yield_now();
     }
     assert!(!has("/a", 1_001), "it is checked again");
+}
+
+/// To open a directory asks its file system nothing, so the check has to ask for more.
+#[test]
+fn a_root_that_does_not_answer_is_refused() {
+    let site = Site::new();
+    let roots = ["good", HANGS_IF_ASKED, "absent"].map(|name| site.0.join(name));
+    roots[..2].iter().for_each(|root| fs::create_dir(root).unwrap());
+    let [good, hung, absent] = roots.map(|root| Mount::new("/", &root));
+    check_roots(std::slice::from_ref(&good)).unwrap();
+    let error = check_roots(&[good.clone(), absent]).unwrap_err();
+    assert!(error.to_string().contains("absent cannot be served: No such file"), "{error}");
+    let error = check_roots_within(&[hung, good], Duration::from_millis(100)).unwrap_err();
+    let reason = format!("{HANGS_IF_ASKED} cannot be served: the file system does not answer");
+    assert!(error.to_string().ends_with(&reason), "{error}");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
 #[test]

@@ -419,8 +419,6 @@ pub(super) fn begins(
     settings: &Settings,
     stage: &Stage,
 ) -> bool {
-    // Of the numbers that are kept, the roots have some.
-    serving.worker.open_roots();
     let numbers_kept = numbers_kept(settings, Post::all(settings).len());
     let cue = stage.cues.recv();
     let (channel, process, entrance) = match (channel, cue) {

@@ -718,7 +718,6 @@ fn a_file_that_is_written_to_while_it_is_sent_ends_the_connection() {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/", &directory));
     let mut world = World::new(1, Faults { window_bytes: 9_000, ..kind() }, settings);
-    world.worker.open_roots();
     let client = world.sim.connect(PUBLIC);
     world.sim.write(client, b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n");
     world.settle_some(3);
