@@ -292,6 +292,15 @@ impl Hub {
         self.with_value(topic, |value| value.cloned())
     }
 
+    /// Whether an event that was found before is its topic's value. A snapshot that was installed
+    /// meanwhile has another copy of the message.
+    #[must_use]
+    pub fn is_value(&self, event: &Event) -> bool {
+        let has_value =
+            || self.value(event.topic()).is_some_and(|value| value.seq() == event.seq());
+        event.message.is_value() || event.message.is_dropped() && has_value()
+    }
+
     /// Up to `limit` topics whose names begin with `prefix`, in the order of their names (by
     /// bytes), from the first after `after` on: give it the last name of a page for the next one.
     #[must_use]

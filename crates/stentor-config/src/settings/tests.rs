@@ -569,7 +569,7 @@ fn values_of_the_environment_are_text_as_it_is() {
 }
 
 #[test]
-fn a_variable_that_is_not_utf_8_is_refused() {
+fn variables_must_be_utf_8() {
     let load = |name: &str| {
         let value = OsString::from_vec(b"127.0.0.1:1\xfe".to_vec());
         Settings::load(None, [(OsString::from(name), value)])

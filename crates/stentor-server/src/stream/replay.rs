@@ -133,7 +133,7 @@ impl Replay {
             }
         };
         if self.wants == Wants::Values {
-            found.retain(|event| !event.message.is_deletion() && event.message.is_value());
+            found.retain(|event| !event.message.is_deletion() && hub.is_value(event));
         }
         Some(part)
     }

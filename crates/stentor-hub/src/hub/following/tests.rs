@@ -152,7 +152,7 @@ fn an_adopted_hub_takes_the_place_of_all_topics() {
 /// A reader that has looked up a topic before the swap finds what the topic had then: if it found
 /// nothing, it would take that for a newer value that it will be told of.
 #[test]
-fn a_replaced_topic_keeps_its_messages_while_it_is_read() {
+fn a_replaced_topic_keeps_messages_for_its_readers() {
     let (leader, hub) = (hub_of(1, 2), hub_of(2, 1));
     put(&leader, "/a");
     assert!(adopt(&hub, &leader).is_ok());
@@ -165,6 +165,11 @@ fn a_replaced_topic_keeps_its_messages_while_it_is_read() {
     // What was found before is no value any more.
     let message = &found[0].message;
     assert!(!message.is_value() && hub.detached_bytes() == message.stored_bytes());
+    // The snapshot has it as the value, too, until there is another.
+    assert!(hub.is_value(&found[0]));
+    put(&leader, "/a");
+    assert!(adopt(&hub, &leader).is_ok());
+    assert!(!hub.is_value(&found[0]));
     drop((topic, found));
     assert_eq!(hub.detached_bytes(), 0);
 }
