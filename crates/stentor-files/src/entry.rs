@@ -330,6 +330,11 @@ impl CachedFile {
             && self.early_ms.compare_exchange(early_ms, now_ms, order, order).is_ok()
     }
 
+    /// The early check could not be asked for: the next request asks for one.
+    pub(super) fn repeat_early_check(&self) {
+        self.early_ms.store(0, Ordering::Relaxed);
+    }
+
     /// The file in that encoding, if it is in memory.
     pub fn form(&self, encoding: Encoding) -> Option<&Form> {
         match encoding {

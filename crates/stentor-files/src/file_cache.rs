@@ -4,9 +4,10 @@ use crate::cache::{CachedFiles, Kept};
 use crate::disk::Root;
 use crate::entry::CachedFile;
 use crate::loader::FileLoader;
+use crate::look_queue::{LookJob, LookQueue, look_queue};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ struct LoaderQueues {
 
 /// The sending half of the queues of one mount.
 struct LoaderQueue {
-    looks: SyncSender<LookJob>,
+    looks: LookQueue,
     packs: SyncSender<PackJob>,
     look_began_ms: Arc<LookBegan>,
 }
@@ -71,15 +72,6 @@ impl LoaderQueues {
     }
 }
 
-/// A worker asks the loader to look at this file, and to keep it if it is worth it. A text is
-/// compressed in this encoding, too.
-pub(crate) struct LookJob {
-    pub(crate) path: Box<str>,
-    pub(crate) encoding: Encoding,
-    pub(crate) now_ms: u64,
-    pub(crate) reply: LookReply,
-}
-
 /// An entry that is to be compressed.
 pub(crate) struct PackJob {
     pub(crate) path: Box<str>,
@@ -88,7 +80,7 @@ pub(crate) struct PackJob {
 }
 
 /// The outcome of a look at a path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum FileLook {
     /// There is a file. It is in memory if it is worth keeping.
     File,
@@ -97,12 +89,19 @@ pub enum FileLook {
     /// There is nothing that may be served.
     Nothing,
     /// The file system said no.
-    Failed(io::Error),
+    Failed(Arc<io::Error>),
+    /// The loader could not look in time, and why: a sentence. The worker serves a file in memory
+    /// as it is.
+    NotMade(&'static str),
 }
 
 impl FileLook {
     pub(crate) fn of(error: io::Error) -> FileLook {
-        if FileLook::is_nothing(&error) { FileLook::Nothing } else { FileLook::Failed(error) }
+        if FileLook::is_nothing(&error) { FileLook::Nothing } else { FileLook::failed(error) }
+    }
+
+    fn failed(error: io::Error) -> FileLook {
+        FileLook::Failed(Arc::new(error))
     }
 
     /// Whether an error means that there is nothing of that name.
@@ -136,12 +135,17 @@ impl LookReply {
             reply(looked);
         }
     }
+
+    /// Tells the worker nothing.
+    fn cancel(mut self) {
+        self.0 = None;
+    }
 }
 
 impl Drop for LookReply {
     fn drop(&mut self) {
         if let Some(reply) = self.0.take() {
-            reply(FileLook::Failed(io::Error::other("the loader of files panicked")));
+            reply(FileLook::failed(io::Error::other("the loader of files panicked")));
         }
     }
 }
@@ -157,8 +161,8 @@ impl FileCache {
         *served = Arc::new(Served { mounts: mounts.to_vec(), files: files.clone() });
         self.cache.clear();
         let pairs = (0..mounts.len()).map(|index| {
-            let (looks, look_jobs) = mpsc::sync_channel(LOAD_QUEUE);
-            let (packs, pack_jobs) = mpsc::sync_channel(LOAD_QUEUE);
+            let (looks, look_jobs) = look_queue();
+            let (packs, pack_jobs) = mpsc::sync_channel(PACKS_MAX);
             let queue = LoaderQueue { looks, packs, look_began_ms: Arc::default() };
             let began = Arc::clone(&queue.look_began_ms);
             let jobs = (look_jobs, pack_jobs);
@@ -227,21 +231,30 @@ impl FileCache {
         queues.of(path).is_some_and(|queue| queue.look_began_ms.is_hung())
     }
 
+    /// Whether there is an entry of that path, be it old or not.
+    pub fn keeps(&self, path: &str) -> bool {
+        self.cache.with(path, |entry| entry.is_some())
+    }
+
     /// Shows the entry of that path, if there is one, and notes that it was used. One that was not
-    /// checked within a second is not shown, unless the file system hangs.
+    /// checked within a second is not shown, unless it `may_be_old` or the file system hangs.
     pub fn with_entry<R>(
         &self,
         path: &str,
         now_ms: u64,
+        may_be_old: bool,
         show: impl FnOnce(Option<&Arc<CachedFile>>) -> R,
     ) -> R {
+        let counts =
+            |entry: &&Arc<CachedFile>| may_be_old || entry.is_fresh(now_ms) || self.is_hung(path);
         self.cache.with(path, |entry| {
-            let entry = entry.filter(|entry| entry.is_fresh(now_ms) || self.is_hung(path));
+            let entry = entry.filter(counts);
             if let Some(entry) = entry {
                 entry.note_use(now_ms);
-                if entry.begins_early_check(now_ms) {
-                    // A full queue does no harm: the next request asks again, or waits.
-                    let _ = self.ask(path, Encoding::Identity, now_ms, |_| ());
+                if entry.begins_early_check(now_ms)
+                    && self.put(path, Encoding::Identity, now_ms, None).is_err()
+                {
+                    entry.repeat_early_check();
                 }
             }
             show(entry)
@@ -260,20 +273,26 @@ impl FileCache {
         now_ms: u64,
         reply: impl FnOnce(FileLook) + Send + 'static,
     ) -> Result<(), NotAsked> {
-        let reply = LookReply(Some(Box::new(reply)));
-        let job = LookJob { path: path.into(), encoding, now_ms, reply };
+        self.put(path, encoding, now_ms, Some(LookReply(Some(Box::new(reply)))))
+    }
+
+    fn put(
+        &self,
+        path: &str,
+        encoding: Encoding,
+        now_ms: u64,
+        reply: Option<LookReply>,
+    ) -> Result<(), NotAsked> {
+        let (job, is_check) = (LookJob::new(path, encoding, now_ms), self.keeps(path));
         let queues = stentor_io::lock(&self.queues);
-        let sent = match queues.of(path) {
-            Some(queue) => queue.looks.try_send(job),
-            None => Err(TrySendError::Disconnected(job)),
+        let put = match queues.of(path) {
+            Some(queue) => queue.looks.put(job, is_check, reply),
+            None => Err((NotAsked::NoLoader, reply)),
         };
-        let (mut job, reason) = match sent {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Full(job)) => (job, NotAsked::Busy),
-            Err(TrySendError::Disconnected(job)) => (job, NotAsked::NoLoader),
-        };
-        job.reply.0 = None;
-        Err(reason)
+        put.map_err(|(reason, reply)| {
+            reply.into_iter().for_each(LookReply::cancel);
+            reason
+        })
     }
 
     /// Files that the cache has dropped and that connections still hold, in bytes.
@@ -375,8 +394,8 @@ const ENTRY_BYTES_USUAL: u64 = 1024;
 /// What may stand beside a file, packed already.
 pub const PACKED: [Encoding; 3] = [Encoding::Gzip, Encoding::Br, Encoding::Zstd];
 
-/// Files of a mount that may wait to be loaded into memory; beyond it a later request asks again.
-const LOAD_QUEUE: usize = 4 * 1024;
+/// The most files of a mount that wait to be compressed. For others a later request asks again.
+const PACKS_MAX: usize = 4 * 1024;
 
 /// How long a start or a reload waits for the file system of a root.
 const ROOT_PATIENCE: Duration = Duration::from_secs(5);

@@ -25,6 +25,7 @@ mod disk;
 mod entry;
 mod file_cache;
 mod loader;
+mod look_queue;
 
 pub use cache::Kept;
 pub use disk::{OpenFiles, is_whole, read_whole};

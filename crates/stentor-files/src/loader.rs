@@ -17,7 +17,8 @@
 use super::disk::{Root, read_whole, symlinks};
 use super::{CachedFile, FileCache, Outline, PACKED, Tag, cache_control, is_worth_keeping};
 use crate::entry::FileSources;
-use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookBegan, LookJob, PackJob, Served};
+use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookBegan, PackJob, Served};
+use crate::look_queue::{LookJob, LookJobs};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 #[cfg(test)]
@@ -41,7 +42,7 @@ pub struct FileLoader {
 struct FileLooker {
     /// The workers have it: when they have ended, so does the thread.
     file_cache: Weak<FileCache>,
-    queue: Receiver<LookJob>,
+    queue: LookJobs,
     root: MountRoot,
     look_began_ms: Arc<LookBegan>,
 }
@@ -86,7 +87,7 @@ impl FileLoader {
     pub(super) fn new(
         file_cache: &Arc<FileCache>,
         (served, index): (&Arc<Served>, usize),
-        (looks, packs): (Receiver<LookJob>, Receiver<PackJob>),
+        (looks, packs): (LookJobs, Receiver<PackJob>),
         look_began_ms: Arc<LookBegan>,
     ) -> FileLoader {
         let root = || {
@@ -142,10 +143,14 @@ impl FileLooker {
     /// Takes one job, and waits for one if it `waits`. A panic costs all that is kept, since a
     /// change may have been lost by it.
     fn turn(&mut self, waits: bool) -> LoaderTurn {
-        let Ok(job) = next(&self.queue, waits) else { return LoaderTurn::Over };
+        let Ok(job) = self.queue.next(waits) else { return LoaderTurn::Over };
         let (Some(job), Some(file_cache)) = (job, self.file_cache.upgrade()) else {
             return LoaderTurn::Idle;
         };
+        if job.is_late() {
+            job.tell(&FileLook::NotMade("Too many files are asked for at once; come again."));
+            return LoaderTurn::Worked;
+        }
         self.look_began_ms.begin();
         let looked = panic::catch_unwind(AssertUnwindSafe(|| self.look(&file_cache, job)));
         self.look_began_ms.end();
@@ -160,20 +165,20 @@ impl FileLooker {
 
     /// Sees to it that the cache is true to a file that a worker asked for, and tells the worker.
     fn look(&mut self, file_cache: &FileCache, job: LookJob) {
-        let LookJob { path, encoding, now_ms, reply } = job;
-        let looked = match file_cache.cache.entry(&path) {
+        let LookJob { ref path, encoding, now_ms, .. } = job;
+        let looked = match file_cache.cache.entry(path) {
             Some(entry) if !entry.needs_check(now_ms) => FileLook::File,
-            Some(entry) if self.is_unchanged(&path, &entry, now_ms) => {
+            Some(entry) if self.is_unchanged(path, &entry, now_ms) => {
                 entry.note_check(now_ms);
                 FileLook::File
             }
-            Some(entry) => self.load(file_cache, &path, now_ms, Some(&entry)),
-            None => self.load(file_cache, &path, now_ms, None),
+            Some(entry) => self.load(file_cache, path, now_ms, Some(&entry)),
+            None => self.load(file_cache, path, now_ms, None),
         };
-        reply.send(looked);
-        if let Some(entry) = file_cache.cache.entry(&path) {
-            file_cache.pack(&path, &entry, encoding);
+        if let Some(entry) = file_cache.cache.entry(path) {
+            file_cache.pack(path, &entry, encoding);
         }
+        job.tell(&looked);
     }
 
     /// Whether the files of an entry have the stamps that they had when it was made.

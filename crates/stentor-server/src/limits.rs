@@ -50,6 +50,10 @@ pub(crate) const SEARCHED_PER_ITERATION: usize = if cfg!(test) { 64 } else { 1_0
 /// How long a request waits for the file system, which a healthy one never takes.
 pub(crate) const FILE_WAIT_MS: u64 = 5_000;
 
+/// How long a request waits for the check of a file in memory. Then the server sends
+/// the file as it is.
+pub(crate) const KEPT_FILE_WAIT_MS: u64 = 1_000;
+
 /// How soon all connections are looked at again for those who hold too much, if nobody did.
 pub(crate) const RELIEF_PAUSE_MS: u64 = 100;
 

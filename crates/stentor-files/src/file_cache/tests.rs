@@ -4,6 +4,7 @@ use super::*;
 use crate::Tag;
 use crate::disk::{HANGS_IF_ASKED, OpenFiles};
 use crate::loader::{HANGS_IF_READ, PANICS_IF_PACKED, PANICS_IF_READ};
+use crate::look_queue::LOOKS_MAX;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ impl Desk {
     }
 
     fn form(&self, path: &str, encoding: Encoding) -> Option<Vec<u8>> {
-        self.file_cache.with_entry(path, self.now_ms, |entry| {
+        self.file_cache.with_entry(path, self.now_ms, false, |entry| {
             entry?.form(encoding).map(|form| form.body.to_vec())
         })
     }
@@ -327,7 +328,7 @@ fn files_in_memory_outlast_a_hung_file_system() {
     let is_file = |told: mpsc::Receiver<FileLook>| {
         matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::File)
     };
-    let has = |path, now_ms| file_cache.with_entry(path, now_ms, |entry| entry.is_some());
+    let has = |path, now_ms| file_cache.with_entry(path, now_ms, false, |entry| entry.is_some());
     assert!(is_file(ask("/a", 1)) && has("/a", 1) && !has("/a", 1_001));
     let never = ask(&format!("/{HANGS_IF_READ}"), 1);
     while !file_cache.is_hung("/a") {
@@ -477,9 +478,71 @@ fn a_full_loading_queue_takes_no_more() {
     let site = Site::new();
     let Desk { file_cache, mut loader, .. } = Desk::of(&site.0, &small(20_000));
     let ask = |n: &usize| file_cache.ask(&format!("/{n}"), Encoding::Identity, 1, |_| ()).is_ok();
-    assert_eq!((0..10_000).take_while(ask).count(), LOAD_QUEUE);
+    assert_eq!((0..10_000).take_while(ask).count(), LOOKS_MAX);
+    assert!(ask(&1), "it is joined to the one that waits");
     loader.step();
-    assert!(ask(&0) && !ask(&1), "there is room for one more");
+    assert!(ask(&10_000) && !ask(&10_001), "there is room for one more");
+}
+
+#[test]
+fn equal_looks_that_wait_are_joined() {
+    let site = Site::new();
+    site.write("a", "one");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    let told: Vec<_> = (0..10).map(|_| desk.ask("/a", Encoding::Identity)).collect();
+    assert!(desk.loader.step() && !desk.loader.step(), "one look for all requests");
+    assert!(told.iter().all(|told| matches!(told.recv().unwrap(), FileLook::File)));
+}
+
+/// Requests for names that are not there do not make a file in memory wait.
+#[test]
+fn checks_of_files_in_memory_go_first() {
+    let site = Site::new();
+    site.write("a", "one");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.content("/a").unwrap();
+    desk.second();
+    let mut names = (0..10_000).map(|n| format!("/{n}"));
+    let ask = |path: &str| desk.file_cache.ask(path, Encoding::Identity, 1_001, |_| ()).is_ok();
+    while names.next().is_some_and(|name| ask(&name)) {}
+    assert!(ask("/a") && !ask("/other"), "there is room for a check");
+    assert!(!desk.has("/a", Encoding::Identity));
+    let is_shown = |entry: Option<&_>| entry.is_some();
+    assert!(desk.file_cache.with_entry("/a", desk.now_ms, true, is_shown), "as it is");
+    desk.loader.step();
+    assert!(desk.has("/a", Encoding::Identity));
+}
+
+/// The clients of such a look have been refused, and other clients wait for the loader.
+#[test]
+fn a_look_that_nobody_waits_for_is_not_made() {
+    let site = Site::new();
+    site.write("a", "one");
+    let desk = Desk::of(&site.0, &small(1 << 20));
+    let job = LookJob { asked_ms: 0, ..LookJob::new("/a", Encoding::Identity, 1) };
+    let (tell, told) = mpsc::channel();
+    let reply = LookReply(Some(Box::new(move |looked| drop(tell.send(looked)))));
+    let put =
+        stentor_io::lock(&desk.file_cache.queues).by_mount[0].looks.put(job, false, Some(reply));
+    assert!(put.is_ok());
+    let Desk { mut loader, file_cache, .. } = desk;
+    assert!(loader.step());
+    assert!(matches!(told.recv().unwrap(), FileLook::NotMade(_)));
+    assert!(!file_cache.keeps("/a"));
+}
+
+#[test]
+fn an_early_check_that_fails_is_repeated() {
+    let site = Site::new();
+    site.write("a", "one");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.content("/a").unwrap();
+    let entry = desk.file_cache.cache.entry("/a").unwrap();
+    desk.now_ms += 500;
+    let Desk { file_cache, loader, now_ms } = desk;
+    drop(loader);
+    assert!(file_cache.with_entry("/a", now_ms, false, |entry| entry.is_some()));
+    assert!(entry.begins_early_check(now_ms) && !entry.begins_early_check(now_ms));
 }
 
 #[test]
@@ -501,7 +564,7 @@ fn the_account_of_a_file_covers_its_place() {
     let mut desk = Desk::of(&site.0, &small(20_000));
     desk.load("/a.bin", Encoding::Identity);
     let of_entry =
-        desk.file_cache.with_entry("/a.bin", desk.now_ms, |entry| entry.unwrap().bytes());
+        desk.file_cache.with_entry("/a.bin", desk.now_ms, false, |entry| entry.unwrap().bytes());
     let pair = size_of::<(Box<str>, Arc<CachedFile>)>() + 4 * size_of::<usize>();
     let place = desk.file_cache.kept().bytes - (of_entry + "/a.bin".len()) as u64;
     assert!(place >= pair as u64, "{place}");
@@ -563,7 +626,8 @@ fn a_dropped_entry_counts_while_held() {
     let mut desk = Desk::of(&site.0, &Files::default());
     desk.load("/a.txt", Encoding::Identity);
     desk.settle();
-    let held = desk.file_cache.with_entry("/a.txt", desk.now_ms, |entry| entry.cloned()).unwrap();
+    let held =
+        desk.file_cache.with_entry("/a.txt", desk.now_ms, false, |entry| entry.cloned()).unwrap();
     assert_eq!((desk.file_cache.detached_bytes(), held.detached_bytes()), (0, 0));
     desk.file_cache.remove("/a.txt");
     let bytes = held.bytes();

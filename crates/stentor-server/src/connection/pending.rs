@@ -13,11 +13,9 @@ use crate::context::Context;
 use crate::endpoint;
 use crate::exchange::{self, Awaits, FileWait, HeldExchange, Pending};
 use crate::response::Persistence;
-use std::io;
 use stentor_files::FileLook;
 use stentor_io::Backend;
 use stentor_order::{Outcome, Ticket};
-use stentor_wire::target;
 
 impl Pending {
     /// The end of the loader's time. A commit has no deadline: the committer reports each one.
@@ -78,8 +76,7 @@ impl Connection {
     ) {
         let FileWait { request, mut looks, is_judged, .. } = wait;
         if !looks.are_known() {
-            let reason = "the file system does not answer";
-            looks.note(FileLook::Failed(io::Error::new(io::ErrorKind::TimedOut, reason)));
+            looks.note(endpoint::file::NO_ANSWER);
         }
         let request = request.borrowed();
         // The token was verified when the request came, so its outcome is remembered.
@@ -87,15 +84,10 @@ impl Connection {
         let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(cx), permit);
         (x.requester.bearer, x.requester.token) = (bearer, token);
-        let path = target::split(request.target).0;
-        let answer = match target::decode(path) {
-            // No value is sent: the token may not count any more.
-            Ok(path) if is_judged => {
-                x.requester.bearer = Bearer::Judged;
-                endpoint::file::get(&mut x, &request, &path, looks)
-            }
-            _ => endpoint::value::get(&mut x, &request, path, looks),
-        };
+        if is_judged {
+            x.requester.bearer = Bearer::Judged;
+        }
+        let answer = endpoint::file::get_with(&mut x, &request, looks);
         let keep_alive = x.reply.shape.persistence.keep_alive;
         self.answered(cx, answer, (keep_alive, ending), permit);
     }

@@ -12,7 +12,7 @@ use crate::access::names::{INDEX, unpacked};
 use crate::access::{Bearer, Denied};
 use crate::exchange::{Answer, Awaits, Exchange, FileWait};
 use crate::head::Field;
-use crate::limits::FILE_WAIT_MS;
+use crate::limits::{FILE_WAIT_MS, KEPT_FILE_WAIT_MS};
 use crate::response::Part;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -116,32 +116,48 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks
 
 /// Has the loader look at a file. The request is answered when it has.
 fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Looks) -> Answer {
-    if x.shared.file_cache.is_hung(name) {
-        return unavailable(x, "The file system does not answer; come again later.");
-    }
+    let file_cache = &x.shared.file_cache;
     let acceptable = Acceptable::parse(request.accept_encoding);
     let wanted = acceptable.best(Encodings::ALL).unwrap_or(Encoding::Identity);
-    let outcome = match x.ask_loader(name, wanted) {
-        Ok(()) => None,
-        // The worker finds out what there is.
-        Err(NotAsked::NoLoader) => Some(FileLook::File),
-        Err(NotAsked::Busy) => {
-            return unavailable(x, "Too many files are asked for at once; come again.");
+    let outcome = if file_cache.is_hung(name) {
+        Some(NO_ANSWER)
+    } else {
+        match x.ask_loader(name, wanted) {
+            Ok(()) => None,
+            // The worker finds out what there is.
+            Err(NotAsked::NoLoader) => Some(FileLook::File),
+            Err(NotAsked::Busy) => {
+                Some(FileLook::NotMade("Too many files are asked for at once; come again."))
+            }
         }
     };
     looks.0.push((name.into(), outcome));
     if looks.are_known() {
-        return value::get(x, request, target::split(request.target).0, looks);
+        return get_with(x, request, looks);
     }
-    let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + FILE_WAIT_MS);
+    let wait_ms = if file_cache.keeps(name) { KEPT_FILE_WAIT_MS } else { FILE_WAIT_MS };
+    let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + wait_ms);
     let is_judged = matches!(x.requester.bearer, Bearer::Judged);
     x.answer_later(Awaits::File(Box::new(FileWait { request, deadline_ms, looks, is_judged })))
 }
 
-fn unavailable(x: &mut Exchange<'_>, reason: &str) -> Answer {
+/// Answers a request again, now that more is known of its file.
+pub(crate) fn get_with(x: &mut Exchange<'_>, request: &Request<'_>, looks: Looks) -> Answer {
+    let path = target::split(request.target).0;
+    match target::decode(path) {
+        // No value is sent: the token may not count any more.
+        Ok(path) if matches!(x.requester.bearer, Bearer::Judged) => get(x, request, &path, looks),
+        _ => value::get(x, request, path, looks),
+    }
+}
+
+/// The outcome of a look that takes too long.
+pub(crate) const NO_ANSWER: FileLook =
+    FileLook::NotMade("The file system does not answer; come again later.");
+
+fn unavailable(x: &mut Exchange<'_>, reason: &str) {
     let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
     head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(reason);
-    Answer::Now
 }
 
 /// Whether a file of this path may be sent, whatever else it is called; `name` is that of the file.
@@ -220,7 +236,9 @@ fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
 /// Answers from memory, if the file is there in a form that will do.
 fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, looks: &Looks) -> Memory {
     let shared = x.shared;
-    shared.file_cache.with_entry(name, x.clock.now_ms, |entry| {
+    // The loader has just checked it, or cannot.
+    let may_be_old = matches!(looks.outcome(name), Some(FileLook::File | FileLook::NotMade(_)));
+    shared.file_cache.with_entry(name, x.clock.now_ms, may_be_old, |entry| {
         let Some(entry) = entry else { return Memory::NotThere };
         let encoding = match request.accept_encoding {
             Some(field) if request.range.is_none() => select(x, entry, name, field),
@@ -318,6 +336,10 @@ fn from_disk(
             refuse(x, error);
             return Outcome::Answered;
         }
+        Some(FileLook::NotMade(reason)) => {
+            unavailable(x, reason);
+            return Outcome::Answered;
+        }
     }
     match x.resources.files.find(place.mount, place.rest, x.clock.unix_s) {
         Ok(Found::File(file)) => {
@@ -343,9 +365,7 @@ fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
         }
         // Out of files or memory, most likely.
         _ => {
-            let reason = format!("The file cannot be read now: {error}.");
-            let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
-            head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(&reason);
+            unavailable(x, &format!("The file cannot be read now: {error}."));
         }
     }
 }
@@ -436,9 +456,7 @@ fn tags_of(
 
 #[expect(clippy::unnecessary_wraps, reason = "it is how sending ends")]
 fn being_written(x: &mut Exchange<'_>) -> io::Result<()> {
-    let reason = "The file is being written; come again when that is done.";
-    let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
-    head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(reason);
+    unavailable(x, "The file is being written; come again when that is done.");
     Ok(())
 }
 

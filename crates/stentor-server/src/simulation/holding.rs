@@ -3,7 +3,9 @@
 use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame};
 use super::net::{Client, Layers};
 use super::{CONTROL, FILES, PUBLIC, Parts, SMALL, World, kind, patient};
-use crate::limits::{FILE_WAIT_MS, HELD_MS_MAX, INFLATE_COST, LINE_COST_PER_TURN, TURN_COST_MAX};
+use crate::limits::{
+    FILE_WAIT_MS, HELD_MS_MAX, INFLATE_COST, KEPT_FILE_WAIT_MS, LINE_COST_PER_TURN, TURN_COST_MAX,
+};
 use flate2::write::GzEncoder;
 use std::io::Write;
 use stentor_config::{Files, Mount, Settings};
@@ -141,6 +143,29 @@ fn a_hung_file_system_delays_no_bystander() {
     world.hung_mounts = 0;
     world.settle();
     assert!(waiting.iter().all(|&one| world.sim.read(one).starts_with(b"HTTP/1.1 200 ")));
+}
+
+/// The server does not refuse a client a file that is in memory.
+#[test]
+fn a_file_in_memory_is_served_though_its_check_waits() {
+    let mut settings = patient();
+    settings.mounts.push(Mount::new("/files/", FILES));
+    let mut world = World::new(1, kind(), settings);
+    let file = b"GET /files/small.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let (_, answer) = world.ask(PUBLIC, file);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    world.hung_mounts = 1;
+    world.sim.sleep(2_000);
+    let (client, answer) = world.ask(PUBLIC, file);
+    assert_eq!(answer, "", "it waits for a check");
+    world.sim.sleep(KEPT_FILE_WAIT_MS + 100);
+    world.settle();
+    let answer = String::from_utf8(world.sim.read(client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // An answer that comes too late does no harm.
+    world.hung_mounts = 0;
+    world.settle();
+    assert_eq!(world.sim.read(client), b"");
 }
 
 /// The kernel sends a large file, but not to a client with TLS.
