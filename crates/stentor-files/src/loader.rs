@@ -218,7 +218,7 @@ impl FileLooker {
         match (outcome, before) {
             // Its times or its rights were changed, and no more.
             (ReadOutcome::Whole(entry), Some(before)) if entry.is_same(before) => {
-                before.set_sources(sources);
+                before.set_sources(entry.sources());
                 before.note_check(now_ms);
             }
             (ReadOutcome::Whole(mut entry), before) => {
@@ -342,16 +342,18 @@ impl FilePlace<'_> {
     }
 
     /// Makes an entry of a file, with its packed siblings.
-    fn read(&self, file: &File, sources: FileSources) -> ReadOutcome {
+    fn read(&self, file: &File, mut sources: FileSources) -> ReadOutcome {
         let FilePlace { mount, files, rest, .. } = *self;
         let kind = content_type(rest);
         if !is_worth_keeping(files, file.status().bytes, kind) {
             return ReadOutcome::Nothing;
         }
         let small_bytes_max = files.small_bytes_max as u64;
-        let Some(Siblings { packed, mut stored }) = self.siblings(file, small_bytes_max) else {
-            return ReadOutcome::NotNow;
-        };
+        let Siblings { packed, mut stored, left_out } = self.siblings(file, small_bytes_max);
+        for encoding in PACKED.into_iter().filter(|&encoding| left_out.contains(encoding)) {
+            // The stamp of no file: each check reads the file again, until the sibling is whole.
+            sources.stamps[encoding as usize] = None;
+        }
         let mut identity = None;
         let mut status = file.status();
         if status.bytes > small_bytes_max {
@@ -381,10 +383,9 @@ impl FilePlace<'_> {
         ReadOutcome::Whole(Box::new(CachedFile::new(&outline, identity, packed, stored, sources)))
     }
 
-    /// Reads the packed siblings of a file; `None` if one of them is being written. A link is none,
-    /// unless the file is behind one, too.
-    fn siblings(&self, file: &File, bytes_max: u64) -> Option<Siblings> {
-        let mut siblings = Siblings { packed: Vec::new(), stored: Encodings::EMPTY };
+    /// Reads the packed siblings of a file. A link is none, unless the file is behind one, too.
+    fn siblings(&self, file: &File, bytes_max: u64) -> Siblings {
+        let mut siblings = Siblings::default();
         for encoding in PACKED {
             let found = self.find(&format!("{}{}", self.rest, encoding.suffix()));
             let Ok(Found::File(sibling)) = found else { continue };
@@ -393,20 +394,24 @@ impl FilePlace<'_> {
             }
             if sibling.status().bytes > bytes_max {
                 siblings.stored.insert(encoding);
-            } else {
-                let (_, packed) = read_whole(&sibling).ok()??;
+            } else if let Ok(Some((_, packed))) = read_whole(&sibling) {
                 siblings.packed.push((encoding, packed));
+            } else {
+                siblings.left_out.insert(encoding);
             }
         }
-        Some(siblings)
+        siblings
     }
 }
 
 /// The packed siblings of a file.
+#[derive(Default)]
 struct Siblings {
     packed: Vec<(Encoding, Vec<u8>)>,
     /// Those that are too large to be kept.
     stored: Encodings,
+    /// Those that are being written, or cannot be read: the file does without them.
+    left_out: Encodings,
 }
 
 /// The next job, if there is one, or after a wait.

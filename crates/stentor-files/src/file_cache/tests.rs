@@ -3,6 +3,7 @@
 use super::*;
 use crate::Tag;
 use crate::disk::{HANGS_IF_ASKED, OpenFiles};
+use crate::entry::FileSources;
 use crate::loader::{HANGS_IF_READ, PANICS_IF_PACKED, PANICS_IF_READ};
 use crate::look_queue::LOOKS_MAX;
 use std::fs;
@@ -471,6 +472,32 @@ fn siblings_are_used_as_they_are_and_come_and_go() {
     desk.second();
     desk.load("/a.js", Encoding::Identity);
     assert!(desk.form("/a.js", Encoding::Gzip).is_none_or(|body| body != b"third"));
+}
+
+/// A writer of a sibling that rests does not keep clients from the new content of the file.
+#[test]
+fn a_sibling_that_is_being_written_is_left_out() {
+    let site = Site::new();
+    site.write("s.txt", "old");
+    let packed = site.write("s.txt.gz", "packed old");
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/s.txt", Encoding::Identity);
+    assert_eq!(desk.form("/s.txt", Encoding::Gzip).unwrap(), b"packed old");
+    let writer = fs::OpenOptions::new().append(true).open(&packed).unwrap();
+    fs::rename(site.write("next", "new"), site.0.join("s.txt")).unwrap();
+    for _ in 0..2 {
+        desk.second();
+        assert_eq!(desk.content("/s.txt").unwrap(), b"new");
+        assert!(!desk.has("/s.txt", Encoding::Gzip));
+    }
+    // No file changed shortly before, and the writer has changed nothing: no stamp tells of it.
+    let entry = desk.file_cache.cache.entry("/s.txt").unwrap();
+    let sources = entry.sources();
+    entry.set_sources(FileSources { taken_ns: sources.taken_ns + 3_600_000_000_000, ..sources });
+    drop(writer);
+    desk.second();
+    desk.load("/s.txt", Encoding::Identity);
+    assert_eq!(desk.form("/s.txt", Encoding::Gzip).unwrap(), b"packed old");
 }
 
 #[test]

@@ -416,17 +416,15 @@ fn send(
     }
 }
 
-/// What stands beside a file packed. A link does not, unless the file is behind one, too: that is
-/// how it is in memory.
+/// What stands beside a file packed and is whole. A link does not count, unless the file is behind
+/// one, too: that is how it is in memory.
 fn siblings(x: &mut Exchange<'_>, place: &Place<'_>, file: &File) -> Vec<(Encoding, File)> {
     let sibling = |encoding: Encoding| {
         let beside = format!("{}{}", place.rest, encoding.suffix());
-        match x.resources.files.find(place.mount, &beside, x.clock.unix_s) {
-            Ok(Found::File(found)) if file.through_symlink() || !found.through_symlink() => {
-                Some((encoding, found))
-            }
-            _ => None,
-        }
+        let found = x.resources.files.find(place.mount, &beside, x.clock.unix_s);
+        let Ok(Found::File(found)) = found else { return None };
+        let counts = file.through_symlink() || !found.through_symlink();
+        (counts && is_whole(&found).unwrap_or(false)).then_some((encoding, found))
     };
     PACKED.into_iter().filter_map(sibling).collect()
 }
