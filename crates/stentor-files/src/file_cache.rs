@@ -212,10 +212,11 @@ impl FileCache {
         self.cache.remove(path);
     }
 
-    /// Has an entry compressed soon. If too many wait for that, a later request asks again.
+    /// Has an entry compressed soon, unless that was tried already. If too many wait for that, a
+    /// later request asks again.
     pub fn pack(&self, path: &str, entry: &Arc<CachedFile>, encoding: Encoding) {
         let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
-        if wanted && !entry.available().contains(encoding) {
+        if wanted && !entry.available().contains(encoding) && entry.ask(encoding) {
             let pack = PackJob { path: path.into(), entry: Arc::downgrade(entry), encoding };
             let queues = stentor_io::lock(&self.queues);
             if queues.of(path).is_none_or(|queue| queue.packs.try_send(pack).is_err()) {

@@ -264,9 +264,7 @@ impl FilePacker {
     /// A text in this encoding, unless there is one already. One that does not become smaller is
     /// not kept, and not tried again, since the entry remembers that it was asked for.
     fn pack(&mut self, path: &str, entry: &CachedFile, encoding: Encoding) -> Option<Vec<u8>> {
-        entry.ask(encoding);
-        let wanted = encoding != Encoding::Identity && compressible(entry.content_type);
-        if !wanted || entry.available().contains(encoding) {
+        if entry.available().contains(encoding) {
             return None;
         }
         let read;

@@ -426,6 +426,28 @@ fn text_is_packed_when_asked_for_and_again_when_it_changes() {
     assert!(counted > 0 && desk.file_cache.kept().bytes == 0, "what is added is taken off again");
 }
 
+/// Each request for a large text comes to the loader, and none has it compressed in vain again.
+#[test]
+fn a_text_that_does_not_shrink_is_compressed_once() {
+    let site = Site::new();
+    // A linear congruential generator: bytes that no encoding makes fewer.
+    let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let noise: Vec<u8> =
+        std::iter::successors(Some(1), next).map(|n| (n >> 56) as u8).take(50_000).collect();
+    site.write("noise.txt", noise);
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    desk.load("/noise.txt", Encoding::Gzip);
+    let entry = desk.file_cache.cache.entry("/noise.txt").unwrap();
+    assert!(!entry.available().contains(Encoding::Gzip));
+    for _ in 0..3 {
+        desk.second();
+        desk.ask("/noise.txt", Encoding::Gzip);
+        assert!(desk.loader.step());
+        assert!(!desk.loader.step(), "only the look is to be made");
+    }
+    assert!(Arc::ptr_eq(&entry, &desk.file_cache.cache.entry("/noise.txt").unwrap()));
+}
+
 #[test]
 fn what_has_changed_shows_before_it_is_packed_again() {
     let site = Site::new();

@@ -295,7 +295,6 @@ fn select(x: &Exchange<'_>, entry: &Arc<CachedFile>, name: &str, accept: &[u8]) 
     if compressible(entry.content_type)
         && let Some(wanted) = acceptable.best(Encodings::ALL)
         && !available.contains(wanted)
-        && entry.ask(wanted)
     {
         x.shared.file_cache.pack(name, entry, wanted);
     }
