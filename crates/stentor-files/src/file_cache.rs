@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stentor_config::{Files, Mount};
 use stentor_io::monotonic_us;
 use stentor_wire::negotiate::{Encoding, compressible};
@@ -323,13 +323,13 @@ pub fn check_roots(mounts: &[Mount]) -> io::Result<()> {
 
 /// Each root is opened by a thread of its own, since no other thread may wait for its file system.
 fn check_roots_within(mounts: &[Mount], patience: Duration) -> io::Result<()> {
-    let end = Instant::now() + patience;
+    let end_us = monotonic_us() + patience.as_micros() as u64;
     let openers: Vec<_> = mounts.iter().map(open_root).collect();
     let mut are_walked = false;
     for (Mount { root, .. }, opener) in mounts.iter().zip(openers) {
         let no_answer = |_| io::Error::new(ErrorKind::TimedOut, "the file system does not answer");
         let opened = opener.and_then(|opened| {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = Duration::from_micros(end_us.saturating_sub(monotonic_us()));
             opened.recv_timeout(left).map_err(no_answer)?
         });
         let is_resolved = opened.map_err(|error| {

@@ -8,11 +8,13 @@ use super::Connection;
 use super::reader::NEVER_MS;
 use super::state::State;
 use crate::access::Bearer;
-use crate::budget::Permit;
+use crate::budget::{Permit, WorkClass, admitted};
 use crate::context::Context;
 use crate::endpoint;
 use crate::exchange::{self, Awaits, FileWait, HeldExchange, Pending};
+use crate::paths::is_large;
 use crate::response::Persistence;
+use stentor_config::Settings;
 use stentor_files::FileLook;
 use stentor_io::Backend;
 use stentor_order::{Outcome, Ticket};
@@ -21,6 +23,8 @@ impl Pending {
     /// The end of the loader's time. A commit has no deadline: the committer reports each one.
     pub(super) fn deadline_ms(&self, now_ms: u64) -> u64 {
         match &self.awaits {
+            // It waits for its class now, which brings the connection back.
+            Awaits::File(wait) if wait.looks.are_known() => now_ms + NEVER_MS,
             Awaits::File(wait) => wait.deadline_ms,
             Awaits::Commit { .. } | Awaits::Commits(_) => now_ms + NEVER_MS,
         }
@@ -33,15 +37,39 @@ impl Pending {
             Awaits::File(wait) => wait.looks.are_known() || wait.deadline_ms <= now_ms,
         }
     }
+
+    /// The class of the work that the answer takes. The list of a directory is much work when the
+    /// loader has looked, too.
+    fn class(&self, settings: &Settings) -> Option<WorkClass> {
+        match &self.awaits {
+            Awaits::File(wait) if is_large(&wait.request.borrowed(), settings) => {
+                Some(WorkClass::Requests)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Connection {
     /// Answers, if what the request waits for is there or has had its time.
     pub(super) fn answer_pending(&mut self, cx: &mut Context) {
         let now_ms = cx.clock.now_ms;
-        if !matches!(&self.state, State::Pending(pending) if pending.is_due(now_ms)) {
+        let State::Pending(pending) = &mut self.state else { return };
+        if !pending.is_due(now_ms) {
             return;
         }
+        if let Awaits::File(wait) = &mut pending.awaits
+            && !wait.looks.are_known()
+        {
+            wait.looks.note(endpoint::file::NO_ANSWER);
+        }
+        let class = pending.class(&cx.settings);
+        if admitted(cx, class, |cx, permit| self.answer_due(cx, permit)).is_none() {
+            self.work.wait_in(WorkClass::Requests);
+        }
+    }
+
+    fn answer_due(&mut self, cx: &mut Context, permit: &Permit) {
         let State::Pending(pending) = self.take_state() else { return };
         let Pending { exchange: HeldExchange { asked, mut persistence }, awaits } = *pending;
         cx.responses.answers.asked = asked;
@@ -50,9 +78,8 @@ impl Connection {
         // response.
         let ending = if self.is_reset_at_end(cx) { State::Closing } else { State::Refusing };
         if let Awaits::File(wait) = awaits {
-            return self.answer_file(cx, *wait, persistence, ending);
+            return self.answer_file(cx, *wait, (persistence, ending), permit);
         }
-        let permit = &Permit::SMALL;
         let mut x = cx.exchange(self.role, None, persistence, self.ticket(cx), permit);
         match awaits {
             Awaits::Commit { is_deletion, outcome: Some(outcome), origin } => {
@@ -71,16 +98,12 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         wait: FileWait,
-        persistence: Persistence,
-        ending: State,
+        (persistence, ending): (Persistence, State),
+        permit: &Permit,
     ) {
-        let FileWait { request, mut looks, is_judged, .. } = wait;
-        if !looks.are_known() {
-            looks.note(endpoint::file::NO_ANSWER);
-        }
+        let FileWait { request, looks, is_judged, .. } = wait;
         let request = request.borrowed();
         // The token was verified when the request came, so its outcome is remembered.
-        let permit = &Permit::SMALL;
         let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(cx), permit);
         (x.requester.bearer, x.requester.token) = (bearer, token);

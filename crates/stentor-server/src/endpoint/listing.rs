@@ -8,6 +8,7 @@ use crate::head::Field;
 use crate::limits::LISTING_BYTES_MAX;
 use html_escape::encode_quoted_attribute;
 use httpdate::HttpDate;
+use std::cell::Cell;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 use stentor_config::Mount;
@@ -22,7 +23,9 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
     // What would not be served is not shown, and takes no place from what is.
     let (listener, settings, bearer) = (x.listener(), x.settings, &x.requester.bearer);
     let visitor = Visitor { listener, settings, bearer };
+    let looked_at = Cell::new(0);
     let is_shown = |listed: &Listed| {
+        looked_at.set(looked_at.get() + 1);
         let name = format!("{path}{}", listed.name);
         check_file(&name).is_ok()
             && match listed.kind {
@@ -35,14 +38,14 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
                 _ => false,
             }
     };
-    let Ok(mut names) = x.resources.files.list(mount, directory, x.clock.unix_s, is_shown) else {
-        return false;
-    };
+    let listed = x.resources.files.list(mount, directory, x.clock.unix_s, is_shown);
+    // A name that is not shown is as much work.
+    *x.reply.cost += looked_at.get() * LISTED_COST;
+    let Ok(mut names) = listed else { return false };
     let order = |listed: &Listed| (listed.kind != FileKind::Directory, listed.name.clone());
     names.sort_by_cached_key(order);
     let page = page(path, &names);
     x.reply.shape.is_private |= may_hide_below(x.settings, path);
-    *x.reply.cost += names.len() * LISTED_COST;
     let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-cache");
     let head = head.field(Field::NO_SNIFFING, NO_SNIFFING);
     head.content("text/html; charset=utf-8", page.as_bytes());
@@ -50,7 +53,7 @@ pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &
 }
 
 /// The cost of one name of a list: the kernel is asked for its status.
-const LISTED_COST: usize = 512;
+const LISTED_COST: usize = 1_024;
 
 /// The page. It tells nothing of names that it does not show: a directory has no time, which would
 /// tell of what is in it, and the last line is always the same.

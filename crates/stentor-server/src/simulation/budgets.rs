@@ -182,6 +182,23 @@ fn the_list_of_a_directory_waits_in_the_queue_of_requests() {
     assert!(list.contains("large.txt") && world.totals().cost_requests > before, "{list}");
 }
 
+/// The loader looks first. The work that comes after that is charged to the class, too.
+#[test]
+fn the_list_of_a_directory_is_charged_to_requests() {
+    let mut settings = patient();
+    settings.mounts.push(Mount { listing: true, ..Mount::new("/files/", FILES) });
+    let mut world = world(settings);
+    world.hung_mounts = 1;
+    let (client, answer) = world.ask(PUBLIC, &get("/files/"));
+    assert_eq!(answer, "");
+    let before = world.totals().cost_requests;
+    world.hung_mounts = 0;
+    world.settle();
+    let list = String::from_utf8(world.sim.read(client)).unwrap();
+    let charged = world.totals().cost_requests - before;
+    assert!(list.contains("large.txt") && charged > 2 * 1_024, "{charged}: {list}");
+}
+
 /// A socket with many streams has one share, as a socket with one.
 #[test]
 fn streams_of_a_socket_share_its_place_in_a_queue() {
