@@ -1,6 +1,7 @@
 //! A file system that does not answer: what it delays, and what it does not.
 
-use crate::support::{Child, Server, Site, eventually, is_root, kept};
+use crate::support::{Child, Server, Site, eventually, is_root, kept, run};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -73,4 +74,28 @@ fn a_mount_that_hangs_delays_no_other_client() {
     eventually("the new file is served", || {
         (server.public.get("/bad/hung/kept.txt").text() == "replaced").then_some(())
     });
+}
+
+/// To open the directory of a mount asks its file system nothing, so the server asks it for more.
+#[test]
+fn a_root_that_hangs_is_refused_and_stops_nothing() {
+    if !is_root("mounting a file system") {
+        return;
+    }
+    let site = Site::of(&[("first.txt", b"1"), ("bad/second.txt", b"2")]);
+    let bad = site.path("bad");
+    let mut server = Server::with("", &site.toml(""), &["--workers", "1"]);
+    server.publish("/value", "a value");
+    let Some(_hung) = HungMount::over(&bad) else { return };
+    let file = server.dir.path().join("stentor.toml");
+    let root = format!("[[static]]\npath = '/bad/'\nroot = '{}'\n", bad.display());
+    fs::write(&file, &root).unwrap();
+    server.child.signal("HUP");
+    let log = server.child.logged("not reloaded, the settings stay as they are: ");
+    let reason = format!("the files of {} cannot be served: the file system", bad.display());
+    assert!(log.starts_with(&reason), "{log}");
+    assert_eq!(server.public.get("/value").expect(200).text(), "a value");
+    assert_eq!(server.public.get("/first.txt").expect(200).text(), "1");
+    let said = run(&["check", file.to_str().unwrap()]);
+    assert!(said.err.contains(&reason), "{}", said.err);
 }
