@@ -231,8 +231,8 @@ impl Topic {
         evicted
     }
 
-    /// A snapshot has replaced this topic. It keeps its messages for readers that have looked it up:
-    /// if they found nothing, they would take that for a newer value.
+    /// A snapshot has replaced this topic. It keeps its messages for readers that have looked it
+    /// up: if they found nothing, they would take that for a newer value.
     pub(crate) fn detach(&self) {
         let kept = self.kept();
         let earlier = kept.earlier.iter().flat_map(|earlier| &earlier.messages);

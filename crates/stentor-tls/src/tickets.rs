@@ -48,8 +48,8 @@ impl Tickets {
     /// Keys out of secrets, each with the name of where it is from. The first seals, all open.
     ///
     /// # Errors
-    /// There is no secret, or there are more than [`TICKET_SECRETS_MAX`]; or one has fewer bytes than
-    /// [`TICKET_SECRET_BYTES_MIN`].
+    /// There is no secret, or there are more than [`TICKET_SECRETS_MAX`]; or one has fewer bytes
+    /// than [`TICKET_SECRET_BYTES_MIN`].
     pub fn new(secrets: &[(&Path, &[u8])]) -> Result<Tickets, String> {
         if secrets.is_empty() || secrets.len() > TICKET_SECRETS_MAX {
             return Err(format!("tickets need a secret, and at most {TICKET_SECRETS_MAX}"));

@@ -428,7 +428,7 @@ fn text_is_packed_when_asked_for_and_again_when_it_changes() {
 
 /// Each request for a large text comes to the loader, and none has it compressed in vain again.
 #[test]
-fn a_text_that_does_not_shrink_is_compressed_once() {
+fn text_that_cannot_shrink_is_compressed_once() {
     let site = Site::new();
     // A linear congruential generator: bytes that no encoding makes fewer.
     let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
@@ -498,7 +498,7 @@ fn siblings_are_used_as_they_are_and_come_and_go() {
 
 /// A writer of a sibling that rests does not keep clients from the new content of the file.
 #[test]
-fn a_sibling_that_is_being_written_is_left_out() {
+fn siblings_being_written_are_left_out() {
     let site = Site::new();
     site.write("s.txt", "old");
     let packed = site.write("s.txt.gz", "packed old");
@@ -540,7 +540,7 @@ fn equal_looks_that_wait_are_joined() {
     let mut desk = Desk::of(&site.0, &small(1 << 20));
     let told: Vec<_> = (0..10).map(|_| desk.ask("/a", Encoding::Identity)).collect();
     assert!(desk.loader.step() && !desk.loader.step(), "one look for all requests");
-    assert!(told.iter().all(|told| matches!(told.recv().unwrap(), FileLook::File)));
+    assert!(told.iter().all(|told| matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::File)));
 }
 
 /// Requests for names that are not there do not make a file in memory wait.
@@ -564,7 +564,7 @@ fn checks_of_files_in_memory_go_first() {
 
 /// The clients of such a look have been refused, and other clients wait for the loader.
 #[test]
-fn a_look_that_nobody_waits_for_is_not_made() {
+fn looks_without_waiting_clients_are_dropped() {
     let site = Site::new();
     site.write("a", "one");
     let desk = Desk::of(&site.0, &small(1 << 20));
@@ -576,7 +576,7 @@ fn a_look_that_nobody_waits_for_is_not_made() {
     assert!(put.is_ok());
     let Desk { mut loader, file_cache, .. } = desk;
     assert!(loader.step());
-    assert!(matches!(told.recv().unwrap(), FileLook::NotMade(_)));
+    assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), FileLook::NotMade(_)));
     assert!(!file_cache.keeps("/a"));
 }
 

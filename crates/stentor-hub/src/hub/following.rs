@@ -16,7 +16,6 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use super::{Hub, Limits};
 use crate::entry::{Applied, Entry, Op, Past, Place};
@@ -261,12 +260,12 @@ fn drop_alone(table: Arc<TopicTable>) {
         if Arc::strong_count(&table) == 1 {
             break;
         }
-        thread::sleep(Duration::from_micros(100));
+        thread::yield_now();
     }
 }
 
-/// How often to wait 100 µs for the look-ups under way, each of which takes some microseconds.
-const LOOK_UPS_WAIT: usize = 10;
+/// How often to give way to the look-ups under way, each of which takes some microseconds.
+const LOOK_UPS_WAIT: usize = 1_000;
 
 /// So many lives are remembered, for those who have not heard yet that theirs is over.
 const LIVES_MAX: usize = 8;

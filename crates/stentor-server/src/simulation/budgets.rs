@@ -184,7 +184,7 @@ fn the_list_of_a_directory_waits_in_the_queue_of_requests() {
 
 /// The loader looks first. The work that comes after that is charged to the class, too.
 #[test]
-fn the_list_of_a_directory_is_charged_to_requests() {
+fn directory_lists_are_charged_to_requests() {
     let mut settings = patient();
     settings.mounts.push(Mount { listing: true, ..Mount::new("/files/", FILES) });
     let mut world = world(settings);

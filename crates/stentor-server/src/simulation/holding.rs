@@ -147,7 +147,7 @@ fn a_hung_file_system_delays_no_bystander() {
 
 /// The server does not refuse a client a file that is in memory.
 #[test]
-fn a_file_in_memory_is_served_though_its_check_waits() {
+fn files_in_memory_are_served_unchecked_if_late() {
     let mut settings = patient();
     settings.mounts.push(Mount::new("/files/", FILES));
     let mut world = World::new(1, kind(), settings);
