@@ -78,7 +78,7 @@ fn a_mount_that_hangs_delays_no_other_client() {
 
 /// To open the directory of a mount asks its file system nothing, so the server asks it for more.
 #[test]
-fn a_root_that_hangs_is_refused_and_stops_nothing() {
+fn a_hung_root_is_refused_and_stops_nothing() {
     if !is_root("mounting a file system") {
         return;
     }
