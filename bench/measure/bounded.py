@@ -1,4 +1,4 @@
-"""What mixes of readers do to memory and to publishers, when values fill their limit."""
+"""Memory and refused publishes with mixes of readers, when values fill their limit."""
 
 import http.client
 import json
@@ -69,7 +69,7 @@ def measured(bench: Bench, limit: int, mix: str) -> list[table.Row]:
     return [
         table.ratio_row(f"{what}: memory", f"{grown / MIB:,.1f} MiB", against, grown / limits,
                         table.at_most(RATIO_MAX)),
-        table.absolute_row(f"{what}: publishes refused, messages of history evicted",
+        table.absolute_row(f"{what}: refused publishes and evicted messages",
                            f"{refused} of {publishes:,}, {history}", refused + history,
                            table.at_most(0)),
     ]

@@ -237,8 +237,8 @@ impl FileCache {
         self.cache.with(path, |entry| entry.is_some())
     }
 
-    /// Shows the entry of that path, if there is one, and notes that it was used. One that was not
-    /// checked within a second is not shown, unless it `may_be_old` or the file system hangs.
+    /// Calls `show` with the entry of the path, and records the use. An entry that was not checked
+    /// within a second counts as none, unless it `may_be_old` or the file system hangs.
     pub fn with_entry<R>(
         &self,
         path: &str,

@@ -100,7 +100,7 @@ impl LookQueue {
 }
 
 impl LookJobs {
-    /// The next job, if there is one, or after a wait.
+    /// Returns the next job. If there is none, this call waits for one, or returns `None`.
     pub(crate) fn next(&self, waits: bool) -> Result<Option<LookJob>, RecvError> {
         if waits {
             self.tokens.recv()?;

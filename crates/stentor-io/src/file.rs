@@ -278,7 +278,7 @@ impl Directory {
     /// The stamp of a regular file beneath the directory, without opening the file.
     ///
     /// # Errors
-    /// As [`Directory::find`]; `NotFound` also if it is no regular file.
+    /// As [`Directory::find`]. A path that names no regular file is `NotFound`.
     pub fn stamp(&self, path: &str, symlinks: Symlinks) -> io::Result<FileStamp> {
         let (place, _) = self.resolve(path, PLACE, symlinks).map_err(refusal)?;
         let status = fstat(&place)?;

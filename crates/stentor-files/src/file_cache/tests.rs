@@ -63,7 +63,7 @@ impl Desk {
         }
     }
 
-    /// So much later that entries are to be checked.
+    /// Moves the clock to where entries are due for a check.
     fn second(&mut self) {
         self.now_ms += 1_000;
     }

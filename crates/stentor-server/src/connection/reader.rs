@@ -288,7 +288,7 @@ impl Reading {
         }
     }
 
-    /// What the log has behind the cursor for a reader of several feeds.
+    /// Returns the events behind the cursor of a reader of several feeds.
     fn due_to_many<'c>(
         &'c self,
         feeds: &'c Feeds,

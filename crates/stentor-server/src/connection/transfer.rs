@@ -1,7 +1,7 @@
 //! A connection that a follower reads: a feed, or a snapshot (`stentor-replication`).
 //!
-//! Either is an answer in chunks. What is to be sent lies in a ring or in the hub, so a connection
-//! that its peer does not read holds what it has begun and no more. The last chunk says that there
+//! Either is an answer in chunks. A ring or the hub holds the data, so a connection whose peer does
+//! not read holds only what it has begun to send. The last chunk says that there
 //! is no more to come: of a snapshot, that all of it was sent; of a feed, that whoever reads it may
 //! come back for the rest. What cannot be gone on with ends without one.
 
