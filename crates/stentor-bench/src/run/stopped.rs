@@ -25,11 +25,7 @@ impl StoppedProcess {
         if pid == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, &pid.to_string()]).stderr(Stdio::null());
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // In a group of its own, so no signal of a terminal ends it.
-        let mut stopped = StoppedProcess { shell: shell.process_group(0).spawn()? };
+        let mut stopped = StoppedProcess { shell: spawn_shell(pid, Stdio::piped())? };
         let is_stopped = stopped.shell.stdout.take().map(|mut out| out.read_exact(&mut [0]));
         match is_stopped {
             Some(Ok(())) => Ok(stopped),
@@ -46,8 +42,19 @@ impl Drop for StoppedProcess {
     }
 }
 
-/// It says by a line that it has stopped the process.
-const SCRIPT: &str = "kill -STOP \"$0\" && echo && { read _; kill -CONT \"$0\"; }";
+/// Starts a shell that stops the process, writes a line, and continues the process when its input
+/// ends.
+fn spawn_shell(pid: u32, stdout: Stdio) -> io::Result<Child> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", SCRIPT, &pid.to_string()]).stderr(Stdio::null());
+    shell.stdin(Stdio::piped()).stdout(stdout);
+    // In a group of its own, so no signal of a terminal ends it.
+    shell.process_group(0).spawn()
+}
+
+/// Nothing between the two signals may end the shell: if this process is killed before it reads the
+/// line, writing the line raises `SIGPIPE`.
+const SCRIPT: &str = "trap '' PIPE; kill -STOP \"$0\" && { echo; read _; kill -CONT \"$0\"; }";
 
 #[cfg(test)]
 mod tests {
@@ -102,6 +109,17 @@ mod tests {
         sleeper.await_stopped(true);
         // As the kernel does if this process is killed.
         drop(stopped.shell.stdin.take());
+        sleeper.await_stopped(false);
+    }
+
+    #[test]
+    fn a_stopped_process_continues_if_nobody_reads_the_line() {
+        let sleeper = Sleeper::new();
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut shell = spawn_shell(sleeper.0.id(), writer.into()).unwrap();
+        drop(shell.stdin.take());
+        assert!(shell.wait().unwrap().success());
         sleeper.await_stopped(false);
     }
 
