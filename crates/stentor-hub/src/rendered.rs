@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use arc_swap::Guard;
+use arc_swap::{ArcSwapOption, Guard};
 use stentor_wire::negotiate::Encoding;
 
 use crate::lock::lock;
@@ -106,7 +106,7 @@ impl RenderCache {
             }
         }
         if self.cached() > self.max() {
-            message.rendered_cell().store(None);
+            message.rendered_cell().evict();
         }
     }
 
@@ -115,14 +115,56 @@ impl RenderCache {
     fn evict_next(&self, is_spared: fn(&Rendered) -> bool) -> bool {
         let Some(next) = lock(&self.0.queue).pop_front() else { return false };
         let message = next.upgrade();
-        let rendered = message.as_ref().and_then(|message| message.rendered_cell().load_full());
-        if rendered.is_some_and(|rendered| is_spared(&rendered)) {
+        let is_spared = |message: &Arc<Message>| {
+            message.rendered_cell().load().is_some_and(|rendered| is_spared(&rendered))
+        };
+        if message.as_ref().is_some_and(is_spared) {
             lock(&self.0.queue).push_back(next);
         } else {
             self.subtract(QUEUED_BYTES);
             message.inspect(|message| message.evict_rendered());
         }
         true
+    }
+}
+
+/// The place in a message for what was rendered of it.
+///
+/// Most messages of a busy topic are replaced before anything is rendered of them. The
+/// `ArcSwapOption` is made at first use because its drop looks at the readers of every thread, even
+/// while it is empty.
+#[derive(Default)]
+pub(crate) struct RenderedCell(OnceLock<ArcSwapOption<Rendered>>);
+
+impl RenderedCell {
+    /// What was rendered, if it is cached.
+    pub(crate) fn load(&self) -> Option<RenderedGuard> {
+        let rendered = self.0.get()?.load();
+        rendered.is_some().then(|| RenderedGuard(rendered))
+    }
+
+    /// What was rendered. If nothing is cached, `new` takes the place, and `Err` returns it.
+    fn load_or_insert(
+        &self,
+        new: impl FnOnce() -> Rendered,
+    ) -> Result<RenderedGuard, RenderedGuard> {
+        let cell = self.0.get_or_init(ArcSwapOption::empty);
+        let known = cell.load();
+        if known.is_some() {
+            return Ok(RenderedGuard(known));
+        }
+        let new = Some(Arc::new(new()));
+        let known = cell.compare_and_swap(&None::<Arc<Rendered>>, new.clone());
+        if known.is_some() {
+            return Ok(RenderedGuard(known));
+        }
+        Err(RenderedGuard(Guard::from_inner(new)))
+    }
+
+    pub(crate) fn evict(&self) {
+        if let Some(cell) = self.0.get() {
+            cell.store(None);
+        }
     }
 }
 
@@ -344,25 +386,20 @@ impl Message {
 
     /// What was rendered of this message. At the first call the message enters the queue.
     fn rendered(self: &Arc<Self>) -> RenderedGuard {
-        let cell = self.rendered_cell();
-        let known = cell.load();
-        if known.is_some() {
-            return RenderedGuard(known);
-        }
         let cache = self.cache();
-        let new = Some(Arc::new(Rendered::new(cache)));
-        let known = cell.compare_and_swap(&None::<Arc<Rendered>>, new.clone());
-        if known.is_some() {
-            return RenderedGuard(known);
+        match self.rendered_cell().load_or_insert(|| Rendered::new(cache)) {
+            Ok(known) => known,
+            Err(new) => {
+                cache.add(QUEUED_BYTES);
+                lock(&cache.0.queue).push_back(Arc::downgrade(self));
+                new
+            }
         }
-        cache.add(QUEUED_BYTES);
-        lock(&cache.0.queue).push_back(Arc::downgrade(self));
-        RenderedGuard(Guard::from_inner(new))
     }
 }
 
 /// What was rendered of a message, even if the cache evicts it meanwhile.
-struct RenderedGuard(Guard<Option<Arc<Rendered>>>);
+pub(crate) struct RenderedGuard(Guard<Option<Arc<Rendered>>>);
 
 impl Deref for RenderedGuard {
     type Target = Rendered;

@@ -43,6 +43,10 @@ pub(crate) struct Presented<'a> {
 }
 
 impl<'a> Presented<'a> {
+    /// No token, or none that matters.
+    const NOTHING: Presented<'a> =
+        Presented { bearer: Some(Bearer::Nobody), token: Cow::Borrowed(&[]), by_cookie: false };
+
     /// Whether a signature must be verified to say what the token is worth.
     pub(crate) fn is_unverified(&self) -> bool {
         self.bearer.is_none()
@@ -395,17 +399,15 @@ impl Context {
 
     /// The token that a request brings, as far as that matters for it.
     pub(crate) fn presented<'a>(&mut self, role: Role, request: &Request<'a>) -> Presented<'a> {
-        let (bearer, token) = (Some(Bearer::Nobody), Cow::Borrowed(&b""[..]));
-        let none = Presented { bearer, token, by_cookie: false };
         if !self.settings.asks_for_tokens() {
-            return none;
+            return Presented::NOTHING;
         }
         let cookie = self.settings.access.cookie.as_deref();
-        let Some(credential) = credential(request, cookie) else { return none };
+        let Some(credential) = credential(request, cookie) else { return Presented::NOTHING };
         if !needs_token(listener(role), &self.settings, request)
             || !counts(&credential, request, &self.settings)
         {
-            return none;
+            return Presented::NOTHING;
         }
         self.load.budget.cost += FOUND_COST;
         let by_cookie = credential.place == credentials::Place::Cookie;

@@ -491,7 +491,8 @@ impl Reading {
 
 impl Connection {
     /// The head of the answer is written, or the answer waits: enters the feeds. What is due is
-    /// sent later.
+    /// sent later. Never inlined: its large stack frame would cost every request.
+    #[inline(never)]
     pub(super) fn begin_reading(
         &mut self,
         cx: &mut Context,

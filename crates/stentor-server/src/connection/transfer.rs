@@ -59,7 +59,9 @@ impl Transferring {
 }
 
 impl Connection {
-    /// The head of the answer is written.
+    /// The head of the answer is written. Never inlined: its large stack frame would cost every
+    /// request.
+    #[inline(never)]
     pub(super) fn begin_copying(&mut self, cx: &mut Context, copying: Copying) {
         let Copying { copy, grant } = copying;
         if copy.is_feed() {
