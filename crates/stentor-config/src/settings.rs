@@ -131,6 +131,9 @@ settings! {
             path: Option<PathBuf> = None, path(restart): Text<OrNone<StorePath>>;
             /// What a publisher is promised where no rule of the topic says so.
             keep: Keep = Keep::Synced, keep: Text<Name<Keep>>;
+            /// A publisher waits for the disk for so long, and is then told that the outcome is
+            /// unknown.
+            wait_max_ms: u64 = 5_000, wait_max(restart): Millis<100, HOUR>;
         }
     }
 }

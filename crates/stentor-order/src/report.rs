@@ -29,8 +29,14 @@ pub trait Report: Send + Sync {
     /// The reason, as the client reads it.
     fn may_answer(&self) -> Result<(), &'static str>;
 
-    /// Why this server is not ready on its account, if so.
+    /// Why this server is not ready to serve readers on its account, if so.
     fn complaint(&self) -> Option<String>;
+
+    /// Why this server is not ready to publish on its account, beside [`Report::complaint`]: a
+    /// sentence for each reason. Empty: it is ready.
+    fn publish_complaints(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// For how many seconds the local state may be outdated; `None`: it is current.
     fn stale_s(&self) -> Option<u64> {

@@ -81,8 +81,8 @@ impl fmt::Display for CommitError {
                 "The disk is full: nothing is published until there is room on it again.",
             ),
             CommitError::DiskFailed => f.write_str(
-                "The disk failed: nothing is published until it works again; /-/readyz says what \
-                 it said.",
+                "The disk failed: nothing is published until it works again; /-/readyz/publish \
+                 says what it said.",
             ),
             CommitError::DiskBehind => {
                 f.write_str("The disk is slower than what is published: try again in a while.")

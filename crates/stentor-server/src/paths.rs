@@ -44,7 +44,8 @@ fn may_be_listed(path: &[u8], settings: &Settings) -> bool {
 /// Whether a request only asks how the server is.
 pub(crate) fn is_probe(request: &Request<'_>) -> bool {
     let (path, _) = target::split(request.target);
-    let probes: [&[u8]; 4] = [b"/-/healthz", b"/-/readyz", b"/-/status", b"/-/metrics"];
+    let probes: [&[u8]; 5] =
+        [b"/-/healthz", b"/-/readyz", b"/-/readyz/publish", b"/-/status", b"/-/metrics"];
     is_read(request.method) && probes.contains(&path)
 }
 

@@ -126,6 +126,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/metrics" if monitors => endpoint::metrics::metrics(x),
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
         b"/-/readyz" if probes => endpoint::status::ready(x),
+        b"/-/readyz/publish" if probes => endpoint::status::ready_to_publish(x),
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
         b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, request, path),
         ECHO if operates => {
@@ -137,11 +138,12 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
             Status::NOT_FOUND,
             "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \
              /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
-             /-/topics and /-/echo.",
+             /-/readyz/publish, /-/topics and /-/echo.",
         ),
         _ if monitors => x.reply.refuse(
             Status::NOT_FOUND,
-            "No such page here; there are /-/status, /-/metrics, /-/healthz and /-/readyz.",
+            "No such page here; there are /-/status, /-/metrics, /-/healthz, /-/readyz and \
+             /-/readyz/publish.",
         ),
         _ => x.reply.refuse(
             Status::NOT_FOUND,

@@ -30,8 +30,15 @@ pub struct Intake {
     pub(crate) state: AtomicU8,
     /// So much waits that no more is taken.
     pub(crate) is_full: AtomicBool,
+    /// Counts the progress of the thread that writes. Odd while the thread may wait for the disk.
+    /// The watch reads it.
+    pub(crate) work: AtomicU64,
+    /// The disk has not answered for so long, in milliseconds.
+    pub(crate) stalled_ms: AtomicU64,
     /// The limit of `bytes` in [`Waiting`].
     pub(crate) waiting_bytes_max: usize,
+    /// The setting `store.wait_max`.
+    pub(crate) wait_max_ms: u64,
 }
 
 /// How it is with the store, for those who ask.
@@ -53,10 +60,11 @@ pub struct Reading {
 }
 
 impl StoreState {
-    /// `stored_bytes_max` limits what may wait for the disk, too.
-    pub fn new(stored_bytes_max: usize) -> StoreState {
+    /// `stored_bytes_max` limits what may wait for the disk, too. A publisher waits for the disk for
+    /// `wait_max_ms` at most.
+    pub fn new(stored_bytes_max: usize, wait_max_ms: u64) -> StoreState {
         StoreState {
-            intake: Arc::new(Intake::new(stored_bytes_max)),
+            intake: Arc::new(Intake::new(stored_bytes_max, wait_max_ms)),
             stats: Arc::default(),
             reading: Reading::default(),
         }
@@ -111,11 +119,29 @@ pub(crate) struct Waiting {
     pub(crate) news: Vec<News>,
     /// What they keep in memory, roughly.
     pub(crate) bytes: usize,
-    pub(crate) answers: Vec<Promised>,
+    /// Publishers that wait for the disk. They stay here until they are answered.
+    pub(crate) publishers: Vec<WaitingPublisher>,
     /// Nothing more will come.
     pub(crate) is_over: bool,
     /// Nobody takes anything out any more.
     pub(crate) is_abandoned: bool,
+}
+
+/// A publisher that is answered once its change is stored as promised.
+pub(crate) struct WaitingPublisher {
+    promised: Promised,
+    /// When the watch first saw it.
+    pub(crate) since_ms: Option<u64>,
+}
+
+/// The changes that the thread that writes takes out of an [`Intake`].
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) news: Vec<News>,
+    /// The strongest promise to a publisher that waits.
+    pub(crate) promise: Option<Keep>,
+    /// Nothing more will come.
+    pub(crate) is_over: bool,
 }
 
 /// How the thread that writes sleeps.
@@ -152,9 +178,9 @@ pub enum DiskState {
 
 impl Intake {
     /// An empty one. `stored_bytes_max` bounds what may wait, too.
-    pub fn new(stored_bytes_max: usize) -> Intake {
+    pub fn new(stored_bytes_max: usize, wait_max_ms: u64) -> Intake {
         let waiting_bytes_max = waiting_bytes_max().min(stored_bytes_max / WAITING_PART_MAX);
-        Intake { waiting_bytes_max, ..Intake::default() }
+        Intake { waiting_bytes_max, wait_max_ms, ..Intake::default() }
     }
 
     /// How the disk was when it was last written to.
@@ -177,11 +203,37 @@ impl Intake {
         self.state.store(DiskState::Failed as u8, Ordering::Release);
         let mut waiting = self.waiting();
         waiting.is_abandoned = true;
-        let Waiting { news, answers, .. } = &mut *waiting;
-        let (_news, answers) = (std::mem::take(news), std::mem::take(answers));
+        let _news = std::mem::take(&mut waiting.news);
         drop(waiting);
+        self.answer(|_| true);
+    }
+
+    /// Answers the publishers whose changes are stored as promised. It tells the publishers for
+    /// which `is_lost` returns true that the outcome is unknown.
+    pub(crate) fn answer(&self, mut is_lost: impl FnMut(&mut WaitingPublisher) -> bool) {
         let mut telling = Telling::default();
-        answers.into_iter().for_each(|it| telling.add(it.back, Err(CommitError::Failed)));
+        let mut waiting = self.waiting();
+        let is_kept = |due: Due| due.seq <= self.kept_seq(due.keep);
+        let is_answered = |it: &mut WaitingPublisher| is_kept(it.promised.due) || is_lost(it);
+        for WaitingPublisher { promised, .. } in waiting.publishers.extract_if(.., is_answered) {
+            let is_kept = is_kept(promised.due);
+            let outcome = if is_kept { Ok(promised.applied) } else { Err(CommitError::Failed) };
+            telling.add(promised.back, outcome);
+        }
+        drop(waiting);
+    }
+
+    /// For how many milliseconds the disk has not answered; 0 if that is less than a second.
+    pub fn stalled_ms(&self) -> u64 {
+        self.stalled_ms.load(Ordering::Acquire)
+    }
+
+    /// The thread that writes begins to wait for the disk, or has what it waited for.
+    pub(crate) fn note_work(&self, is_begun: bool) {
+        // It alone writes this.
+        let work = self.work.load(Ordering::Relaxed);
+        let next = if is_begun { (work + 1) | 1 } else { (work + 2) & !1 };
+        self.work.store(next, Ordering::Release);
     }
 
     /// Nothing more comes: the thread writes down what there is, and ends.
@@ -202,7 +254,9 @@ impl Intake {
         let next = hub.seq() + numbers_under_way();
         let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
         let disk = self.disk();
-        let has_room = disk == DiskState::Well && !self.is_full.load(Ordering::Acquire);
+        let is_behind =
+            self.is_full.load(Ordering::Acquire) || self.stalled_ms() > self.wait_max_ms;
+        let has_room = disk == DiskState::Well && !is_behind;
         if is_reserved && (has_room || hub.keep(topic) == Keep::None) {
             return None;
         }
@@ -223,7 +277,8 @@ impl Intake {
     }
 
     /// Takes out all that waits. Sleeps before, so long at most, if there is nothing to do yet.
-    pub(crate) fn take(&self, patience: Duration, sleep: Sleep, into: &mut Waiting) {
+    pub(crate) fn take(&self, patience: Duration, sleep: Sleep, into: &mut Taken) {
+        self.note_work(false);
         let mut waiting = self.waiting();
         let may_sleep = match sleep {
             Sleep::None => false,
@@ -236,8 +291,13 @@ impl Intake {
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
             self.sleep.store(Sleep::None as u8, Ordering::SeqCst);
         }
-        std::mem::swap(&mut *waiting, into);
-        waiting.is_over = into.is_over;
+        std::mem::swap(&mut waiting.news, &mut into.news);
+        waiting.bytes = 0;
+        let mut promises = waiting.publishers.iter().map(|it| it.promised.due.keep);
+        into.promise = promises.clone().find(|keep| *keep == Keep::Synced).or(promises.next());
+        into.is_over = waiting.is_over;
+        drop(waiting);
+        self.note_work(true);
         self.is_pressing.store(false, Ordering::SeqCst);
         self.is_full.store(false, Ordering::Release);
     }
@@ -258,12 +318,12 @@ impl Intake {
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.news.is_empty() && self.answers.is_empty() && !self.is_over
+        self.news.is_empty() && self.publishers.is_empty() && !self.is_over
     }
 
     /// Somebody waits for what is here, or it is much.
     fn is_urgent(&self) -> bool {
-        !self.answers.is_empty() || self.bytes > BATCH_BYTES || self.is_over
+        !self.publishers.is_empty() || self.bytes > BATCH_BYTES || self.is_over
     }
 }
 
@@ -335,7 +395,7 @@ impl Sequencer for Intake {
             } else if waiting.is_abandoned {
                 telling.add(promised.back, Err(CommitError::Failed));
             } else {
-                waiting.answers.push(promised);
+                waiting.publishers.push(WaitingPublisher { promised, since_ms: None });
             }
         }
         drop(waiting);
@@ -368,7 +428,7 @@ mod tests {
     /// The thread that writes may panic behind its last look at what waits.
     #[test]
     fn an_abandoned_intake_fails_what_waits() {
-        let (intake, (sender, outcome)) = (Intake::new(usize::MAX), mpsc::channel());
+        let (intake, (sender, outcome)) = (Intake::new(usize::MAX, 0), mpsc::channel());
         let due = Due { seq: 1, keep: Keep::Synced };
         let back = ReturnAddress::Thread(sender);
         intake.when_kept(&mut vec![Promised { due, applied: Applied::Known, back }]);
@@ -379,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_small_memory_makes_a_small_queue() {
-        assert_eq!(Intake::new(8_000).waiting_bytes_max, 1_000);
-        assert_eq!(Intake::new(usize::MAX).waiting_bytes_max, waiting_bytes_max());
+        assert_eq!(Intake::new(8_000, 0).waiting_bytes_max, 1_000);
+        assert_eq!(Intake::new(usize::MAX, 0).waiting_bytes_max, waiting_bytes_max());
     }
 }

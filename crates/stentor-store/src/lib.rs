@@ -6,7 +6,8 @@
 //! there too.
 //!
 //! Workers and the hub only put things into the [`Intake`]. One thread, the [`Writer`], takes them
-//! out and waits for the disk; what comes meanwhile is its next batch, so nobody sets a timer. When
+//! out and waits for the disk; what comes meanwhile is its next batch, without a timer. The
+//! [`Watch`] bounds how long publishers wait for it. When
 //! the disk fails, changes are refused before they have a number, and nothing else is different.
 //!
 //! What is not to be stored (`keep = "none"`) needs no disk, and is taken also while there is none.
@@ -22,9 +23,11 @@ mod load;
 pub mod offline;
 mod report;
 mod rewrite;
+mod watch;
 mod writer;
 
 pub use intake::{DiskState, Intake, Reading, StoreState};
 pub use load::{Loaded, TOO_LARGE, load};
 pub use rewrite::Pass;
+pub use watch::Watch;
 pub use writer::{Ended, Stats, Writer};

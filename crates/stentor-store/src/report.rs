@@ -23,6 +23,7 @@ impl Report for StoreState {
             ("entries", stats.entries.value().into()),
             ("bytes_written", stats.bytes.value().into()),
             ("unsynced", self.unsynced(hub).into()),
+            ("stalled_s", self.stalled_s().into()),
             ("syncs", Times::of(&stats.syncs).count().into()),
             ("errors", stats.errors.value().into()),
             ("log_bytes", stats.log_bytes.value().into()),
@@ -40,6 +41,8 @@ impl Report for StoreState {
         Counter store_written_bytes_total [=> self.stats.bytes.value()];
         /// Of the latest messages and deletions, those that are not on the disk yet.
         Gauge store_unsynced [=> self.unsynced(hub)];
+        /// For how many seconds the store's disk has not answered; 0: it answers.
+        Gauge store_stalled_seconds [=> self.stalled_s()];
         /// Failures of the store's disk.
         Counter store_errors_total [=> self.stats.errors.value()];
         /// Bytes of the log behind the last snapshot.
@@ -58,13 +61,17 @@ impl Report for StoreState {
     }
 
     fn complaint(&self) -> Option<String> {
-        match self.stats.failure() {
-            _ if !self.reading.is_over() => Some(self.reading.to_string()),
-            Some(failure) => {
-                Some(format!("Nothing can be stored, so nothing is taken: {failure}."))
-            }
-            None => None,
-        }
+        (!self.reading.is_over()).then(|| self.reading.to_string())
+    }
+
+    fn publish_complaints(&self) -> Vec<String> {
+        let failed = self.stats.failure();
+        let failed = failed.map(|it| format!("Nothing can be stored, so nothing is taken: {it}."));
+        let stalled = Some(self.stalled_s()).filter(|stalled_s| *stalled_s > 0);
+        let stalled = stalled.map(|it| {
+            format!("The disk of the store has not answered for {it} s: publishers wait.")
+        });
+        failed.into_iter().chain(stalled).collect()
     }
 }
 
@@ -72,5 +79,10 @@ impl StoreState {
     /// How many of the latest numbers are not on the disk yet.
     fn unsynced(&self, hub: &Hub) -> u64 {
         hub.seq().saturating_sub(self.intake.synced_seq())
+    }
+
+    /// For how many seconds the disk has not answered.
+    fn stalled_s(&self) -> u64 {
+        self.intake.stalled_ms() / 1_000
     }
 }

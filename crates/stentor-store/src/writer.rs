@@ -3,13 +3,14 @@
 //! A step does all there is to do now, and waits for the disk alone. Whatever it finds is one frame
 //! of the log, and one sync if anybody was promised one.
 
-use crate::intake::{DiskState, Intake, News, Sleep, Waiting};
+use crate::intake::{DiskState, Intake, News, Sleep, Taken};
 use crate::rewrite::Pass;
 use crate::rewrite::Rewriting;
+use crate::watch::Watch;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -18,7 +19,6 @@ use stentor_io::{
     Counter, Disk, DiskError, DiskErrorKind, Histogram, limits_are_small, monotonic_us, unix_s,
 };
 use stentor_log::{PushError, Recovered, Store, Unclosed};
-use stentor_order::{CommitError, Promised, Telling};
 
 /// Writes down what an [`Intake`] is told.
 pub struct Writer<D: Disk> {
@@ -30,9 +30,8 @@ pub struct Writer<D: Disk> {
     bytes_before: u64,
     /// What was taken out and found no room in the store's buffer yet.
     news: VecDeque<News>,
-    answers: Vec<Promised>,
     /// Used again and again.
-    taken: Waiting,
+    taken: Taken,
     /// The store knows of all numbers up to this one.
     pushed_seq: u64,
     /// When something that is written will have waited for long enough to be synced.
@@ -113,8 +112,7 @@ impl<D: Disk> Writer<D> {
             bytes_before: stats.bytes.value(),
             stats,
             news: VecDeque::new(),
-            answers: Vec::new(),
-            taken: Waiting::default(),
+            taken: Taken::default(),
             sync_at_ms: None,
             witness_at_ms: Some(0),
             retry_at_ms: None,
@@ -139,8 +137,6 @@ impl<D: Disk> Writer<D> {
             self.witness_at_ms = Some(now_ms + QUIET_MS);
         }
         self.news.extend(self.taken.news.drain(..));
-        self.answers.append(&mut self.taken.answers);
-        self.taken.bytes = 0;
         if self.taken.is_over || self.retry_at_ms.is_some_and(|at| now_ms >= at) {
             self.retry_at_ms = None;
             // What of it failed the store says below.
@@ -151,7 +147,9 @@ impl<D: Disk> Writer<D> {
             let _ = self.write(now_ms);
         }
         self.show(now_ms);
-        self.answer();
+        let is_lost = self.store.is_broken();
+        self.intake.answer(|_| is_lost);
+        self.intake.note_work(true);
         if !self.store.is_broken() {
             self.rewrite(now_ms);
             self.show(now_ms);
@@ -214,10 +212,11 @@ impl<D: Disk> Writer<D> {
             self.sync_at_ms.get_or_insert(now_ms + SYNC_MS);
         }
         let is_due = self.sync_at_ms.is_some_and(|at| now_ms >= at);
-        if is_due || self.answers.iter().any(|answer| answer.due.keep == Keep::Synced) {
-            self.sync()?;
-        } else if !self.answers.is_empty() {
-            self.store.write()?;
+        match self.taken.promise {
+            Some(Keep::Synced) => self.sync()?,
+            _ if is_due => self.sync()?,
+            Some(_) => self.store.write()?,
+            None => {}
         }
         let is_quiet = self.witness_at_ms.is_some_and(|at| now_ms >= at);
         if is_quiet || self.store.reserved().saturating_sub(self.pushed_seq) < numbers_ahead_min() {
@@ -259,6 +258,7 @@ impl<D: Disk> Writer<D> {
         let since_us = monotonic_us();
         self.store.sync()?;
         self.stats.syncs.observe(monotonic_us() - since_us);
+        self.intake.note_work(true);
         self.sync_at_ms = None;
         Ok(())
     }
@@ -298,32 +298,14 @@ impl<D: Disk> Writer<D> {
         self.stats.snapshot_bytes.set(self.store.snapshot_bytes());
     }
 
-    /// Answers those whose messages are kept as promised; if the log is broken, all others too, to
-    /// whom it cannot be said what will be found of theirs.
-    fn answer(&mut self) {
-        let is_lost = self.store.is_broken();
-        let Writer { answers, intake, .. } = self;
-        let is_kept = |answer: &Promised| answer.due.seq <= intake.kept_seq(answer.due.keep);
-        let mut telling = Telling::default();
-        for answer in answers.extract_if(.., |answer| is_lost || is_kept(answer)) {
-            let outcome =
-                if is_kept(&answer) { Ok(answer.applied) } else { Err(CommitError::Failed) };
-            telling.add(answer.back, outcome);
-        }
-    }
-
     /// After a panic: nobody writes any more, and nobody is to wait for it. What is on the disk is
     /// for the next start to say.
-    fn break_down(mut self) {
+    fn break_down(self) {
         const SENTENCE: &str = "the thread that writes to the store panicked, which is a bug; \
                                 start the server again";
         tracing::error!("{SENTENCE}: until then nothing is published");
         self.stats.fail(SENTENCE);
         self.intake.abandon();
-        let mut telling = Telling::default();
-        for answer in self.answers.drain(..).chain(self.taken.answers.drain(..)) {
-            telling.add(answer.back, Err(CommitError::Failed));
-        }
     }
 
     /// Begins a snapshot if it is time to, and has one that is finished take its place.
@@ -365,12 +347,16 @@ impl<D: Disk + Send + 'static> Writer<D>
 where
     D::File: Send,
 {
-    /// Runs on a thread of its own until nothing more comes.
+    /// Runs on a thread of its own until nothing more comes. A second thread watches the disk.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The host refuses a thread.
     pub fn start(mut self) -> io::Result<JoinHandle<Ended<D>>> {
+        let (lives, ends) = mpsc::channel();
+        Watch::new(&self.intake).start(ends)?;
         thread::Builder::new().name("store".to_owned()).spawn(move || {
+            // The watch ends when this is dropped.
+            let _lives: mpsc::Sender<()> = lives;
             let mut snapshots = None;
             let life = panic::catch_unwind(AssertUnwindSafe(|| {
                 while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
@@ -430,7 +416,7 @@ mod tests {
         let recovered = Recovery::open(disk.clone()).unwrap().read(&mut |_, _| Ok(())).unwrap();
         let store = Store::begin(recovered, SETTINGS, 1);
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
-        let state = StoreState::new(usize::MAX);
+        let state = StoreState::new(usize::MAX, u64::MAX);
         state.attach(&hub);
         let mut writer =
             Writer::new(store, Arc::clone(&state.intake), hub, Arc::clone(&state.stats));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ureq::http::header::ACCEPT;
 
 use crate::Failure;
@@ -21,18 +21,31 @@ pub(crate) struct StatusArgs {
           default_value = "http://127.0.0.1:8081")]
     server: BaseUrl,
     /// Ask only whether the server is ready: prints 'ready', or fails with the reason. A health
-    /// check for containers
-    #[arg(long)]
-    ready: bool,
+    /// check for containers. 'publish' asks whether publishing works, too
+    #[arg(long, value_name = "FOR", value_enum, num_args = 0..=1, require_equals = true,
+          default_missing_value = "read")]
+    ready: Option<Ready>,
     #[command(flatten)]
     trust: TrustFlags,
+}
+
+/// For whom a server is ready.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Ready {
+    /// Clients that read.
+    Read,
+    /// Clients that publish.
+    Publish,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let agent = client::agent(&args.server, &args.trust, Some(ANSWER_TIMEOUT))?;
     let (page, complaint) = match args.ready {
-        true => ("/-/readyz", format!("{} is not ready", args.server)),
-        false => ("/-/status", format!("no status from {}", args.server)),
+        Some(Ready::Read) => ("/-/readyz", format!("{} is not ready", args.server)),
+        Some(Ready::Publish) => {
+            ("/-/readyz/publish", format!("{} is not ready for publishers", args.server))
+        }
+        None => ("/-/status", format!("no status from {}", args.server)),
     };
     let request = agent.get(args.server.page(page)).header(ACCEPT, "text/plain");
     let mut answer = client::success(&args.server, &complaint, request.call())?;
@@ -45,6 +58,7 @@ const EXAMPLES: &str = "\
 Examples:
   stentor status
   stentor status --server unix:/run/stentor/control.sock
-  stentor status --ready || echo 'not ready'";
+  stentor status --ready || echo 'not ready'
+  stentor status --ready=publish || echo 'the disk or the broker is away'";
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

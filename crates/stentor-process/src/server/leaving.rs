@@ -16,7 +16,7 @@ use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
 use stentor_log::{Settings as StoreSettings, Store};
-use stentor_order::{ChangeQueue, Report as _};
+use stentor_order::ChangeQueue;
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
 use stentor_store::Ended;
 
@@ -59,8 +59,10 @@ impl Server {
         if self.shared.process.is_stopping.load(Ordering::Relaxed) {
             return Err("the server is about to stop".to_owned());
         }
-        if let Some(complaint) = self.service.store().and_then(|store| store.complaint()) {
-            return Err(complaint);
+        if let Some(store) = self.service.store()
+            && let Some(failure) = store.stats.failure()
+        {
+            return Err(format!("nothing can be stored: {failure}"));
         }
         // What workers have said of one that failed is of no use any more.
         self.reports().try_iter().for_each(drop);

@@ -31,7 +31,10 @@ impl Service {
         } else if settings.cluster.is_on() {
             Service::Cluster(Arc::new(ClusterState::new(&settings.cluster)), disk, None)
         } else if store_path(settings).is_some() {
-            return Service::Store(Arc::new(StoreState::new(hub.stored().max)));
+            return Service::Store(Arc::new(StoreState::new(
+                hub.stored().max,
+                settings.store.wait_max_ms,
+            )));
         } else {
             return Service::None;
         };

@@ -1,4 +1,4 @@
-//! `/-/status` and `/-/readyz`: how the server is, for people and for machines.
+//! `/-/status`, `/-/readyz` and `/-/readyz/publish`: how the server is, for people and for machines.
 
 use crate::event_log;
 use crate::exchange::Exchange;
@@ -28,22 +28,45 @@ pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
     }
 }
 
-/// `GET /-/readyz`: whether new connections are welcome, on every worker.
+/// `GET /-/readyz`: whether readers should be sent here.
 pub(crate) fn ready(x: &mut Exchange<'_>) {
-    if x.shared.process.is_stopping.load(Ordering::Relaxed) {
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, "Draining: this server is about to stop.");
-    } else if x.shared.workers.iter().any(|worker| worker.workers_lost.value() > 0) {
-        let reason = "A worker has broken and the others go on: restart this server.";
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
-    } else if let Some(reason) = x.shared.committer.service().and_then(|it| it.complaint()) {
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reason);
-    } else if x.shared.memory.pressures().process == Pressure::Critical {
-        let reason = "Memory is short: no connection is let in until some is free.";
-        x.reply.refuse(Status::SERVICE_UNAVAILABLE, reason);
-    } else {
-        x.reply.fresh("text/plain; charset=utf-8", b"ready\n");
+    let reasons = not_ready(x);
+    answer_readiness(x, &reasons);
+}
+
+/// `GET /-/readyz/publish`: whether publishers should be sent here.
+pub(crate) fn ready_to_publish(x: &mut Exchange<'_>) {
+    let mut reasons = not_ready(x);
+    if let Some(service) = x.shared.committer.service() {
+        reasons.extend(service.publish_complaints());
+    }
+    answer_readiness(x, &reasons);
+}
+
+/// Why this server is not ready to serve readers: a sentence for each reason.
+fn not_ready(x: &Exchange<'_>) -> Vec<String> {
+    let shared = x.shared;
+    let has_lost = || shared.workers.iter().any(|worker| worker.workers_lost.value() > 0);
+    let of_process = [
+        (shared.process.is_stopping.load(Ordering::Relaxed), STOPS),
+        (has_lost(), WORKER_LOST),
+        (shared.memory.pressures().process == Pressure::Critical, MEMORY_SHORT),
+    ];
+    let of_process = of_process.iter().filter(|(is_so, _)| *is_so).map(|it| it.1.to_owned());
+    let of_service = shared.committer.service().and_then(|service| service.complaint());
+    of_process.chain(of_service).collect()
+}
+
+fn answer_readiness(x: &mut Exchange<'_>, reasons: &[String]) {
+    match reasons {
+        [] => x.reply.fresh("text/plain; charset=utf-8", b"ready\n"),
+        reasons => x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reasons.join("\n")),
     }
 }
+
+const STOPS: &str = "Draining: this server is about to stop.";
+const WORKER_LOST: &str = "A worker has broken and the others go on: restart this server.";
+const MEMORY_SHORT: &str = "Memory is short: no connection is let in until some is free.";
 
 /// The figures of this moment.
 pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {

@@ -298,7 +298,7 @@ fn a_turn_sends_a_part_of_a_file() {
 #[test]
 fn many_promises_are_asked_for_at_once() {
     let hub = Arc::new(Hub::new(Epoch::random(), Vec::new(), Limits::default()));
-    let kept = Some((hub, Arc::new(StoreState::new(usize::MAX)) as _));
+    let kept = Some((hub, Arc::new(StoreState::new(usize::MAX, u64::MAX)) as _));
     let world = World::of(Parts { kept, ..Parts::default() }, 1, kind(), patient());
     let (mut cx, mut slots) = (world.context(patient()), FieldSlots::new());
     let request = parse(GET, &mut slots).unwrap().request;

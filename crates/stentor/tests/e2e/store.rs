@@ -283,8 +283,9 @@ fn a_full_disk_takes_nothing_until_there_is_room() {
         (response.status == 507).then_some(response)
     });
     assert!(full.refused(507).text().contains("disk is full"));
-    let ready = server.control.get("/-/readyz").refused(503);
+    let ready = server.control.get("/-/readyz/publish").refused(503);
     assert!(ready.text().contains("No space left"), "{ready:?}");
+    server.control.get("/-/readyz").expect(200);
     server.child.logged("No space left");
     assert_eq!(server.public.get("/kept").text(), "before");
     fs::remove_file(&other).unwrap();
@@ -294,7 +295,7 @@ fn a_full_disk_takes_nothing_until_there_is_room() {
     });
     assert!(numbered(&next).1 > numbered(&kept).1);
     assert_eq!(stream.event().data, "after");
-    server.control.get("/-/readyz").expect(200);
+    server.control.get("/-/readyz/publish").expect(200);
     server.kill();
     let server = start(&disk.data());
     let mut reader = Reader::open(Way::Events, server.public, "/kept", "", &kept);
@@ -318,7 +319,7 @@ fn a_store_is_read_on_a_full_disk() {
     let server = start(&disk.data());
     assert_eq!(server.public.get("/a").text(), "one");
     server.control.put("/a", "text/plain", b"two").refused(507);
-    server.control.get("/-/readyz").refused(503);
+    server.control.get("/-/readyz/publish").refused(503);
     drop(file);
     fs::remove_file(&other).unwrap();
     let next = eventually("it recovers by itself", || {
@@ -330,25 +331,16 @@ fn a_store_is_read_on_a_full_disk() {
 
 #[test]
 fn a_disk_that_fails_keeps_what_was_answered_and_is_gone_on_with() {
-    let Some(strace) = tool("strace") else { return };
+    if tool("strace").is_none() {
+        return;
+    }
     let dir = TempDir::new();
     let data = dir.path().join("data");
     let mut server = start(&data);
     let first = server.publish("/a", "one");
     for when in ["1", "1+", "2+3"] {
         let before = server.public.get("/a").text().to_owned();
-        let inject = format!("inject=fdatasync:error=EIO:when={when}");
-        let mut failing = crate::support::Child::spawn(
-            Command::new(&strace)
-                .args(["-f", "-o", "/dev/null", "-e", &inject, "-p"])
-                .arg(server.child.id().to_string())
-                .stdin(Stdio::null()),
-        );
-        eventually("strace is attached", || {
-            let status = format!("/proc/{}/status", server.child.id());
-            let status = fs::read_to_string(status).unwrap();
-            (!status.contains("TracerPid:\t0")).then_some(())
-        });
+        let mut failing = strace(&server, &format!("inject=fdatasync:error=EIO:when={when}"));
         let mut last = before.clone();
         let mut seen = vec![before];
         let failed = (0..10).find_map(|i| {
@@ -363,7 +355,7 @@ fn a_disk_that_fails_keeps_what_was_answered_and_is_gone_on_with() {
         });
         failed.expect("the disk fails").refused(503);
         if when == "1+" {
-            let ready = server.control.get("/-/readyz").refused(503);
+            let ready = server.control.get("/-/readyz/publish").refused(503);
             assert!(ready.text().contains("Input/output error"), "{ready:?}");
             server.control.put("/a", "text/plain", b"not taken").refused(503);
         }
@@ -374,7 +366,7 @@ fn a_disk_that_fails_keeps_what_was_answered_and_is_gone_on_with() {
             let response = server.control.put("/a", "text/plain", when.as_bytes());
             (response.status == 200).then_some(())
         });
-        server.control.get("/-/readyz").expect(200);
+        server.control.get("/-/readyz/publish").expect(200);
         server.kill();
         server = start(&data);
         assert_eq!(server.public.get("/a").text(), when, "{last}");
@@ -385,3 +377,48 @@ fn a_disk_that_fails_keeps_what_was_answered_and_is_gone_on_with() {
 
 /// The user `nobody` of every Debian.
 const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_hung_disk_delays_publishers_alone() {
+    if tool("strace").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let flags = ["--workers", "1", "--data", data_flag(&data)];
+    let server = Server::with("", "store.wait_max = '2s'\n", &flags);
+    server.publish("/a", "one");
+    server.control.get("/-/readyz/publish").expect(200);
+    let mut slow = strace(&server, "inject=fdatasync:delay_enter=4000000");
+    let mut publisher = server.publisher();
+    publisher.send("PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\ntwo");
+    let reason = eventually("publishing is not ready", || {
+        let ready = server.control.get("/-/readyz/publish");
+        (ready.status == 503).then(|| ready.text().to_owned())
+    });
+    assert!(reason.contains("has not answered for"), "{reason}");
+    server.control.get("/-/readyz").expect(200);
+    assert_eq!(server.public.get("/a").text(), "two");
+    assert!(publisher.response().refused(503).text().contains("not known"));
+    slow.signal("TERM");
+    slow.wait();
+    eventually("publishing is ready", || {
+        (server.control.get("/-/readyz/publish").status == 200).then_some(())
+    });
+}
+
+/// Has the kernel do this to the calls of a server.
+fn strace(server: &Server, inject: &str) -> crate::support::Child {
+    let child = crate::support::Child::spawn(
+        Command::new("strace")
+            .args(["-f", "-o", "/dev/null", "-e", inject, "-p"])
+            .arg(server.child.id().to_string())
+            .stdin(Stdio::null()),
+    );
+    eventually("strace is attached", || {
+        let status = format!("/proc/{}/status", server.child.id());
+        let status = fs::read_to_string(status).unwrap();
+        (!status.contains("TracerPid:\t0")).then_some(())
+    });
+    child
+}

@@ -109,7 +109,7 @@ fn settings_of_a_table_that_is_off_are_refused() {
         assert!(error.contains(&expected), "{error}");
         count += 1;
     }
-    assert_eq!(count, 1 + 5 + 16 + 7);
+    assert_eq!(count, 2 + 5 + 16 + 7);
     for on in
         ["[store]\npath = '/s'", "[cluster]\nnats = 'nats://b'", "[follow]\nleader = 'http://a'"]
     {

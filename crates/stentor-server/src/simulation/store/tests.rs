@@ -103,13 +103,13 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         for topic in ["/synced/a", "/none/a"] {
             assert_eq!(error(put(&world, topic).0), Some(CommitError::DiskFailed), "{topic}");
         }
-        let complaint = state.complaint().unwrap();
+        let complaint = state.publish_complaints().concat();
         assert!(complaint.starts_with("Nothing can be stored"), "{complaint}");
         assert!(!writer.step(Duration::ZERO, 1 << 60), "it has ended");
-        assert!(state.complaint().is_some());
+        assert!(!state.publish_complaints().is_empty());
         disk.set_faults(none);
         writer.step(Duration::ZERO, 1 << 61);
-        assert_eq!(state.complaint(), None);
+        assert!(state.publish_complaints().is_empty());
         let (now, later) = put(&world, "/synced/a");
         assert!(now.is_none());
         writer.step(Duration::ZERO, 1 << 61);
@@ -149,12 +149,45 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
     world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
-    let complaint = world.shared.committer.service().unwrap().complaint().unwrap();
+    let complaint = world.shared.committer.service().unwrap().publish_complaints().concat();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
     let begun = begin(&disk, rules(None)).unwrap();
     assert_eq!(begun.hub.value("/synced/a").map(|value| value.seq()), Some(1));
     assert!(begun.found.last > world.shared.hub.seq());
+}
+
+/// The thread that writes waits in a sync. Readers must not notice.
+#[test]
+fn publishers_of_a_hung_disk_are_answered_in_time() {
+    let disk = SimDisk::new(1);
+    let (world, state, mut writer) = life(&disk);
+    let mut watch = Watch::new(&state.intake);
+    let (now, later) = put(&world, "/synced/a");
+    assert!(now.is_none());
+    let (asked, mut hung) = (Arc::clone(&state), Some((world, later)));
+    let meanwhile = move || {
+        let Some((world, later)) = hung.take() else { return };
+        watch.look(5_000);
+        watch.look(5_999);
+        assert!(asked.publish_complaints().is_empty());
+        watch.look(6_000);
+        assert_eq!(
+            asked.publish_complaints(),
+            ["The disk of the store has not answered for 1 s: publishers wait."]
+        );
+        assert!(later.try_recv().is_err() && put(&world, "/synced/b").0.is_none(), "they wait");
+        watch.look(5_000 + WAIT_MAX_MS);
+        assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
+        watch.look(5_001 + WAIT_MAX_MS);
+        assert_eq!(error(put(&world, "/synced/b").0), Some(CommitError::DiskBehind));
+        assert!(put(&world, "/none/a").0.is_some_and(|outcome| outcome.is_ok()));
+    };
+    during_syncs(meanwhile, || writer.step(Duration::ZERO, 1));
+    assert!(state.intake.stalled_ms() > 0, "it was never slow");
+    let mut watch = Watch::new(&state.intake);
+    watch.look(30_000);
+    assert!(state.publish_complaints().is_empty() && state.intake.stalled_ms() == 0);
 }
 
 /// Many are told at once what came of their changes.
