@@ -165,7 +165,8 @@ impl fmt::Display for BindError {
             io::ErrorKind::AddrInUse => write!(
                 f,
                 "cannot listen on {address}: another process listens there; \
-                 stop it (ss -ltnp shows which) or choose another address"
+                 stop it or choose another address (ss -ltnp shows which process it is, but \
+                 names none for a Stentor server: look for one with pgrep -a stentor)"
             ),
             io::ErrorKind::AlreadyExists => write!(
                 f,

@@ -11,16 +11,19 @@
 //! path that is asked for, `access/names.rs`. No answer here depends on whether a topic exists.
 
 pub(crate) mod names;
+pub(crate) mod page;
 pub(crate) mod passes;
 pub(crate) mod sight;
 
-use crate::listeners::Listener;
+use crate::access::page::{Page, split_port};
+use crate::listeners::{Listener, listener};
 use crate::paths::EVENTS;
 use crate::paths::{FEED, SNAPSHOT};
 use std::net::IpAddr;
 use stentor_access::{Coverage, Grant, Keys, PatternsRef, Refused, claims_of};
 use stentor_config::{Cors, Settings};
 use stentor_hub::Filter;
+use stentor_io::{LAYERED, Role, listener_of};
 use stentor_wire::credentials::{Credential, Place};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::lookup::json_string;
@@ -123,11 +126,19 @@ pub(crate) struct Sight {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visitor<'a> {
     pub(crate) listener: &'static Listener,
+    /// The request came by TLS.
+    pub(crate) is_secured: bool,
     pub(crate) settings: &'a Settings,
     pub(crate) bearer: &'a Bearer,
 }
 
-impl Visitor<'_> {
+impl<'a> Visitor<'a> {
+    /// Somebody whose connection has this role, which says whether it speaks TLS, too.
+    pub(crate) fn new(role: Role, settings: &'a Settings, bearer: &'a Bearer) -> Visitor<'a> {
+        let listener = listener(listener_of(role));
+        Visitor { listener, is_secured: role & LAYERED != 0, settings, bearer }
+    }
+
     /// Whether they may do that.
     ///
     /// # Errors
@@ -179,7 +190,11 @@ impl Visitor<'_> {
                     _ => self.may_read(|allowed| allowed.matches(name)),
                 }
             }
-            Act::Sign(request) if !listener.is_own_page(settings, request) => {
+            // A browser lets no other page say so. A name that can be rebound is not enough.
+            // mutation: guestbook-page
+            Act::Sign(request)
+                if self.page(request) != Page::Own || !is_meant(settings, request) =>
+            {
                 Err(NOT_OWN_PAGE.into())
             }
             Act::Read(filters)
@@ -189,11 +204,24 @@ impl Visitor<'_> {
             {
                 Err(NO_PATTERNS.into())
             }
-            Act::Connect(request) if !listener.is_open_to(request, &settings.cors) => {
-                Err(BAD_ORIGIN.into())
-            }
+            Act::Connect(request) if !self.may_connect(request) => Err(BAD_ORIGIN.into()),
             Act::Ask(_) | Act::Sign(_) | Act::Read(_) | Act::Connect(_) => Ok(()),
             Act::See(_) | Act::Fetch(_) | Act::Copy(_) => Ok(()),
+        }
+    }
+
+    /// The page that made a browser send the request.
+    pub(crate) fn page(&self, request: &Request<'_>) -> Page {
+        Page::of(request, &self.settings.cors, self.is_secured)
+    }
+
+    /// Whether a WebSocket may be opened. A program names no page.
+    fn may_connect(&self, request: &Request<'_>) -> bool {
+        let has_cors = self.listener.has_cors;
+        match self.page(request) {
+            Page::Unnamed | Page::Own => true,
+            Page::Listed => has_cors,
+            Page::Foreign | Page::ForeignUnnamed => has_cors && self.settings.cors.allows_any(),
         }
     }
 
@@ -280,19 +308,19 @@ impl Visitor<'_> {
     /// Whether somebody may publish at all. Pages must not be able to publish just because the
     /// browser that shows them runs where the listener can be reached, or keeps a cookie for it.
     fn may_publish(&self, request: &Request<'_>) -> Result<(), Denied> {
-        let Visitor { settings, bearer, .. } = *self;
-        let is_listed = request.origin.is_some_and(|origin| settings.cors.lists(origin));
-        match (request.origin, request.fetch_site) {
+        let page = self.page(request);
+        match page {
             // With a token of its own such a page is as good as any program.
-            (Some(_), _) if !is_listed || matches!(bearer, Bearer::Nobody) => {
-                return Err(PAGE.into());
-            }
-            (None, Some(b"cross-site" | b"same-site")) => return Err(FOREIGN_PAGE.into()),
-            (None, _) if self.is_trusted() => return Ok(()),
-            _ => {}
+            Page::Listed if !matches!(self.bearer, Bearer::Nobody) => {}
+            Page::Listed | Page::Own | Page::Foreign => return Err(PAGE.into()),
+            Page::ForeignUnnamed => return Err(FOREIGN_PAGE.into()),
+            Page::Unnamed if self.is_trusted() => return Ok(()),
+            Page::Unnamed => {}
         }
-        match bearer {
-            Bearer::Good { by_cookie: true, .. } if !is_listed => Err(COOKIE_ALONE.into()),
+        match self.bearer {
+            Bearer::Good { by_cookie: true, .. } if page != Page::Listed => {
+                Err(COOKIE_ALONE.into())
+            }
             Bearer::Good { grant, .. } if grant.scope.publish().is_empty() => {
                 Err(NOT_FOR_PUBLISHING.because(Why::NotCovered))
             }
@@ -438,26 +466,18 @@ fn is_lookup(settings: &Settings, request: &Request<'_>) -> bool {
     settings.lookups.iter().any(|lookup| request.target.starts_with(lookup.path.as_bytes()))
 }
 
-/// Whether a token counts that stands there. Browsers send a cookie on behalf of whatever page
-/// makes them ask, so it counts for pages of this very host, and for those that are listed. Lists
-/// may be read as script, and to load a script a browser names no origin; nor does it name the site
-/// unless the connection is safe. So for a list nothing is taken for granted.
-pub(crate) fn counts(
-    credential: &Credential<'_>,
-    request: &Request<'_>,
-    settings: &Settings,
-) -> bool {
-    if credential.place != Place::Cookie {
-        return true;
-    }
-    match request.origin {
-        Some(origin) => {
-            let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
-            is_own || settings.cors.lists(origin)
-        }
-        // mutation: list-as-script
-        None if request.fetch_site.is_none() => !is_lookup(settings, request),
-        None => !matches!(request.fetch_site, Some(b"cross-site" | b"same-site")),
+impl Visitor<'_> {
+    /// Whether a credential counts. Browsers send a cookie on behalf of any page, so a cookie counts
+    /// for pages of this server and of listed origins. A page may read a list as a script. For a
+    /// script the browser names no origin, and without TLS no site, so a list needs one of the two.
+    pub(crate) fn counts(&self, credential: &Credential<'_>, request: &Request<'_>) -> bool {
+        credential.place != Place::Cookie
+            || match self.page(request) {
+                Page::Own | Page::Listed => true,
+                // mutation: list-as-script
+                Page::Unnamed => request.fetch_site.is_some() || !is_lookup(self.settings, request),
+                Page::Foreign | Page::ForeignUnnamed => false,
+            }
     }
 }
 
@@ -479,52 +499,9 @@ impl Because for Refusal {
 }
 
 impl Listener {
-    /// Whether a page may open a WebSocket: one of this very host, or one that is listed. What is
-    /// no page names no origin.
-    fn is_open_to(&self, request: &Request<'_>, cors: &Cors) -> bool {
-        let Some(origin) = request.origin else { return true };
-        let is_own = request.host.is_some_and(|host| is_origin_of(origin, host));
-        is_own || self.has_cors && (cors.allows_any() || cors.lists(origin))
-    }
-
-    /// Whether it is a page of this very server that asks, and under a name that cannot be rebound:
-    /// a browser lets no other page say so.
-    fn is_own_page(&self, settings: &Settings, request: &Request<'_>) -> bool {
-        // mutation: guestbook-page
-        let is_own = request.origin.is_some() && self.is_open_to(request, &Cors::default());
-        let is_same_site = matches!(request.fetch_site, None | Some(b"same-origin"));
-        is_own && is_same_site && is_meant(settings, request)
-    }
-
     /// The origin that a request names, if the answer is to say that its pages may read it.
     pub(crate) fn listed_origin<'a>(&self, request: &Request<'a>, cors: &Cors) -> Option<&'a [u8]> {
         request.origin.filter(|origin| self.has_cors && cors.lists(origin))
-    }
-}
-
-/// Whether a page of `origin` comes from the host that a request names (RFC 6454 section 5). Which
-/// scheme brought it here only the origin says: a proxy may have taken off the TLS.
-fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
-    let Some(at) = memchr::memmem::find(origin, b"://") else { return false };
-    let (scheme, own) = (&origin[..at], &origin[at + 3..]);
-    let usual_port: &[u8] = match scheme {
-        b"http" => b"80",
-        b"https" => b"443",
-        _ => b"",
-    };
-    let of = |host| {
-        let (name, port) = split_port(host);
-        (name, if port.is_empty() { usual_port } else { port })
-    };
-    let ((own_name, own_port), (name, port)) = (of(own), of(host));
-    !name.is_empty() && own_name.eq_ignore_ascii_case(name) && own_port == port
-}
-
-/// The name or address of a host, and its port, which may be empty (RFC 3986 section 3.2).
-pub(crate) fn split_port(host: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memrchr(b':', host) {
-        Some(at) if !host[at..].contains(&b']') => (&host[..at], &host[at + 1..]),
-        _ => (host, b""),
     }
 }
 
@@ -546,8 +523,8 @@ fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
 refusals! {
     /// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
     MISDIRECTED: MISDIRECTED_REQUEST =
-        "The control listener does not go by this name: ask it by its address or as localhost, or \
-         list the name in control_hosts.";
+        "This listener does not go by this name: ask it by its address or as localhost, or list \
+         the name in control_hosts.";
     PAGE: FORBIDDEN = "Web pages cannot publish: a request with an Origin is refused here.";
     FOREIGN_PAGE: FORBIDDEN =
         "Web pages cannot publish: what a page of another site makes a browser send is refused \

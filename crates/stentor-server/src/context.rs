@@ -1,7 +1,7 @@
 //! What a worker's connections share: the hub, the settings, and buffers that are used again and
 //! again so that answering a request allocates nothing.
 
-use crate::access::{Act, Bearer, Denied, Visitor, counts, needs_token};
+use crate::access::{Act, Bearer, Denied, Visitor, needs_token};
 use crate::access_log::{Address, Text};
 use crate::addresses::Counted;
 use crate::answers::RefusedAnswer;
@@ -393,8 +393,7 @@ impl Context {
     /// # Errors
     /// The answer to one who may not.
     pub(crate) fn may(&self, role: Role, act: Act<'_>) -> Result<(), Denied> {
-        let (listener, bearer) = (listener(role), &Bearer::Nobody);
-        Visitor { listener, settings: &self.settings, bearer }.may(act)
+        Visitor::new(role, &self.settings, &Bearer::Nobody).may(act)
     }
 
     /// The token that a request brings, as far as that matters for it.
@@ -404,8 +403,9 @@ impl Context {
         }
         let cookie = self.settings.access.cookie.as_deref();
         let Some(credential) = credential(request, cookie) else { return Presented::NOTHING };
-        if !needs_token(listener(role), &self.settings, request)
-            || !counts(&credential, request, &self.settings)
+        let visitor = Visitor::new(role, &self.settings, &Bearer::Nobody);
+        if !needs_token(visitor.listener, &self.settings, request)
+            || !visitor.counts(&credential, request)
         {
             return Presented::NOTHING;
         }

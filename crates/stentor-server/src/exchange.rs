@@ -163,7 +163,7 @@ impl Exchange<'_> {
     /// Who asks.
     pub(crate) fn visitor(&self) -> Visitor<'_> {
         let bearer = &self.requester.bearer;
-        Visitor { listener: self.listener(), settings: self.settings, bearer }
+        Visitor::new(self.reply.shape.role, self.settings, bearer)
     }
 
     /// Whether whoever asks may do something.

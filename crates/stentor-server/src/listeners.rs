@@ -84,8 +84,8 @@ pub(crate) static LISTENERS: [Listener; 4] = [
         operates: false,
         monitors: true,
         has_cors: false,
-        // Programs that scrape it use any name, and no request there changes anything.
-        checks_host: false,
+        // A page under a name that leads here (DNS rebinding) would read status and metrics.
+        checks_host: true,
         counts_addresses: false,
     },
     Listener {

@@ -33,7 +33,7 @@ impl Connection {
             None => Bearer::Nobody,
         };
         let settings = &cx.settings;
-        let visitor = Visitor { listener: listener(self.role()), settings, bearer: &bearer };
+        let visitor = Visitor::new(self.role, settings, &bearer);
         let mut cost = 0;
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));

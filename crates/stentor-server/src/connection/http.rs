@@ -233,7 +233,7 @@ impl Connection {
     ) -> bool {
         let is_meant = match self.origin {
             Origin::Unix => Ok(()),
-            _ => cx.may(self.role(), Act::Ask(request)).map_err(|denied| denied.refusal),
+            _ => cx.may(self.role, Act::Ask(request)).map_err(|denied| denied.refusal),
         };
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
@@ -243,7 +243,7 @@ impl Connection {
         if self.is_put_off(cx, request, client) {
             return true;
         }
-        let presented = cx.presented(self.role(), request);
+        let presented = cx.presented(self.role, request);
         let class = class_of(request, &presented, &cx.settings);
         let answered = admitted(cx, class, |cx, permit| {
             let (bearer, token) = presented.bearer(cx, permit);
@@ -317,7 +317,7 @@ impl Connection {
         before: http1::Body,
         (used, last): (usize, bool),
     ) -> Progress {
-        let role = self.role();
+        let role = self.role;
         let class = match self.http().and_then(Http::body).map(|incoming| &incoming.sink) {
             Some(Sink::Discard { request, .. }) => {
                 let request = request.borrowed();
@@ -346,7 +346,7 @@ impl Connection {
             // It is answered as if it had come without a body.
             Sink::Discard { request, .. } => {
                 let request = request.borrowed();
-                let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
+                let (bearer, token) = cx.presented(self.role, &request).bearer(cx, permit);
                 let mut x = cx.exchange(self.role, &request, persistence, ticket, permit);
                 (x.requester.bearer, x.requester.token) = (bearer, token);
                 (route::answer(&mut x, &request), x.reply.shape.persistence.keep_alive)

@@ -104,7 +104,7 @@ impl Connection {
         let FileWait { request, looks, is_judged, .. } = wait;
         let request = request.borrowed();
         // The token was verified when the request came, so its outcome is remembered.
-        let (bearer, token) = cx.presented(self.role(), &request).bearer(cx, permit);
+        let (bearer, token) = cx.presented(self.role, &request).bearer(cx, permit);
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(cx), permit);
         (x.requester.bearer, x.requester.token) = (bearer, token);
         if is_judged {

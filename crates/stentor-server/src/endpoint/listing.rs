@@ -21,8 +21,7 @@ use stentor_wire::target::check_file;
 pub(crate) fn list(x: &mut Exchange<'_>, mount: &Mount, path: &str, directory: &str) -> bool {
     let directory = directory.strip_suffix('/').unwrap_or(directory);
     // What would not be served is not shown, and takes no place from what is.
-    let (listener, settings, bearer) = (x.listener(), x.settings, &x.requester.bearer);
-    let visitor = Visitor { listener, settings, bearer };
+    let visitor = Visitor::new(x.reply.shape.role, x.settings, &x.requester.bearer);
     let looked_at = Cell::new(0);
     let is_shown = |listed: &Listed| {
         looked_at.set(looked_at.get() + 1);

@@ -7,7 +7,7 @@
 //! `Host` comes from the client, and goes into `Location`. The parser lets through one name or
 //! address with at most a port, so nothing in it can end the name or the line.
 
-use crate::access::split_port;
+use crate::access::page::split_port;
 use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::response::TEXT;

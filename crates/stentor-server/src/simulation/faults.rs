@@ -1,8 +1,10 @@
 //! Single misbehaviours on the simulated network, each with the answer it must get.
 
 use super::codec::{COMMANDER, put_text};
-use super::{CONTROL, PUBLIC, SMALL, World, kind, patient};
+use super::net::Layers;
+use super::{CONTROL, PUBLIC, Parts, SMALL, World, kind, patient};
 use crate::limits::TURN_COST_MAX;
+use crate::listeners::MONITOR;
 use crate::mailbox::Order;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -633,6 +635,21 @@ fn control_goes_by_addresses_and_names_that_are_listed() {
 }
 
 #[test]
+fn status_and_metrics_are_no_secret_of_rebound_names() {
+    let mut world = world(patient());
+    for (host, expected) in [("localhost:9090", "200"), ("192.0.2.1", "200"), ("rebound", "421")] {
+        for path in ["/-/status", "/-/metrics", "/-/healthz"] {
+            let client = world.sim.connect_from(MONITOR, ip("127.0.0.1"));
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            world.sim.write(client, request.as_bytes());
+            world.settle();
+            let answer = String::from_utf8(world.sim.read(client)).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{host}: {answer}");
+        }
+    }
+}
+
+#[test]
 fn pages_of_other_sites_do_not_publish() {
     let mut world = world(patient());
     for (site, expected) in
@@ -651,10 +668,24 @@ fn pages_of_other_sites_do_not_publish() {
 #[test]
 fn pages_of_other_sites_open_no_websockets() {
     let mut world = world(patient());
-    for (origin, expected) in [("http://h", "101"), ("http://evil", "403"), ("null", "403")] {
-        let host = format!("Host: h\r\nOrigin: {origin}\r\n");
-        let (_, answer) = world.ask(PUBLIC, COMMANDER.replace("Host: h\r\n", &host).as_bytes());
-        assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{origin}: {answer}");
+    let mut secured = World::of(Parts::over(Layers::Tls), 1, kind(), patient());
+    for (fields, expected, by_tls) in [
+        ("Origin: http://h", "101", "403"),
+        ("Origin: https://h", "101", "101"),
+        ("Origin: https://h\r\nSec-Fetch-Site: same-origin", "101", "101"),
+        ("Origin: https://h\r\nSec-Fetch-Site: cross-site", "403", "403"),
+        ("Origin: ftp://h", "403", "403"),
+        ("Origin: https://h:8443", "403", "403"),
+        ("Origin: http://evil", "403", "403"),
+        ("Origin: null", "403", "403"),
+        ("Sec-Fetch-Site: cross-site", "403", "403"),
+        ("X: y", "101", "101"),
+    ] {
+        let request = COMMANDER.replace("Host: h\r\n", &format!("Host: h\r\n{fields}\r\n"));
+        let (_, plain) = world.ask(PUBLIC, request.as_bytes());
+        assert!(plain.starts_with(&format!("HTTP/1.1 {expected} ")), "{fields}: {plain}");
+        let (_, answer) = secured.ask(PUBLIC, request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {by_tls} ")), "{fields}: {answer}");
     }
 }
 
