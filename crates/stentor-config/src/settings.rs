@@ -363,6 +363,12 @@ impl Cors {
         self.origins.iter().any(|origin| origin == "*")
     }
 
+    /// Whether some origins may read, and others may not.
+    #[must_use]
+    pub fn names_origins(&self) -> bool {
+        !self.allows_any() && !self.origins.is_empty()
+    }
+
     /// Whether `origin` is one of those that are listed by name.
     #[must_use]
     pub fn lists(&self, origin: &[u8]) -> bool {

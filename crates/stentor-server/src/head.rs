@@ -103,6 +103,41 @@ pub(crate) fn value_parts(head: &[u8], is_ahead: bool) -> [&[u8]; 2] {
     [&head[..begin], &head[end..]]
 }
 
+/// Joins the lines of a list field in the head that begins at `from` into the first of them (RFC
+/// 9110 section 5.3): some caches and scripts read only one. Nothing is allocated.
+pub(crate) fn join_lines(out: &mut Vec<u8>, from: usize, Field(name): Field) {
+    let find = |out: &[u8], from: usize| {
+        let line = |at: &usize| {
+            let rest = &out[at + 2..];
+            rest.starts_with(name.as_bytes()) && rest[name.len()..].starts_with(b": ")
+        };
+        let at = memchr::memmem::find_iter(&out[from..], b"\r\n").map(|at| from + at).find(line)?;
+        let value = at + 2 + name.len() + 2;
+        let end = value + memchr::memmem::find(&out[value..], b"\r\n")?;
+        Some((at, value, end))
+    };
+    let Some((_, _, mut first_end)) = find(out, from) else { return };
+    while let Some((at, value, end)) = find(out, first_end) {
+        // Of the line `CRLF name ": " value` goes `", " value` behind the first line.
+        out[value - 2..value].copy_from_slice(b", ");
+        let moved = end - (value - 2);
+        out[first_end..end].rotate_right(moved);
+        out.drain(at + moved..end);
+        first_end += moved;
+    }
+}
+
+/// The name of a field that a head has twice. The server sends none twice, so that a client that
+/// reads one line reads all.
+#[cfg(debug_assertions)]
+pub(crate) fn repeated_name(head: &[u8]) -> Option<String> {
+    let name = |line: &[u8]| Some(line[..memchr::memchr(b':', line)?].to_ascii_lowercase());
+    let mut names: Vec<Vec<u8>> = lines(head).skip(1).filter_map(name).collect();
+    names.sort_unstable();
+    let repeated = names.windows(2).find(|pair| pair[0] == pair[1])?;
+    Some(String::from_utf8_lossy(&repeated[0]).into_owned())
+}
+
 /// Ends a head.
 pub(crate) fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
@@ -140,6 +175,25 @@ pub(crate) fn lines(response: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_list_field_are_joined() {
+        let mut out = b"Vary: Kept\r\n".to_vec();
+        let from = out.len();
+        out.extend_from_slice(
+            b"HTTP/1.1 200 OK\r\nVary: Origin\r\nDate: x\r\nVary: Authorization, Cookie\r\n\
+              ETag: \"Vary: y\"\r\nVary: Accept\r\nVary-Not: z\r\n\r\n",
+        );
+        join_lines(&mut out, from, Field::VARY);
+        let joined = "Vary: Kept\r\nHTTP/1.1 200 OK\r\n\
+                      Vary: Origin, Authorization, Cookie, Accept\r\nDate: x\r\n\
+                      ETag: \"Vary: y\"\r\nVary-Not: z\r\n\r\n";
+        assert_eq!(String::from_utf8_lossy(&out), joined);
+        for field in [Field::VARY, Field::DATE, Field::CACHE_CONTROL] {
+            join_lines(&mut out, from, field);
+            assert_eq!(String::from_utf8_lossy(&out), joined);
+        }
+    }
 
     #[test]
     fn a_last_response_closes_and_has_a_length() {

@@ -28,6 +28,8 @@ pub(crate) struct Preamble {
     unix_s: u64,
     /// What is said beside them by TLS.
     secured: Vec<u8>,
+    /// `fields` have a `Vary`.
+    varies: bool,
     /// If tokens may come in cookies, pages of a listed origin may send them along.
     has_credentials: bool,
 }
@@ -41,6 +43,7 @@ impl Preamble {
             fields: Vec::new(),
             unix_s: 0,
             secured: Vec::new(),
+            varies: false,
             has_credentials: false,
         })
     }
@@ -61,9 +64,6 @@ impl Preamble {
         }
         if self.listener.has_cors {
             add_constant_fields(&mut self.fields, &settings.cors);
-            if stale_s.is_some() && !settings.cors.origins.is_empty() {
-                head::field(&mut self.fields, Field::EXPOSE_HEADERS, "Stentor-Stale");
-            }
         }
         self.secured.clear();
         // Of the other listeners it would be said of the same host, where they are for few.
@@ -71,6 +71,7 @@ impl Preamble {
             let max_age = format!("max-age={}", settings.tls.hsts_s);
             head::field(&mut self.secured, Field::STRICT_TRANSPORT_SECURITY, max_age);
         }
+        self.varies = self.listener.has_cors && settings.cors.names_origins();
         self.has_credentials = settings.access.cookie.is_some();
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
@@ -104,13 +105,13 @@ fn add_constant_fields(fields: &mut Vec<u8>, cors: &Cors) {
     if cors.allows_any() {
         head::field(fields, Field::ALLOW_ORIGIN, "*");
         head::field(fields, Field::EXPOSE_HEADERS, EXPOSED);
-    } else if !cors.origins.is_empty() {
+    } else if cors.names_origins() {
         head::field(fields, Field::VARY, "Origin");
     }
 }
 
 /// Fields that a page of another origin may read.
-const EXPOSED: &str = "Content-Range, ETag";
+const EXPOSED: &str = "Content-Range, ETag, Stentor-Stale";
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -238,6 +239,14 @@ impl<'r, 'a> Head<'r, 'a> {
     }
 
     fn ended(self) -> &'r mut Reply<'a> {
+        // These fields come from the preamble, the request's rights and the endpoint.
+        if self.reply.shape.is_private || self.reply.preamble.varies {
+            for field in [Field::VARY, Field::CACHE_CONTROL] {
+                head::join_lines(self.reply.out.bytes(), self.from, field);
+            }
+        }
+        #[cfg(debug_assertions)]
+        assert_eq!(head::repeated_name(&self.reply.out.bytes()[self.from..]), None);
         let bytes = self.reply.out.bytes().len() - self.from;
         self.reply.stats.bytes_heads.add(bytes as u64);
         self.reply
