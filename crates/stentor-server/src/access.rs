@@ -133,7 +133,7 @@ pub(crate) struct Visitor<'a> {
 }
 
 impl<'a> Visitor<'a> {
-    /// Somebody whose connection has this role, which says whether it speaks TLS, too.
+    /// A visitor whose connection has this role. The role says whether the connection speaks TLS.
     pub(crate) fn new(role: Role, settings: &'a Settings, bearer: &'a Bearer) -> Visitor<'a> {
         let listener = listener(listener_of(role));
         Visitor { listener, is_secured: role & LAYERED != 0, settings, bearer }

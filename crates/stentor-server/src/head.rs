@@ -118,7 +118,7 @@ pub(crate) fn join_lines(out: &mut Vec<u8>, from: usize, Field(name): Field) {
     };
     let Some((_, _, mut first_end)) = find(out, from) else { return };
     while let Some((at, value, end)) = find(out, first_end) {
-        // Of the line `CRLF name ": " value` goes `", " value` behind the first line.
+        // The first line gets `", " value` of the line `CRLF name ": " value`.
         out[value - 2..value].copy_from_slice(b", ");
         let moved = end - (value - 2);
         out[first_end..end].rotate_right(moved);
