@@ -257,7 +257,7 @@ const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor-replication", 12),
     ("stentor-process", 10),
     ("stentor-server", 175),
-    ("stentor-tls-layer", 13),
+    ("stentor-tls-layer", 12),
     ("stentor-store", 5),
     ("stentor-log", 24),
     ("stentor-tls", 44),

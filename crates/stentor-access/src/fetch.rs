@@ -280,9 +280,9 @@ fn agents(
     make_agent: impl Fn(Config) -> Agent,
 ) -> Result<Vec<Agent>, String> {
     let is_https = |url: &JwksUrl| url.as_str().starts_with("https:");
-    let hint = "name a file by jwt.jwks_ca_file";
+    let setting = "jwt.jwks_ca_file";
     let tls = match jwt.jwks_urls.iter().any(is_https) {
-        true => Some(tls_of(jwt.jwks_ca_file.as_deref(), hint, read_file)?),
+        true => Some(tls_of(jwt.jwks_ca_file.as_deref(), setting, read_file)?),
         false => None,
     };
     let agent = |url| {
@@ -308,13 +308,13 @@ fn agents(
 ///
 /// # Errors
 ///
-/// There are none, in words for the log; `hint` says what to do then.
+/// There are none, in words for the log. `setting` is the name of the setting of the file.
 pub fn tls_of(
     ca_file: Option<&Path>,
-    hint: &str,
+    setting: &str,
     read_file: ReadFile,
 ) -> Result<TlsConfig, String> {
-    let roots = roots_of(ca_file, hint, read_file)?;
+    let roots = roots_of(ca_file, setting, read_file)?;
     Ok(TlsConfig::builder()
         .unversioned_rustls_crypto_provider(aws_lc_rs::default_provider().into())
         .root_certs(RootCerts::new_with_certs(&roots))
@@ -328,18 +328,18 @@ pub fn tls_of(
 /// As [`tls_of`].
 pub fn roots_of(
     ca_file: Option<&Path>,
-    hint: &str,
+    setting: &str,
     read_file: ReadFile,
 ) -> Result<Vec<Certificate<'static>>, String> {
     match ca_file {
-        Some(path) => configured(path, read_file),
-        None => of_this_system(hint),
+        Some(path) => configured(path, read_file).map_err(|error| format!("{setting}: {error}")),
+        None => of_this_system(setting),
     }
 }
 
 fn configured(path: &Path, read_file: ReadFile) -> Result<Vec<Certificate<'static>>, String> {
     let name = path.display();
-    let pem = read_file(path, usize::MAX).map_err(|error| format!("{name}: {error}"))?;
+    let pem = read_file(path, CA_FILE_BYTES_MAX).map_err(|error| format!("{name}: {error}"))?;
     let items = parse_pem(&pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
@@ -351,13 +351,14 @@ fn configured(path: &Path, read_file: ReadFile) -> Result<Vec<Certificate<'stati
     Ok(roots)
 }
 
-fn of_this_system(hint: &str) -> Result<Vec<Certificate<'static>>, String> {
+fn of_this_system(setting: &str) -> Result<Vec<Certificate<'static>>, String> {
     let found = rustls_native_certs::load_native_certs();
     let roots: Vec<Certificate<'static>> =
         found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
     if roots.is_empty() {
         return Err(format!(
-            "this system has no certificates to know hosts by: install ca-certificates, or {hint}"
+            "this system has no certificates to know hosts by: install ca-certificates, or name a \
+             file by {setting}"
         ));
     }
     Ok(roots)
@@ -393,6 +394,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The certificates that Mozilla trusts take a quarter of a MiB.
+const CA_FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod simulation;

@@ -475,7 +475,7 @@ pub fn check(settings: &Settings) -> Result<(), String> {
 /// What asks peers.
 fn agent_of(settings: &Settings) -> Result<Agent, String> {
     // mutation: peer-certificates
-    agent(&settings.peers, settings.peer_ca_file.as_deref(), "name a file by cluster.peer_ca_file")
+    agent(&settings.peers, settings.peer_ca_file.as_deref(), "cluster.peer_ca_file")
 }
 
 /// How snapshots of peers are had: of each in turn, until one has the life that is wanted.

@@ -33,7 +33,7 @@ impl Settings {
         let mut settings = Settings::default();
         let of_file = file.map_or(Ok(()), |path| {
             let name = path.display().to_string();
-            let text = read_file(path, usize::MAX)
+            let text = read_file(path, FILE_BYTES_MAX)
                 .and_then(|bytes| io::read_to_string(&*bytes))
                 .map_err(|e| ConfigError::new(&name, format!("cannot be read: {e}")))?;
             document::read(&text, &name, &mut settings)
@@ -54,6 +54,9 @@ impl Settings {
         Ok(settings)
     }
 }
+
+/// The largest configuration file that is read.
+const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Overrides `settings` by the variables that name a setting. A misspelt name is refused. Other
 /// names that begin with `STENTOR_` are left alone, because container platforms and images set such

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::{fmt, io};
-use stentor_io::{FileKind, file_state, read_file};
+use stentor_io::read_file;
 use zeroize::Zeroizing;
 
 /// All of a small file: a certificate, a key, a token.
@@ -19,12 +19,9 @@ pub fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         io::ErrorKind::FileTooLarge => {
             said(&"it is larger than a certificate, a key or a token: at most 1 MiB")
         }
+        io::ErrorKind::InvalidInput => said(&error),
         _ => said(&format!("it cannot be read: {error}")),
     };
-    // Not opened before: of a pipe that would wait for somebody who writes.
-    if file_state(path).map_err(failed)?.kind != FileKind::File {
-        return Err(said(&"it is not a file"));
-    }
     let bytes = read_file(path, FILE_BYTES_MAX).map(Zeroizing::new).map_err(failed)?;
     if bytes.is_empty() { Err(said(&"it is empty")) } else { Ok(bytes) }
 }

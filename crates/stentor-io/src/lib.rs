@@ -25,6 +25,7 @@
 //!
 //! This is the only crate with `unsafe`. The server makes its system calls here.
 
+mod bounded;
 mod channel;
 mod counter;
 mod dialer;
@@ -65,6 +66,7 @@ mod wipe;
 use std::io::IoSlice;
 use std::net::IpAddr;
 
+pub use bounded::within;
 pub use channel::{Channel, ChannelListener, Parcel, Token, parent_process};
 pub use counter::Counter;
 #[cfg(any(test, feature = "sim"))]
@@ -115,8 +117,8 @@ pub use steer::narrow_card;
 pub use steer::prefers_cores;
 pub use thousands::thousands;
 pub use thread::{
-    lower_priority, pin_to_core, raise_priority, receive, sleep, spawn_with_file_table,
-    take_short_turns,
+    WaitingThread, lower_priority, pin_to_core, raise_priority, receive, sleep,
+    spawn_with_file_table, take_short_turns,
 };
 pub use user::{User, show_to_user};
 #[cfg(any(test, feature = "sim"))]

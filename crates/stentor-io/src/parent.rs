@@ -121,18 +121,6 @@ impl WaitingParent {
         WaitingParent::Line(Channel::of(fd))
     }
 
-    /// Whether the next server has to know what to do with the file that it gets. If this process
-    /// is the first one itself, it knows the next server without being told.
-    #[must_use]
-    pub fn is_told_by_file(&self) -> bool {
-        match self {
-            WaitingParent::Line(channel) => {
-                channel.peer().map_or(true, |first| first.process != std::process::id())
-            }
-            WaitingParent::Named { .. } => false,
-        }
-    }
-
     /// Tells the first process that this one runs the server.
     ///
     /// # Errors
@@ -309,7 +297,6 @@ mod tests {
             next.tell().unwrap();
         }
         assert_eq!((line.heard(), line.heard()), (Some(own), None));
-        assert!(!next.is_told_by_file(), "this process is the first one itself");
         let mut after = WaitingParent::of(next.file().unwrap().try_clone_to_owned().unwrap());
         drop(next);
         after.tell().unwrap();
@@ -340,7 +327,6 @@ mod tests {
         let (listener, process) = (ChannelListener::new().unwrap(), std::process::id());
         let name = listener.name().to_vec();
         let mut first = WaitingParent::Named { process, name, channel: None };
-        assert!(!first.is_told_by_file());
         first.tell().unwrap();
         drop(listener.accept(process, Duration::from_secs(30)).unwrap());
         let refused = first.share_its_end().unwrap_err();

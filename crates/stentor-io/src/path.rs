@@ -1,8 +1,9 @@
 //! Files by their paths, which an operator names: read whole, looked at, appended to, made.
 
+use crate::bounded::note_path;
 use crate::{FileKind, FileStatus, User};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{CWD, RenameFlags, Stat, fstat, renameat_with, stat};
+use rustix::fs::{CWD, FileType, OFlags, RenameFlags, Stat, fstat, renameat_with, stat};
 use std::fs::{File, OpenOptions, hard_link, remove_file};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
@@ -44,6 +45,7 @@ impl FileState {
 /// # Errors
 /// There is no such file, or the kernel does not let this process look at it.
 pub fn file_state(path: &Path) -> io::Result<FileState> {
+    note_path(path);
     Ok(FileState::of(&stat(path)?))
 }
 
@@ -63,22 +65,43 @@ pub fn check_readable(path: &Path) -> io::Result<()> {
     File::open(path).map(drop)
 }
 
-/// Reads a whole file that has at most so many bytes.
+/// Reads a whole regular file that has at most so many bytes. A FIFO, a socket or a device is
+/// rejected: to read one may take for ever, or have no end.
 ///
 /// The content may be a secret. Up to `UNMOVED_BYTES_MAX` bytes are never moved, so no copy stays
 /// behind in memory, and what was read is overwritten if there is no result.
 ///
 /// # Errors
 /// As of [`File::open`] and [`Read::read`]; [`ErrorKind::FileTooLarge`] for a larger file.
+/// [`ErrorKind::InvalidInput`] names the kind of a file that is not regular.
 pub fn read_file(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    note_path(path);
+    // To open a device may have an effect, so its kind is looked up first.
+    check_is_regular(&stat(path)?)?;
+    // Another file may have taken its name since: to open a FIFO would wait for a writer.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    check_is_regular(&fstat(&file)?)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max.min(UNMOVED_BYTES_MAX) + 1));
-    let file = File::open(path)?;
     file.take((bytes_max as u64).saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() > bytes_max {
         let reason = format!("it is larger than {} KiB", bytes_max / 1024);
         return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
     }
     Ok(mem::take(&mut *bytes))
+}
+
+/// Rejects every kind of file but a regular one.
+fn check_is_regular(status: &Stat) -> io::Result<()> {
+    let kind = match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "no regular file",
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {kind}, and a file is needed")))
 }
 
 /// Opens a file to append to it. If there is none, it is made with these permissions, if any.
@@ -165,9 +188,11 @@ mod tests {
     use super::*;
     use crate::monotonic_us;
     use crate::scratch::Scratch;
+    use rustix::fs::{Mode, mkfifoat};
     use std::cell::Cell;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
 
     thread_local! {
         /// Which of the next steps fail, one bit each.
@@ -197,6 +222,24 @@ mod tests {
         assert_eq!(error.to_string(), "it is larger than 1 KiB");
         let error = read_file(&scratch.join("none"), 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn special_files_are_rejected_by_their_kind() {
+        let scratch = Scratch::new();
+        let fifo = scratch.join("fifo");
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let _socket = UnixListener::bind(scratch.join("socket")).unwrap();
+        let kinds = [
+            (fifo, "a FIFO"),
+            (scratch.join("socket"), "a socket"),
+            ("/dev/zero".into(), "a device"),
+            (scratch.to_path_buf(), "a directory"),
+        ];
+        for (path, kind) in kinds {
+            let error = read_file(&path, usize::MAX).unwrap_err();
+            assert_eq!(error.to_string(), format!("it is {kind}, and a file is needed"));
+        }
     }
 
     #[test]

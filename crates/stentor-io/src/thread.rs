@@ -2,8 +2,8 @@
 
 use rustix::thread::{CpuSet, UnshareFlags};
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::thread::{self, Builder, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, Builder, JoinHandle, Thread};
 use std::time::Duration;
 
 #[cfg(any(test, feature = "sim"))]
@@ -35,6 +35,42 @@ pub fn spawn_with_file_table<T: Send + 'static>(
         let own_table = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
         body(own_table.map_err(io::Error::from))
     })
+}
+
+/// A thread that the system has already given, and that waits for [`WaitingThread::begin`]: so
+/// starting it may fail early, and beginning cannot. If this is dropped before, the thread ends.
+#[derive(Debug)]
+pub struct WaitingThread {
+    begins: Sender<()>,
+    thread: Thread,
+}
+
+impl WaitingThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<WaitingThread> {
+        let (begins, begun) = channel();
+        let run = move || {
+            if begun.recv().is_ok() {
+                body();
+            }
+        };
+        let thread = Builder::new().name(name.to_owned()).spawn(run)?.thread().clone();
+        Ok(WaitingThread { begins, thread })
+    }
+
+    /// Has the thread run its body.
+    pub fn begin(&self) {
+        // It fails only if the body has ended.
+        let _ = self.begins.send(());
+    }
+
+    /// Wakes the thread if it is parked.
+    pub fn unpark(&self) {
+        self.thread.unpark();
+    }
 }
 
 /// Has the calling thread do nothing for so long.

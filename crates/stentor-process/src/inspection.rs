@@ -42,8 +42,8 @@ pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<S
         }),
     );
     warnings.extend(passed_over);
-    warnings.extend(store_warning(settings));
-    warnings.extend(access_log_warning(settings));
+    warnings.extend(store_error(settings));
+    warnings.extend(access_log_error(settings));
     warnings.extend(check_roots(&settings.mounts).err().map(|error| error.to_string()));
     let user = settings.user.as_deref().map(user_named);
     warnings.extend(user.and_then(Result::err).map(|error| error.to_string()));
@@ -51,7 +51,7 @@ pub fn inspect(settings: &Settings, now_unix_s: u64) -> Result<Inspection, Vec<S
 }
 
 /// Why there could be no store where one is to be.
-fn store_warning(settings: &Settings) -> Option<String> {
+pub(crate) fn store_error(settings: &Settings) -> Option<String> {
     let path = settings.store.path.as_ref()?;
     let error = stentor_io::check_directory(path).err()?;
     Some(format!(
@@ -64,8 +64,9 @@ fn store_warning(settings: &Settings) -> Option<String> {
 fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<String>) {
     let jwt = &settings.jwt;
     if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
-        let hint = "name a file by jwt.jwks_ca_file";
-        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), hint, read_file) {
+        let setting = "jwt.jwks_ca_file";
+        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), setting, read_file)
+        {
             return (Vec::new(), Some(error));
         }
     }
@@ -76,7 +77,7 @@ fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<Strin
 }
 
 /// Why the access log could not be written where it is to be.
-fn access_log_warning(settings: &Settings) -> Option<String> {
+pub(crate) fn access_log_error(settings: &Settings) -> Option<String> {
     let Some(AccessTarget::File(path)) = &settings.log.access else { return None };
     let opened = match file_state(path).map(|file| file.kind) {
         // Nothing else is opened: a pipe would wait for a reader.

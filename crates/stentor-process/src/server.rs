@@ -9,6 +9,7 @@ mod leaving;
 mod life;
 mod listeners;
 mod opening;
+mod prepared;
 mod reloading;
 mod service;
 mod taking_over;
@@ -16,6 +17,7 @@ mod taking_over;
 use self::handover::Hello;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
+use self::prepared::{Background, Prepared, Running, check_files};
 use self::service::Service;
 pub use self::taking_over::Predecessor;
 use crate::start_error::StartError;
@@ -28,22 +30,20 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_config::{ControlAddress, Settings};
-use stentor_files::{FileLoader, check_roots};
+use stentor_files::FileLoader;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
-use stentor_io::{
-    ChannelListener, FileStates, HostDisk, Inherited, LookThread, User, spawn_with_file_table,
-};
+use stentor_io::{ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
 use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
     Applier, ChangeQueue, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress,
 };
-use stentor_server::keys::{self, KeyThread, TokenState};
+use stentor_server::keys::TokenState;
 use stentor_server::{
     AccessLog, CONTROL, Guard, MONITOR, Mailbox, Order, PUBLIC, ProcessState, REDIRECT, Reloads,
     Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
 };
 use stentor_store::{Ended, Writer};
-use stentor_tls_layer::{Acceptors, MissingTickets, Prepared, Sessions};
+use stentor_tls_layer::{Acceptors, Sessions};
 use stentor_wire::target::TopicName;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
@@ -63,12 +63,10 @@ pub struct Server {
     /// The names of the channels by which they take over, if they do.
     channels: Vec<Vec<u8>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    /// Who looks after the keys of tokens, if that is needed.
-    keys: Option<KeyThread>,
+    /// The threads that look after files of settings. `None`: the server has not begun.
+    background: Option<Background>,
     /// The changes while the hub is copied to another process.
     changes: ChangeQueue,
-    /// Who looks after certificates, if there are any.
-    certificates: Option<LookThread>,
     /// The service that makes the order or keeps it.
     service: Service,
     /// Who looks after memory.
@@ -126,6 +124,9 @@ fn begin(
     let _ = stentor_io::raise_open_files_limit();
     let user = settings.user.as_deref().map(user_named).transpose()?;
     let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
+    let left_out = hello.map(Hello::left_out);
+    let running = Running { user: user.clone(), left_out, ..Running::default() };
+    let prepared = Prepared::read_bounded(&settings, running)?;
     let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
     // Before any worker has its own file table: each is a copy, and needs every worker's waker.
@@ -138,11 +139,9 @@ fn begin(
     };
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
-    let certificates = read_certificates(&settings, user.as_ref(), takes_over)?;
-    let key_files = keys::files_of(&settings.tokens);
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
     let service = Service::of(&settings, &hub, disk);
-    let (shared, jobs) = share(&settings, hub, &service, certificates, &posts, hello)?;
+    let (shared, jobs) = share(&prepared, hub, &service, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {
         changes: ChangeQueue::new(&shared.hub, None),
@@ -157,8 +156,7 @@ fn begin(
         channels: Vec::new(),
         threads: Vec::new(),
         writer: Mutex::default(),
-        keys: None,
-        certificates: None,
+        background: None,
         service,
         _guard: None,
         settings,
@@ -166,63 +164,39 @@ fn begin(
     let begun = server
         .start_workers(&posts, &addresses, user.as_ref(), &reporter, takes_over)
         .and_then(|()| server.lay_down_privileges(user.as_ref(), jobs))
-        .and_then(|()| match (recovery, predecessor) {
-            (_, Some(predecessor)) => predecessor.take_over(&server),
-            (Some(recovery), None) => {
-                server.cue_operators(&posts);
-                server.read_store(recovery)
-            }
-            (None, None) => Ok(()),
-        })
-        .and_then(|()| server.start_lookers(takes_over, key_files));
-    if let Err(error) = begun {
-        // Those that have bound were told nothing, and end; or they serve operators.
-        server.cues.clear();
-        server.drain();
-        let _ = server.wait();
-        return Err(error);
-    }
-    // One that has died says so at the end; one that was told is told again.
-    server.cue(|_| Cue::Live);
-    Ok(server)
-}
-
-/// Reads the certificates that are to be shown, while all files can be read. The directories of
-/// files are checked before, for a secret of tickets may be made here. A process that takes
-/// over refuses any that cannot be used: the process before may still show a good one of that file.
-fn read_certificates(
-    settings: &Settings,
-    user: Option<&User>,
-    takes_over: bool,
-) -> Result<Prepared, StartError> {
-    check_files(settings)?;
-    let prepared =
-        Prepared::read(&settings.tls, stentor_io::unix_s(), MissingTickets::Made(user), None)
-            .map_err(StartError::new)?;
-    match prepared.unusable() {
-        Some(unusable) if takes_over => Err(StartError::new(unusable)),
-        _ => Ok(prepared),
+        .and_then(|()| server.start_background(&prepared))
+        .and_then(|guard| server.fill(recovery, predecessor, &posts).map(|()| guard));
+    match begun {
+        Ok(guard) => {
+            server.begin(guard);
+            Ok(server)
+        }
+        Err(error) => {
+            // The workers end: they have not begun, or serve operators.
+            server.cues.clear();
+            server.drain();
+            let _ = server.wait();
+            Err(error)
+        }
     }
 }
 
 /// What all workers share, and what is to be done for them elsewhere.
 fn share(
-    settings: &Settings,
+    prepared: &Prepared,
     hub: Hub,
     service: &Service,
-    certificates: Prepared,
     posts: &[Post],
     hello: Option<&Hello>,
 ) -> Result<(Shared, Jobs), StartError> {
     let (compressor, jobs) = Compressor::new();
     let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.report());
     let client = client_module(stentor_io::unix_s());
-    let keys = keys::load(&settings.tokens).map_err(StartError::new)?;
-    let tokens = TokenState::new(keys, TOKENS_BYTES_MAX)?;
+    let tokens = TokenState::new(Arc::clone(&prepared.keys), TOKENS_BYTES_MAX)?;
     let process = process_state(hello);
     let shared = Shared {
-        access_log: AccessLog::of(&settings.log),
-        acceptors: Arc::new(Acceptors::new(certificates)),
+        access_log: AccessLog::of(&prepared.settings.log),
+        acceptors: Arc::new(Acceptors::new(prepared.certificates.clone())),
         workers_public: posts.iter().filter(|post| post.is_public()).count(),
         ..Shared::new(committer, client, tokens, posts.len(), process)?
     };
@@ -283,16 +257,6 @@ fn open_disk_of_node(
     let opened = HostDisk::open(path, user);
     let opened = opened.and_then(|disk| open_replaced(&disk).map(|_| disk));
     opened.map(Some).map_err(|error| StartError::of_store(path, &error.into()))
-}
-
-/// Whether all directories whose files are to be served can be opened.
-fn check_files(settings: &Settings) -> Result<(), StartError> {
-    check_roots(&settings.mounts).map_err(|error| match &settings.user {
-        Some(user) if error.kind() == io::ErrorKind::PermissionDenied => {
-            StartError(format!("{error}; the server runs as user '{user}', who must be let in"))
-        }
-        _ => StartError::new(error),
-    })
 }
 
 impl Server {
@@ -460,38 +424,41 @@ impl Server {
         Ok(())
     }
 
-    /// Who looks after files, memory, keys and certificates.
-    fn start_lookers(
-        &mut self,
-        has_taken_over: bool,
-        key_files: FileStates,
-    ) -> Result<(), StartError> {
+    /// Begins what was prepared. Nothing of it can fail: after a takeover no other process serves.
+    fn begin(&mut self, guard: Guard) {
+        guard.begin();
+        self._guard = Some(guard);
+        self.background.iter().for_each(Background::begin);
+        self.service.begin();
         self.start_file_loaders();
-        let Server { settings, shared, service, mailboxes, .. } = self;
-        let started =
-            Guard::start(settings, &shared.hub, &shared.memory, mailboxes).and_then(|guard| {
-                self._guard = Some(guard);
-                let tokens = &shared.tokens;
-                self.keys = KeyThread::start(&settings.tokens, key_files, tokens, mailboxes, None)?;
-                self.keys.iter().for_each(KeyThread::begin);
-                self.certificates =
-                    stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, None)?;
-                self.certificates.iter().for_each(LookThread::begin);
-                // The last ones: whoever they connect to may have a certificate that is not to be
-                // judged here.
-                service.start(shared.committer.applier())
-            });
-        match started {
-            // Nobody else serves any more.
-            Err(error) if has_taken_over => {
-                tracing::error!(
-                    "memory, keys of tokens, certificates, whoever is followed or brokers are not \
-                     looked after: {error}"
-                );
-                Ok(())
+        // A worker that has died reports that at the end; one that serves ignores this.
+        self.cue(|_| Cue::Live);
+    }
+
+    /// Fills the hub from a store, or from the process that hands over.
+    fn fill(
+        &self,
+        recovery: Option<Recovery<HostDisk>>,
+        predecessor: Option<&mut Predecessor>,
+        posts: &[Post],
+    ) -> Result<(), StartError> {
+        match (recovery, predecessor) {
+            (_, Some(predecessor)) => predecessor.take_over(self),
+            (Some(recovery), None) => {
+                self.cue_operators(posts);
+                self.read_store(recovery)
             }
-            result => Ok(result?),
+            (None, None) => Ok(()),
         }
+    }
+
+    /// Starts the threads that work beside the workers. They wait until the server begins.
+    fn start_background(&mut self, prepared: &Prepared) -> Result<Guard, StartError> {
+        let background = Background::start(self, prepared)?;
+        self.background = Some(background);
+        let Server { settings, shared, service, mailboxes, .. } = self;
+        service.start(shared.committer.applier()).map_err(StartError::new)?;
+        Ok(Guard::start(settings, &shared.hub, &shared.memory, mailboxes)?)
     }
 
     /// Applies the settings of files, and starts the loaders of new mounts. Without a loader, the
@@ -626,6 +593,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::process::Command;
+    use stentor_server::keys::{self, KeyThread};
     use stentor_server::{Stats, panics_max};
 
     /// Sends a request and reads until `done`, or the end.
@@ -710,11 +678,12 @@ mod tests {
         let rules = server.shared.hub.rules();
         for toml in FAILING {
             let next = settings(&format!("topics = [{{ match = '/x', history = 7 }}]\n{toml}"));
-            assert!(server.reload(next).is_err(), "{toml}");
+            assert!(server.reload(next, &mut || false).is_err(), "{toml}");
             assert_eq!(server.shared.hub.rules(), rules, "{toml}");
-            assert!(server.keys.is_some() && server.settings.topics.is_empty(), "{toml}");
+            assert!(server.settings.topics.is_empty(), "{toml}");
         }
-        assert!(server.reload(settings("topics = [{ match = '/x', history = 7 }]")).is_ok());
+        let next = settings("topics = [{ match = '/x', history = 7 }]");
+        assert!(server.reload(next, &mut || false).is_ok());
         assert_ne!(server.shared.hub.rules(), rules);
         server.drain();
         server.wait().unwrap();
@@ -729,10 +698,10 @@ mod tests {
         write(b'a');
         let mut server = start(settings.clone(), vec![]).unwrap();
         // Its own thread would read the file again.
-        server.keys = None;
+        server.background = None;
         for replace in [true, false] {
             let files = keys::files_of(&settings.tokens);
-            let before = keys::load(&settings.tokens).unwrap();
+            let before = keys::load(&settings.tokens, &[]).unwrap();
             keys::tell(&server.shared.tokens, &server.mailboxes, &before);
             // Replaced meanwhile, or gone for a moment.
             std::fs::remove_file(&path).unwrap();

@@ -42,8 +42,9 @@ impl From<BindError> for StartError {
     }
 }
 
+/// A start fails if the host has no resources for it.
 impl From<io::Error> for StartError {
     fn from(error: io::Error) -> StartError {
-        StartError(format!("the host refused to start a worker: {error}"))
+        StartError(format!("the host refused a thread, a file descriptor or memory: {error}"))
     }
 }

@@ -18,10 +18,9 @@ use serde_json::Value;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use stentor_config::Follow as Settings;
 use stentor_hub::{Entry, Epoch, Hub};
-use stentor_io::{Counter, monotonic_us};
+use stentor_io::{Counter, WaitingThread, monotonic_us};
 use stentor_order::{
     Applier, Commit, CommitError, OrderKind, Report, ReturnAddress, Sequencer, metrics,
 };
@@ -196,18 +195,26 @@ impl PauseGate {
 /// Follows for as long as it is kept, and a moment longer.
 pub struct FollowThread {
     ends: Arc<AtomicBool>,
+    thread: WaitingThread,
 }
 
 impl FollowThread {
-    /// Begins to follow.
+    /// Starts the thread. It waits for [`FollowThread::begin`]: the hub may not be filled yet.
     ///
     /// # Errors
     /// There is no thread to be had, or there are no certificates to know a leader by.
     pub fn start(state: &Arc<FollowState>, applier: &Applier) -> io::Result<FollowThread> {
         let ends = Arc::new(AtomicBool::new(false));
-        let leaders = leader::Leaders::new(applier, Arc::clone(state), Arc::clone(&ends))?;
-        thread::Builder::new().name("follow".to_owned()).spawn(move || leaders.run())?;
-        Ok(FollowThread { ends })
+        let agent = leader::agent_of(&state.settings).map_err(io::Error::other)?;
+        let (hub, on_applied) = (Arc::clone(applier.hub()), applier.on_applied());
+        let (state, ended) = (Arc::clone(state), Arc::clone(&ends));
+        let run = move || leader::Leaders::new(hub, on_applied, agent, state, ended).run();
+        Ok(FollowThread { ends, thread: WaitingThread::start("follow", run)? })
+    }
+
+    /// Has the thread follow from now on.
+    pub fn begin(&self) {
+        self.thread.begin();
     }
 }
 
@@ -235,8 +242,7 @@ const SILENCE_USUAL_US: u64 = 3_000_000;
 /// What is wrong with which file.
 pub fn check(settings: &Settings) -> Result<(), String> {
     settings.token_file.iter().try_for_each(|file| authorization(file).map(drop))?;
-    let ca_file = settings.ca_file.as_deref();
-    agent(&settings.leaders, ca_file, "name a file by follow.ca_file").map(drop)
+    leader::agent_of(settings).map(drop)
 }
 
 #[cfg(test)]

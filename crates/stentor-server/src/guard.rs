@@ -26,18 +26,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 use stentor_config::Settings;
 use stentor_hub::{Hub, Shortage};
-use stentor_io::{MemoryGauges, MemoryLoad, MemoryOf, monotonic_us, release_memory, sleep};
+use stentor_io::{MemoryGauges, MemoryLoad, MemoryOf, WaitingThread};
+use stentor_io::{monotonic_us, release_memory, sleep};
 
 /// The thread that looks, and the one that evicts history. They end when this is dropped.
 #[derive(Debug)]
 pub struct Guard {
     _ends: Sender<()>,
     is_over: Arc<AtomicBool>,
-    trimmer: Thread,
+    trimmer: WaitingThread,
+    poller: WaitingThread,
 }
 
 impl Drop for Guard {
@@ -48,10 +50,10 @@ impl Drop for Guard {
 }
 
 impl Guard {
-    /// Begins to look, and tells the workers what comes of it.
+    /// Starts the threads. They wait for [`Guard::begin`].
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The system refuses a thread.
     pub fn start(
         settings: &Settings,
         hub: &Arc<Hub>,
@@ -71,19 +73,22 @@ impl Guard {
         let is_over = Arc::new(AtomicBool::new(false));
         let (trimmed, is_told) = (Arc::clone(hub), Arc::clone(&is_over));
         let trim = move || trim(&trimmed, &is_told);
-        let trimmer = thread::Builder::new().name("history".to_owned()).spawn(trim)?;
-        let trimmer = trimmer.thread().clone();
+        let trimmer = WaitingThread::start("history", trim)?;
         let (ends, ended) = channel();
-        // If the second thread does not start, the first one ends.
-        let guard = Guard { _ends: ends, is_over, trimmer };
         let (hub, memory, mailboxes) = (Arc::clone(hub), Arc::clone(memory), mailboxes.to_vec());
         let poll = move || {
             let release = &release_memory;
             MemoryPoller { hub: &hub, memory: &memory, mailboxes: &mailboxes, release }
                 .run(&gauges, &ended);
         };
-        thread::Builder::new().name("memory".to_owned()).spawn(poll)?;
-        Ok(guard)
+        let poller = WaitingThread::start("memory", poll)?;
+        Ok(Guard { _ends: ends, is_over, trimmer, poller })
+    }
+
+    /// Has the threads work from now on: the hub is filled.
+    pub fn begin(&self) {
+        self.trimmer.begin();
+        self.poller.begin();
     }
 }
 
@@ -249,6 +254,7 @@ mod tests {
             &[Arc::clone(&mailbox)],
         )
         .unwrap();
+        guard.begin();
         for (available, expected) in
             [(4, Pressure::Critical), (8, Pressure::High), (50, Pressure::None)]
         {
@@ -286,6 +292,7 @@ mod tests {
         hub.set_stored_bytes_max(hub.stored().total() + 64_000);
         let nowhere = MemoryGauges::of(Path::new("/nonexistent"));
         let guard = Guard::start_with(nowhere, hub, &world.shared.memory, &[]).unwrap();
+        guard.begin();
         let publish = |n: usize| {
             let topic = TopicName::from_path(["/a", "/b"][n % 2].as_bytes()).unwrap();
             hub.publish(topic, Draft::new(vec![0; 1_000]), Precondition::None, 1).map(drop)

@@ -10,16 +10,20 @@ use crate::mailbox::{Mailbox, Order};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use stentor_access::{Cache, JwksThread, Jwt, Keys, LoadError, Settings};
+use stentor_access::{Cache, Jwks, JwksThread, Jwt, Keys, LoadError, Settings};
 use stentor_http_client::agent;
 use stentor_io::{FileStates, FileWatcher, LookThread, read_file, states_of, unix_s};
 
-/// Reads what is configured. What is passed over is said in the log.
+/// Reads what is configured, and adds the keys that were fetched. The log reports skipped keys.
 ///
 /// # Errors
 /// If a file cannot be read or holds no key.
-pub fn load(settings: &Settings) -> Result<Arc<Keys>, LoadError> {
-    load_with(settings, None)
+pub fn load(settings: &Settings, fetched: &[Arc<Jwks>]) -> Result<Arc<Keys>, LoadError> {
+    let loaded = stentor_access::load(settings, fetched, read_file)?;
+    for sentence in &loaded.passed_over {
+        tracing::warn!("{sentence}");
+    }
+    Ok(Arc::new(loaded.keys))
 }
 
 /// The states of the files with keys. They are taken before the files are read.
@@ -118,13 +122,12 @@ impl KeyThread {
         self.thread.begin();
     }
 
-    /// The keys of these settings, with what was fetched if that is still what is to be.
-    ///
-    /// # Errors
-    /// As [`load`].
-    pub fn reload(of: Option<&KeyThread>, settings: &Settings) -> Result<Arc<Keys>, LoadError> {
+    /// Returns the fetched documents, if the same settings fetch them.
+    #[must_use]
+    pub fn fetched(of: Option<&KeyThread>, settings: &Settings) -> Vec<Arc<Jwks>> {
         let same = of.filter(|of| of.jwt == settings.jwt);
-        load_with(settings, same.and_then(|of| of.fetches.as_deref()))
+        let fetches = same.and_then(|of| of.fetches.as_deref());
+        fetches.map(|one| one.thread.documents()).unwrap_or_default()
     }
 }
 
@@ -152,7 +155,8 @@ impl Looker {
         if self.watcher.look(now_unix_s).is_none() && !has_fetched {
             return;
         }
-        match load_with(&self.settings, fetches) {
+        let fetched = fetches.map(|one| one.thread.documents()).unwrap_or_default();
+        match load(&self.settings, &fetched) {
             Ok(keys) => {
                 tracing::info!("the keys that tokens are verified with were read again");
                 self.failure = None;
@@ -176,15 +180,6 @@ pub fn tell(tokens: &TokenState, mailboxes: &[Arc<Mailbox>], keys: &Arc<Keys>) {
     for mailbox in mailboxes {
         mailbox.put(Order::Keys(Arc::clone(keys)));
     }
-}
-
-fn load_with(settings: &Settings, fetches: Option<&Fetches>) -> Result<Arc<Keys>, LoadError> {
-    let fetched = fetches.map(|one| one.thread.documents()).unwrap_or_default();
-    let loaded = stentor_access::load(settings, &fetched, read_file)?;
-    for sentence in &loaded.passed_over {
-        tracing::warn!("{sentence}");
-    }
-    Ok(Arc::new(loaded.keys))
 }
 
 #[cfg(test)]

@@ -182,9 +182,30 @@ impl Prepared {
         &self.warnings
     }
 
-    fn presents(&self, pair: &PairFiles) -> bool {
+    /// The pairs of its settings for which no valid certificate is presented at this time.
+    #[must_use]
+    pub fn left_out(&self, now_unix_s: u64) -> Vec<PairFiles> {
+        let is_valid = |files: &PairFiles| {
+            self.pair_of(files).is_some_and(|pair| pair.days_left(now_unix_s) >= 0)
+        };
+        self.tls.pairs().into_iter().filter(|files| !is_valid(files)).collect()
+    }
+
+    fn pair_of(&self, files: &PairFiles) -> Option<&Pair> {
         let mut pairs = self.certificates.iter().flat_map(|certificates| certificates.pairs());
-        pairs.any(|presented| presented.file() == pair.certificate)
+        pairs.find(|pair| pair.file() == files.certificate)
+    }
+
+    /// Rejects pairs that cannot be used, for a server that already runs with other ones. A pair
+    /// that it has `left_out` too takes nothing away from clients.
+    ///
+    /// # Errors
+    /// Why the other pairs cannot be used.
+    pub fn check_pairs(&self, left_out: &[PairFiles]) -> Result<(), Unusable> {
+        // mutation: bad-key-at-reload
+        let rejected = self.unusable.iter().filter(|(files, _)| !left_out.contains(files));
+        let reasons: Vec<String> = rejected.flat_map(|(_, reasons)| reasons.clone()).collect();
+        if reasons.is_empty() { Ok(()) } else { Err(Unusable(reasons)) }
     }
 
     /// Which pairs cannot be used, and why.
@@ -203,7 +224,7 @@ impl Prepared {
         }
         for (files, reasons) in &self.unusable {
             let reasons = reasons.join("; ");
-            match self.presents(files) {
+            match self.pair_of(files).is_some() {
                 true => tracing::error!(
                     "a certificate cannot be renewed, and the one before is presented: {reasons}"
                 ),
@@ -256,34 +277,21 @@ impl Acceptors {
         self.state().current.control.clone()
     }
 
-    /// Reads the files of other settings. A pair that they name for the first time has to be good.
-    /// Returns `None` if these settings are the current ones and their files became unusable. The
-    /// log says so, and the current certificates stay.
+    /// The pairs of the current settings for which no valid certificate is presented.
+    #[must_use]
+    pub fn left_out(&self, now_unix_s: u64) -> Vec<PairFiles> {
+        self.state().current.left_out(now_unix_s)
+    }
+
+    /// Reads the files of settings for a reload.
     ///
     /// # Errors
-    /// They are others, and no good.
-    pub fn reread(
-        &self,
-        running: &Tls,
-        next: &Tls,
-        now_unix_s: u64,
-    ) -> Result<Option<Prepared>, Unusable> {
-        let known = running.pairs();
-        match self.read(next, now_unix_s) {
-            Ok(prepared) => {
-                // mutation: bad-key-at-reload
-                let is_new = |(pair, _): &UnusablePair| !known.contains(pair);
-                match prepared.unusable() {
-                    Some(unusable) if prepared.unusable.iter().any(is_new) => Err(unusable),
-                    _ => Ok(Some(prepared)),
-                }
-            }
-            Err(unusable) if running == next => {
-                self.fail(&unusable, true);
-                Ok(None)
-            }
-            Err(unusable) => Err(unusable),
-        }
+    /// A pair cannot be used. Only a pair that is not presented now anyway may stay so.
+    pub fn reread(&self, tls: &Tls, now_unix_s: u64) -> Result<Prepared, Unusable> {
+        let left_out = self.left_out(now_unix_s);
+        let prepared = self.read(tls, now_unix_s)?;
+        prepared.check_pairs(&left_out)?;
+        Ok(prepared)
     }
 
     /// Reads the files of settings, and keeps the current certificate of each unusable pair.
@@ -317,14 +325,13 @@ impl Acceptors {
         installed.tell(now_unix_s);
     }
 
-    /// Records that the files cannot be used. The log reports each reason once, unless an operator
-    /// has requested the reload.
-    fn fail(&self, unusable: &Unusable, is_requested: bool) {
+    /// Records that the files cannot be used. The log reports each reason once.
+    fn fail(&self, unusable: &Unusable) {
         let reason = unusable.to_string();
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let is_other = state.note_failure(Some(reason.clone()));
         drop(state);
-        if is_other || is_requested {
+        if is_other {
             tracing::error!("the certificates stay as they are: {reason}");
         }
     }
@@ -357,21 +364,20 @@ impl AcceptorsState {
     }
 }
 
-/// Starts a thread that looks after the files, if there are any. The files were read last for the
-/// current acceptors, or for those that come `next`. The thread begins when the certificates of
-/// these settings are in use.
+/// Starts a thread that looks after the files, if there are any. They were read last for what was
+/// `prepared`. The thread begins when the certificates of these settings are in use.
 ///
 /// # Errors
 /// The system refuses a thread.
 pub fn start_thread(
     tls: &Tls,
     acceptors: &Arc<Acceptors>,
-    next: Option<&Prepared>,
+    prepared: &Prepared,
 ) -> io::Result<Option<LookThread>> {
     if tls.pairs().is_empty() {
         return Ok(None);
     }
-    let mut looker = Looker::new(tls.clone(), acceptors, next);
+    let mut looker = Looker::new(tls.clone(), acceptors, prepared);
     let mut is_first = true;
     let look = move || {
         if mem::take(&mut is_first) {
@@ -392,9 +398,8 @@ struct Looker {
 }
 
 impl Looker {
-    fn new(tls: Tls, acceptors: &Arc<Acceptors>, next: Option<&Prepared>) -> Looker {
-        let known = |of: &Prepared| FileWatcher::new(of.files.clone(), !of.unusable.is_empty());
-        let watcher = next.map_or_else(|| known(&acceptors.state().current), known);
+    fn new(tls: Tls, acceptors: &Arc<Acceptors>, prepared: &Prepared) -> Looker {
+        let watcher = FileWatcher::new(prepared.files.clone(), !prepared.unusable.is_empty());
         Looker { tls, acceptors: Arc::downgrade(acceptors), watcher, told_days: None }
     }
 
@@ -428,7 +433,7 @@ impl Looker {
             }
             Err(unusable) => {
                 self.watcher.failed(now_unix_s);
-                acceptors.fail(&unusable, false);
+                acceptors.fail(&unusable);
             }
         }
     }
@@ -510,8 +515,12 @@ fn secrets(tls: &Tls, missing: MissingTickets<'_>) -> Result<Secrets, String> {
         match missing {
             MissingTickets::Made(user) => make_ticket_secret(first, user)
                 .map_err(|error| format!("{}: it cannot be made: {error}", first.display()))?,
-            // It would be made.
-            MissingTickets::Left => return Ok(None),
+            MissingTickets::Left => {
+                let directory = first.parent().unwrap_or(Path::new("/"));
+                return file_state(directory).map(|_| None).map_err(|error| {
+                    format!("{}: it could not be made: {error}", first.display())
+                });
+            }
         }
     }
     let all = tls.ticket_secrets.iter().map(|file| Ok((file.clone(), read_small(file)?)));

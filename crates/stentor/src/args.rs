@@ -56,7 +56,7 @@ pub(crate) enum Command {
 }
 
 /// Flags of every command that runs a server. A flag replaces what the other sources say.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerFlags {
     /// Address of the public listener, which only reads: IP:PORT, or tls:IP:PORT beside others that

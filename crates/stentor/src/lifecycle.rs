@@ -352,7 +352,7 @@ impl Signals {
     }
 
     /// Whether one of those that have come is to stop. They are told by [`Signals::wait`].
-    fn is_to_stop(&mut self) -> bool {
+    pub(crate) fn is_to_stop(&mut self) -> bool {
         self.take_pending();
         self.waiting.contains(&Told::Stop)
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use sd_notify::NotifyState;
@@ -21,7 +22,7 @@ use crate::{Failure, reload};
 /// ends within the drain time; a second one ends it at once. SIGHUP reads the configuration again,
 /// SIGUSR1 opens the access log again, SIGUSR2 hands everything over to another process of the
 /// program as it is now.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Configuration file (TOML)
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     // It forks, which takes that there is no other thread yet.
     let predecessor = lifecycle::predecessor()?;
     lifecycle::start_log()?;
-    let settings = args.settings().inspect_err(|failure| {
+    let settings = args.settings_within(&mut || false).inspect_err(|failure| {
         predecessor.iter().for_each(|predecessor| predecessor.refuse(&in_one_line(failure)));
     })?;
     let log = Log::to_stderr(settings.log.level, settings.log.format);
@@ -105,7 +106,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
                     lifecycle::notify(&[NotifyState::Reloading, now]);
                 }
                 let waiting = commands.reloads();
-                local::tell(&waiting, &read_again(args, &mut server, &log));
+                let mut gives_up = || signals.is_to_stop();
+                let outcome = read_again(args, &mut server, &log, &mut gives_up);
+                local::tell(&waiting, &outcome);
                 lifecycle::notify(&[NotifyState::Ready]);
             }
         }
@@ -150,6 +153,13 @@ impl ServeArgs {
         Ok(settings)
     }
 
+    /// The same, as long as file systems answer, and until `gives_up` returns true.
+    fn settings_within(&self, gives_up: &mut dyn FnMut() -> bool) -> Result<Settings, Failure> {
+        let args = self.clone();
+        let read = stentor_io::within(READ_TIMEOUT, gives_up, move || args.settings());
+        read.map_err(|error| Failure::Failed(error.to_string()))?
+    }
+
     /// What root could read at the start, its successor must be able to read at a reload.
     fn check_readable(&self, user: &str) {
         if let Some(file) = &self.config
@@ -170,11 +180,16 @@ fn in_one_line(failure: &Failure) -> String {
 }
 
 /// Goes by the file as it is now; by the old settings if that is no good.
-fn read_again(args: &ServeArgs, server: &mut Server, log: &Log) -> Outcome {
-    let settings = args.settings().map_err(|failure| in_one_line(&failure));
+fn read_again(
+    args: &ServeArgs,
+    server: &mut Server,
+    log: &Log,
+    gives_up: &mut dyn FnMut() -> bool,
+) -> Outcome {
+    let settings = args.settings_within(gives_up).map_err(|failure| in_one_line(&failure));
     let reloaded = settings.and_then(|settings| {
         let level = settings.log.level;
-        let need_restart = server.reload(settings).map_err(|error| error.to_string())?;
+        let need_restart = server.reload(settings, gives_up).map_err(|error| error.to_string())?;
         log.set_level(level);
         Ok(need_restart)
     });
@@ -195,6 +210,9 @@ fn read_again(args: &ServeArgs, server: &mut Server, log: &Log) -> Outcome {
         }
     }
 }
+
+/// How long the configuration may take to be read.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -163,8 +163,8 @@ fn dial(dialer: &dyn Dialer, address: &str, until_us: u64) -> Result<Arc<dyn Byt
 
 /// Begins TLS with this broker. The files are read each time, for they are renewed.
 fn connector(url: &BrokerUrl, settings: &Settings) -> Result<Connector, String> {
-    let hint = "name a file by cluster.ca_file";
-    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), hint, read_file)?;
+    let setting = "cluster.ca_file";
+    let roots = stentor_access::roots_of(settings.ca_file.as_deref(), setting, read_file)?;
     let trust = Trust::of(roots.iter().map(|root| root.der()));
     let identity = match (&settings.cert_file, &settings.key_file) {
         (Some(cert), Some(key)) => {

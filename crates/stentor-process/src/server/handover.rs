@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The process that was started forks: its child is the one that takes over, and it waits for that
-//! ([`Intermediate`](stentor_io::Intermediate)). Since form 3 the first message may bring a file:
+//! ([`Intermediate`](stentor_io::Intermediate)). The first message may bring a file:
 //! how to tell the first process, which waits for the end of the server
 //! ([`WaitingParent`](stentor_io::WaitingParent)), that another one serves. The process that takes
 //! over tells it before it takes the token.
@@ -37,7 +37,7 @@
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use stentor_config::ControlAddress;
+use stentor_config::{ControlAddress, PairFiles};
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
 use stentor_order::HubChange;
@@ -62,6 +62,8 @@ pub(super) struct Hello {
     pub(super) store: Option<String>,
     /// Roles, and the addresses as they were bound.
     pub(super) addresses: Vec<Address>,
+    /// The files of certificates and keys of which no valid certificate is presented.
+    pub(super) left_out: Vec<[String; 2]>,
     /// Wall clock at the start of the server, in seconds since 1970.
     pub(super) started_unix_s: u64,
     /// What came of the upgrades before this one.
@@ -69,8 +71,8 @@ pub(super) struct Hello {
 }
 
 packed!(struct Hello {
-    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, started_unix_s,
-    upgrades,
+    epoch, base, workers_public, workers, follows, rolled_back, store, addresses, left_out,
+    started_unix_s, upgrades,
 });
 
 /// An address that is listened on, as it was bound.
@@ -106,19 +108,25 @@ impl Address {
 
 impl Hello {
     /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [2, 3];
+    const FORMATS: [u16; 2] = [4, 4];
 
     /// The life of the sequence that goes on.
     pub(super) fn life(&self) -> Life {
         Life { epoch: Epoch::from_number(self.epoch), base: self.base }
     }
 
-    /// The first message. `has_parent`: the other process has to tell the first process that it
-    /// serves, as it does since form 3.
-    pub(super) fn to_bytes(&self, has_parent: bool) -> Vec<u8> {
+    pub(super) fn left_out(&self) -> Vec<PairFiles> {
+        let files = |[certificate, key]: &[String; 2]| PairFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        };
+        self.left_out.iter().map(files).collect()
+    }
+
+    /// The first message.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
-        let [oldest, newest] = Hello::FORMATS;
-        [if has_parent { WITH_PARENT } else { oldest }, newest].pack(&mut out);
+        Hello::FORMATS.pack(&mut out);
         self.pack(&mut out);
         out.into_bytes()
     }
@@ -219,9 +227,6 @@ pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 /// The bytes before an entry.
 const LENGTH_BYTES: usize = size_of::<u32>();
-
-/// The first form in which the process that hands over may pass on how to tell the first process.
-const WITH_PARENT: u16 = 3;
 
 /// What came is not what should have come.
 pub(super) fn unexpected(kind: u8) -> io::Error {
@@ -378,10 +383,11 @@ mod tests {
     use stentor_hub::Rule;
     use stentor_server::{CONTROL, PUBLIC};
 
-    /// The first message of a release that knows the forms 2 and 3.
-    const HELLO: &[u8] = b"\x02\0\x03\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+    /// The first message, as other programs of this form read it.
+    const HELLO: &[u8] = b"\x04\0\x04\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
         \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
+        \x01\0\0\0\x01\0\0\0c\x01\0\0\0k\
         \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
     #[test]
@@ -426,6 +432,7 @@ mod tests {
             workers: 3,
             store: Some("/data".to_owned()),
             addresses: vec![of(PUBLIC, "127.0.0.1:80"), of(CONTROL, "unix:/run")],
+            left_out: vec![["c", "k"].map(str::to_owned)],
             started_unix_s: 7,
             upgrades: History { done: 1, ..History::default() },
         }
@@ -433,11 +440,8 @@ mod tests {
 
     #[test]
     fn what_a_release_says_first_is_understood() {
-        assert_eq!(hello().to_bytes(false), HELLO, "it is another form: see CONTRIBUTING");
-        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 3)));
-        // A release that does not know what to do with the file takes nothing over.
-        let with_parent = [b"\x03\0", &HELLO[2..]].concat();
-        assert_eq!(hello().to_bytes(true), with_parent);
+        assert_eq!(hello().to_bytes(), HELLO, "it is another form: see CONTRIBUTING");
+        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 4)));
     }
 
     #[test]
@@ -447,10 +451,10 @@ mod tests {
             bytes.extend_from_slice(&HELLO[4..]);
             Hello::from_bytes(&bytes).map(|(_, form)| form)
         };
-        assert_eq!(of(1, 2), Ok(2));
-        assert_eq!(of(2, 2), Ok(2));
-        assert_eq!(of(3, 4), Ok(3));
-        for (oldest, newest) in [(0, 1), (4, 5)] {
+        assert_eq!(of(1, 4), Ok(4));
+        assert_eq!(of(4, 4), Ok(4));
+        assert_eq!(of(4, 5), Ok(4));
+        for (oldest, newest) in [(2, 3), (5, 6)] {
             let refused = of(oldest, newest).unwrap_err();
             assert!(refused.contains(&format!("in the forms {oldest} to {newest}")), "{refused}");
         }
@@ -460,13 +464,13 @@ mod tests {
     fn an_answer_names_the_process_and_its_workers() {
         let ready = Ready { process: 7, names: vec![b"a".to_vec(), b"bc".to_vec()] };
         let names = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
-        assert_eq!(ready.to_bytes(2), [b"\x02\0\x07\0\0\0", &names[..]].concat());
-        assert_eq!(Ready::from_bytes(&ready.to_bytes(2)).as_ref(), Ok(&ready));
-        for form in [1_u8, 4] {
+        assert_eq!(ready.to_bytes(4), [b"\x04\0\x07\0\0\0", &names[..]].concat());
+        assert_eq!(Ready::from_bytes(&ready.to_bytes(4)).as_ref(), Ok(&ready));
+        for form in [3_u8, 5] {
             let refused = Ready::from_bytes(&[form, 0, 0, 0, 0, 0]).unwrap_err();
             assert!(refused.contains(&format!("in form {form}")), "{refused}");
         }
-        assert!(Ready::from_bytes(&[ready.to_bytes(2), vec![0]].concat()).is_err());
+        assert!(Ready::from_bytes(&[ready.to_bytes(4), vec![0]].concat()).is_err());
     }
 
     #[test]

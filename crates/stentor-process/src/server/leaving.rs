@@ -162,6 +162,7 @@ impl Server {
         let redirect =
             self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
         let life = self.shared.hub.life();
+        let left_out = self.shared.acceptors.left_out(stentor_io::unix_s());
         // Of a store they are in its own files.
         let lost = self.shared.hub.rolled_back();
         let lost = lost.into_iter().map(|range| [*range.start(), *range.end()]).collect();
@@ -172,6 +173,10 @@ impl Server {
             workers: self.mailboxes.len(),
             follows: self.service.follow().map(|follow| follow.topics()),
             rolled_back: if self.service.follow().is_some() { lost } else { Vec::new() },
+            left_out: left_out
+                .iter()
+                .map(|files| [told(&files.certificate), told(&files.key)])
+                .collect(),
             store: self.settings.store.path.as_deref().map(told),
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.process.started_unix_s,
@@ -203,7 +208,7 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        let hello = hello.to_bytes(parent.is_some_and(WaitingParent::is_told_by_file));
+        let hello = hello.to_bytes();
         let sent = self.channel.send_with_token(kind::HELLO, &hello, &self.token, parent);
         sent.map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;

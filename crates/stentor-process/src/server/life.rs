@@ -504,6 +504,7 @@ fn take_over(
 
 #[cfg(test)]
 mod tests {
+    use super::super::prepared::{Prepared, Running};
     use super::super::{Service, empty_hub, share};
     use super::*;
     use std::io::{Read, Write};
@@ -514,14 +515,12 @@ mod tests {
     use stentor_hub::{Epoch, Life};
     use stentor_io::Token;
     use stentor_server::CONTROL;
-    use stentor_tls_layer::Prepared;
 
     /// The worker of the control listener of these settings.
     fn serving(settings: &Settings) -> (Serving, Epoll, SocketAddr) {
         let hub = empty_hub(settings, Life { epoch: Epoch::random(), base: 0 }, false);
-        let (shared, _) =
-            share(settings, hub, &Service::None, Prepared::default(), &[Post::Control], None)
-                .unwrap();
+        let prepared = Prepared::read_bounded(settings, Running::default()).unwrap();
+        let (shared, _) = share(&prepared, hub, &Service::None, &[Post::Control], None).unwrap();
         let (stats, mailbox) = (Arc::<Stats>::default(), Arc::new(Mailbox::new().unwrap()));
         let (shared, own_settings) = (Arc::new(shared), Arc::new(settings.clone()));
         let (counts, mail) = (Arc::clone(&stats), Arc::clone(&mailbox));

@@ -1,14 +1,11 @@
 //! Other settings for a server that runs.
 
-use super::{Server, StartError, check_files};
-use std::io;
+use super::prepared::{Background, Prepared, Running, bounded, check_for_restart};
+use super::{Server, StartError};
 use std::sync::Arc;
 use stentor_config::Settings;
 use stentor_hub::Op;
-use stentor_io::LookThread;
-use stentor_server::Order;
-use stentor_server::keys::{self, KeyThread};
-use stentor_server::{Failed, Reloaded};
+use stentor_server::{Failed, Order, Reloaded, keys};
 
 impl Server {
     /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.
@@ -30,44 +27,42 @@ impl Server {
     }
 
     /// Goes by other settings from now on, on every worker. Returns the names of the settings that
-    /// differ but only count from the next start.
+    /// differ but only count from the next start. It waits for file systems for some seconds at
+    /// most, and until `gives_up` returns true.
     ///
     /// # Errors
-    /// A directory whose files are to be served cannot be opened, or keys or certificates are no
-    /// good: nothing has changed.
-    pub fn reload(&mut self, settings: Settings) -> Result<Vec<String>, StartError> {
-        let differ = differences(&self.settings, &settings);
-        let settings = with_what_is_fixed(&self.settings, settings);
-        check_files(&settings)?;
-        let key_files = keys::files_of(&settings.tokens);
-        let keys = KeyThread::reload(self.keys.as_ref(), &settings.tokens);
-        let keys = keys.map_err(StartError::new)?;
-        let (acceptors, unix_s) = (&self.shared.acceptors, stentor_io::unix_s());
-        let certificates = acceptors.reread(&self.settings.tls, &settings.tls, unix_s);
-        let certificates = certificates.map_err(StartError::new)?;
-        let certificate_thread =
-            stentor_tls_layer::start_thread(&settings.tls, acceptors, certificates.as_ref())?;
-        let (tokens, before) = (&self.shared.tokens, self.keys.as_ref());
-        let key_thread =
-            KeyThread::start(&settings.tokens, key_files, tokens, &self.mailboxes, before)?;
+    /// A server could not run with these settings: nothing has changed.
+    pub fn reload(
+        &mut self,
+        next: Settings,
+        gives_up: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<String>, StartError> {
+        let differ = differences(&self.settings, &next);
+        let settings = with_what_is_fixed(&self.settings, next.clone());
+        let acceptors = Arc::clone(&self.shared.acceptors);
+        let (user, left_out) = (None, None);
+        let fetched = self.background.iter().flat_map(|before| before.fetched(&settings)).collect();
+        let prepared = bounded(gives_up, move || {
+            check_for_restart(&settings, &next, &acceptors.left_out(stentor_io::unix_s()))?;
+            let running = Running { user, acceptors: Some(acceptors), left_out, fetched };
+            Prepared::read(settings, &running)
+        })?;
+        let background = Background::start(self, &prepared)?;
         // Else they come from whoever is followed.
         if self.service.follow().is_none() {
-            self.commit(Op::Rules(settings.rules()))
-                .map_err(|error| io::Error::other(format!("the rules of topics: {error}")))?;
+            self.commit(Op::Rules(prepared.settings.rules()))
+                .map_err(|error| StartError(format!("the rules of topics: {error}")))?;
         }
         // The commit was the last step that may fail.
-        if let Some(certificates) = certificates {
-            self.shared.acceptors.set(certificates, unix_s);
-        }
-        (self.certificates, self.keys) = (certificate_thread, key_thread);
+        let Prepared { settings, certificates, keys, .. } = prepared;
+        self.shared.acceptors.set(certificates, stentor_io::unix_s());
         self.shared.memory.configure(&settings);
         self.shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
-        self.settings = settings;
-        self.start_file_loaders();
-        self.certificates.iter().for_each(LookThread::begin);
-        let settings = Arc::new(self.settings.clone());
         keys::tell(&self.shared.tokens, &self.mailboxes, &keys);
-        self.keys.iter().for_each(KeyThread::begin);
+        background.begin();
+        (self.settings, self.background) = (settings, Some(background));
+        self.start_file_loaders();
+        let settings = Arc::new(self.settings.clone());
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Reload(Arc::clone(&settings)));
         }

@@ -52,7 +52,8 @@ impl Service {
         }
     }
 
-    /// Follows the leader, or begins with the broker. A store is begun before.
+    /// Starts the threads of a node, or the thread that follows a leader once the server begins. A
+    /// store has its own.
     pub(super) fn start(&mut self, applier: &Applier) -> io::Result<()> {
         match self {
             Service::None | Service::Store(_) => {}
@@ -64,6 +65,13 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// Follows the leader, if there is one.
+    pub(super) fn begin(&self) {
+        if let Service::Leader(_, Some(thread)) = self {
+            thread.begin();
+        }
     }
 
     pub(super) fn store(&self) -> Option<&Arc<StoreState>> {

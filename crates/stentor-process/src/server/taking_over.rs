@@ -316,6 +316,7 @@ mod tests {
             rolled_back: Vec::new(),
             store: None,
             addresses: Vec::new(),
+            left_out: Vec::new(),
             started_unix_s: 0,
             upgrades: Default::default(),
         };
@@ -324,7 +325,7 @@ mod tests {
             channel,
             token: None,
             hello,
-            form: 2,
+            form: 4,
             process: own,
             intermediate: None,
             parent: None,

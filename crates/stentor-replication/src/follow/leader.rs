@@ -7,15 +7,14 @@
 
 use super::FollowState;
 use super::protocol::{Fault, Follower, Next, SnapshotReader};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stentor_config::{ServerUrl, read_small};
-use stentor_hub::{Hub, Id};
+use stentor_config::{Follow as Settings, ServerUrl, read_small};
+use stentor_hub::{Applied, Hub, Id};
 use stentor_io::{Rng, monotonic_us, read_file, sleep};
-use stentor_order::Applier;
 use ureq::config::Config;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -30,23 +29,16 @@ pub(super) struct Leaders {
 }
 
 impl Leaders {
+    /// The hub is filled by now, if another process has handed it over.
     pub(super) fn new(
-        applier: &Applier,
+        hub: Arc<Hub>,
+        on_applied: Box<dyn FnMut(&mut Applied) + Send>,
+        agent: Agent,
         state: Arc<FollowState>,
         ends: Arc<AtomicBool>,
-    ) -> io::Result<Leaders> {
-        Ok(Leaders {
-            follower: Follower::new(Arc::clone(applier.hub()), applier.on_applied()),
-            agent: agent(
-                &state.settings.leaders,
-                state.settings.ca_file.as_deref(),
-                "name a file by follow.ca_file",
-            )
-            .map_err(io::Error::other)?,
-            rng: Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40),
-            state,
-            ends,
-        })
+    ) -> Leaders {
+        let rng = Rng::new(monotonic_us() ^ u64::from(std::process::id()) << 40);
+        Leaders { follower: Follower::new(hub, on_applied), agent, rng, state, ends }
     }
 
     /// Follows until it is to end.
@@ -290,6 +282,11 @@ pub fn authorization(path: &Path) -> Result<String, String> {
     Ok(format!("Bearer {}", token.trim()))
 }
 
+/// Makes the HTTP client that connects to the leaders.
+pub(super) fn agent_of(settings: &Settings) -> Result<Agent, String> {
+    agent(&settings.leaders, settings.ca_file.as_deref(), "follow.ca_file")
+}
+
 fn id_of(answer: &Response<Body>) -> Option<Id> {
     answer.headers().get("stentor-id")?.to_str().ok()?.parse().ok()
 }
@@ -305,15 +302,19 @@ fn refused(answer: &mut Response<Body>) -> Fault {
 }
 
 /// A client of servers, who are known by the certificates in a file, or by those that this system
-/// trusts. `hint` says what to do if it has none, behind an "or".
+/// trusts. `setting` is the name of the setting of the file.
 ///
 /// # Errors
 /// There are none.
-pub fn agent(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<Agent, String> {
-    config(servers, ca_file, hint).map(stentor_http_client::agent)
+pub fn agent(
+    servers: &[ServerUrl],
+    ca_file: Option<&Path>,
+    setting: &str,
+) -> Result<Agent, String> {
+    config(servers, ca_file, setting).map(stentor_http_client::agent)
 }
 
-fn config(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<Config, String> {
+fn config(servers: &[ServerUrl], ca_file: Option<&Path>, setting: &str) -> Result<Config, String> {
     let mut config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -323,7 +324,7 @@ fn config(servers: &[ServerUrl], ca_file: Option<&Path>, hint: &str) -> Result<C
         .timeout_per_read(Some(SILENCE_MAX))
         .user_agent(concat!("stentor/", env!("CARGO_PKG_VERSION")));
     if servers.iter().any(|url| url.as_str().starts_with("https:")) {
-        config = config.tls_config(stentor_access::tls_of(ca_file, hint, read_file)?);
+        config = config.tls_config(stentor_access::tls_of(ca_file, setting, read_file)?);
     }
     Ok(config.build())
 }
@@ -355,6 +356,7 @@ mod simulation;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
     use std::net::SocketAddr;
     use stentor_config::Follow;
     use stentor_http_client::agent_over;

@@ -85,8 +85,9 @@ fn names(acceptors: &Acceptors) -> Vec<String> {
 /// Acceptors of a pair, and whoever looks after it.
 fn looked_after(place: &Place) -> (Arc<Acceptors>, Looker) {
     let tls = place.tls();
-    let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
-    let looker = Looker::new(tls, &acceptors, None);
+    let prepared = place.read(&tls).unwrap();
+    let acceptors = Arc::new(Acceptors::new(prepared.clone()));
+    let looker = Looker::new(tls, &acceptors, &prepared);
     (acceptors, looker)
 }
 
@@ -102,7 +103,9 @@ fn without_certificates_nothing_is_read() {
     let acceptors = Acceptors::new(prepared);
     assert!(acceptors.public().is_none() && acceptors.control().is_none());
     assert_eq!(acceptors.report(NOW), None);
-    assert!(start_thread(&Tls::default(), &Arc::default(), None).unwrap().is_none());
+    assert!(
+        start_thread(&Tls::default(), &Arc::default(), &Prepared::default()).unwrap().is_none()
+    );
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn what_is_wrong_is_said_of_its_file() {
     assert_eq!(error(), "c.pem: there is no such file; k.pem: there is no such file");
     place.write("c.pem", "");
     fs::create_dir(place.path("k.pem")).unwrap();
-    assert_eq!(error(), "c.pem: it is empty; k.pem: it is not a file");
+    assert_eq!(error(), "c.pem: it is empty; k.pem: it is a directory, and a file is needed");
     fs::remove_dir(place.path("k.pem")).unwrap();
     let (certificate, key) = pair("a.example", 80);
     place.write("c.pem", &key);
@@ -267,7 +270,8 @@ fn a_pair_that_is_no_good_at_a_start_is_read_again() {
     let prepared = Prepared::read(&tls, NOW + 75 * DAY_S, MissingTickets::Left, None).unwrap();
     let acceptors = Arc::new(Acceptors::new(prepared));
     assert_eq!(names(&acceptors), ["a.example"]);
-    let mut looker = Looker::new(tls, &acceptors, None);
+    let prepared = acceptors.state().current.clone();
+    let mut looker = Looker::new(tls, &acceptors, &prepared);
     // No file changes, but by the clock it can be used now.
     look(&mut looker, NOW);
     assert_eq!(names(&acceptors), ["a.example", "b.example"]);
@@ -279,7 +283,8 @@ fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
     let place = Place::new();
     let tls = two_pairs(&place);
     let acceptors = Arc::new(Acceptors::new(place.read(&tls).unwrap()));
-    let mut looker = Looker::new(tls.clone(), &acceptors, None);
+    let prepared = acceptors.state().current.clone();
+    let mut looker = Looker::new(tls.clone(), &acceptors, &prepared);
     look(&mut looker, NOW);
     place.write("l.pem", "");
     place.write_pair("c.example", 80);
@@ -293,15 +298,18 @@ fn a_pair_that_is_no_good_stays_as_it_was_while_others_are_renewed() {
     look(&mut looker, NOW + 2 * RETRY_S);
     let report = acceptors.report(NOW).unwrap();
     assert_eq!((report.reloads, report.reload_failures), (1, 1));
-    // A reload keeps it too, and refuses another one that was never good.
-    let reread = acceptors.reread(&tls, &tls, NOW).unwrap().unwrap();
-    assert_eq!(reread.shown(NOW).len(), 2);
+    // A reload is rejected as long as clients are shown a valid certificate of that file.
+    let error = acceptors.reread(&tls, NOW).unwrap_err().to_string();
+    assert!(error.ends_with("l.pem: it is empty"), "{error}");
+    let expired = NOW + 90 * DAY_S;
+    assert_eq!(acceptors.state().current.left_out(NOW), []);
+    assert_eq!(acceptors.state().current.left_out(expired), tls.pairs());
     let absent = PairFiles { certificate: place.path("e.pem"), key: place.path("e.pem") };
     let next = Tls { more: vec![tls.more[0].clone(), absent], ..tls.clone() };
-    assert!(acceptors.reread(&tls, &next, NOW).is_err());
+    assert!(acceptors.reread(&next, NOW).is_err());
     let other_key = PairFiles { key: place.path("e.pem"), ..tls.more[0].clone() };
     let next = Tls { more: vec![other_key], ..tls.clone() };
-    assert!(acceptors.reread(&tls, &next, NOW).is_err(), "a new key of a known certificate");
+    assert!(acceptors.reread(&next, NOW).is_err(), "a new key of a known certificate");
     let (certificate, key) = pair("d.example", 80);
     place.write("d.pem", &certificate);
     place.write("l.pem", &key);
@@ -408,19 +416,19 @@ fn one_that_expires_is_shown_on_and_told_of_once_a_day() {
 }
 
 #[test]
-fn other_settings_whose_files_are_no_good_are_refused_and_the_same_ones_are_not() {
+fn reload_with_unusable_certificate_is_rejected() {
     let place = Place::new();
     place.write_pair("a.example", 80);
     let (acceptors, _) = looked_after(&place);
     let running = place.tls();
     let next = Tls { min_version: stentor_tls::Version::Tls13, ..place.tls() };
-    assert!(acceptors.reread(&running, &next, NOW).unwrap().is_some());
+    assert!(acceptors.reread(&next, NOW).is_ok());
     fs::remove_file(place.path("k.pem")).unwrap();
-    let error = acceptors.reread(&running, &next, NOW).unwrap_err();
-    assert!(error.to_string().ends_with("k.pem: there is no such file"), "{error}");
+    for tls in [next, running] {
+        let error = acceptors.reread(&tls, NOW).unwrap_err();
+        assert!(error.to_string().ends_with("k.pem: there is no such file"), "{error}");
+    }
     assert_eq!(acceptors.report(NOW).unwrap().failure, None);
-    assert!(acceptors.reread(&running, &running, NOW).unwrap().is_none());
-    assert!(acceptors.report(NOW).unwrap().failure.is_some());
     assert_eq!(names(&acceptors), ["a.example"]);
 }
 
@@ -445,7 +453,7 @@ fn random_keys_of_tickets_live_as_long_as_the_process() {
     let (acceptors, mut looker) = looked_after(&place);
     let keys = |of: &Prepared| of.random_tickets.clone().unwrap();
     let first = keys(&acceptors.state().current);
-    let reread = acceptors.reread(&place.tls(), &place.tls(), NOW).unwrap().unwrap();
+    let reread = acceptors.reread(&place.tls(), NOW).unwrap();
     assert!(Arc::ptr_eq(&keys(&reread), &first));
     acceptors.set(reread, NOW);
     place.write_pair("b.example", 80);
@@ -454,7 +462,7 @@ fn random_keys_of_tickets_live_as_long_as_the_process() {
     assert!(Arc::ptr_eq(&keys(&acceptors.state().current), &first));
     place.write("tickets", &"s".repeat(TICKET_SECRET_BYTES_MIN));
     let tls = Tls { ticket_secrets: vec![place.path("tickets")], ..place.tls() };
-    let reread = acceptors.reread(&place.tls(), &tls, NOW).unwrap().unwrap();
+    let reread = acceptors.reread(&tls, NOW).unwrap();
     assert!(reread.random_tickets.is_none(), "a file has them");
 }
 

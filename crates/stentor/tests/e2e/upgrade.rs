@@ -1,6 +1,7 @@
 //! A server that is handed over to another process, with everything that is open.
 
 mod failures;
+mod settings;
 
 use crate::access;
 use crate::privileges::{expect_unprivileged, low_port};
@@ -272,11 +273,11 @@ fn fails_for(reason: &str, server: &mut Server, reader: &mut Reader) {
 /// Tries an upgrade that must fail, and returns the line of the log about it.
 #[track_caller]
 fn fails(server: &mut Server, reader: &mut Reader) -> String {
-    let (id, tries) = (server.child.id(), server.child.err().matches("not upgraded").count());
+    let (id, tries) = (server.child.id(), server.child.err().matches("ERROR not upgraded").count());
     server.child.signal("USR2");
     let line = eventually("it is not upgraded", || {
         let log = server.child.err();
-        let line = log.lines().filter(|line| line.contains("not upgraded")).nth(tries)?;
+        let line = log.lines().filter(|line| line.contains("ERROR not upgraded")).nth(tries)?;
         Some(line.to_owned())
     });
     let value = format!("try {tries}");

@@ -361,7 +361,7 @@ fn what_is_wrong_with_the_settings_is_told_in_one_line() {
 fn a_release_that_speaks_otherwise_is_refused_before_anything_has_happened() {
     let Some(mut hindered) = Hindered::new("") else { return };
     let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
-    for (forms, told) in [("4,5", "in the forms 4 to 5"), ("1,1", "in the forms 1 to 1")] {
+    for (forms, told) in [("5,6", "in the forms 5 to 6"), ("2,3", "in the forms 2 to 3")] {
         hindered.hinder("hello", &format!("forms={forms}"));
         fails_for(told, &mut hindered.server, &mut reader);
     }
