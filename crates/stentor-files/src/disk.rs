@@ -12,9 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use stentor_config::Mount;
-use stentor_io::{
-    Directory, DirectoryId, File, FileStatus, Found, Held, Listed, Symlinks, unix_ns,
-};
+use stentor_io::{Directory, DirectoryId, File, FileStatus, Found, Held, Symlinks, unix_ns};
 
 /// A root, and which directory that was when it was opened.
 #[derive(Debug)]
@@ -75,20 +73,6 @@ impl OpenFiles {
     /// What the kernel says, above all that there is nothing.
     pub fn find(&mut self, mount: &Mount, path: &str, unix_s: u64) -> io::Result<Found> {
         self.root(mount, unix_s)?.find(path, symlinks(mount))
-    }
-
-    /// What is in a directory beneath the root of a mount.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn list(
-        &mut self,
-        mount: &Mount,
-        path: &str,
-        unix_s: u64,
-        is_shown: impl Fn(&Listed) -> bool,
-    ) -> io::Result<Vec<Listed>> {
-        self.root(mount, unix_s)?.list(path, symlinks(mount), LISTING_MAX, is_shown)
     }
 
     /// The root of a mount, looked at by its path once a second.
@@ -172,9 +156,6 @@ const SETTLED_NS: u64 = 500_000_000;
 /// The name of a root whose file system does not answer.
 #[cfg(test)]
 pub(super) const HANGS_IF_ASKED: &str = "hangs-if-asked";
-
-/// The most names of a directory that are looked at for a list of it.
-const LISTING_MAX: usize = 2_000;
 
 #[cfg(test)]
 mod tests {

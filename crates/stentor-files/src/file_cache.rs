@@ -3,7 +3,8 @@
 use crate::cache::{CachedFiles, Kept};
 use crate::disk::Root;
 use crate::entry::CachedFile;
-use crate::loader::FileLoader;
+use crate::list::DirectoryList;
+use crate::loader::{FileLoader, LookWork};
 use crate::look_queue::{LookJob, LookQueue, look_queue};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,12 +42,28 @@ struct LoaderQueues {
 
 /// The sending half of the queues of one mount.
 struct LoaderQueue {
-    looks: LookQueue,
+    looks: Looks,
+    /// Lists of directories.
+    lists: Looks,
     packs: SyncSender<PackJob>,
-    look_began_ms: Arc<LookBegan>,
 }
 
-/// The time in milliseconds at which the current look of a mount began; 0: the loader is idle.
+/// The looks that one thread makes.
+struct Looks {
+    queue: LookQueue,
+    began_ms: Arc<LookBegan>,
+}
+
+impl Looks {
+    fn new() -> (Looks, LookWork) {
+        let (queue, jobs) = look_queue();
+        let looks = Looks { queue, began_ms: Arc::default() };
+        let began_ms = Arc::clone(&looks.began_ms);
+        (looks, LookWork { queue: jobs, began_ms })
+    }
+}
+
+/// The time in milliseconds at which the current look of a thread began; 0: the thread is idle.
 #[derive(Default)]
 pub(crate) struct LookBegan(AtomicU64);
 
@@ -70,6 +87,12 @@ impl LoaderQueues {
     fn of(&self, path: &str) -> Option<&LoaderQueue> {
         self.by_mount.get(mount_of(&self.served.mounts, path)?.0)
     }
+
+    /// The looks among which one at a path is: a slash at its end is that of a directory.
+    fn looks(&self, path: &str) -> Option<&Looks> {
+        let queue = self.of(path)?;
+        Some(if path.ends_with('/') { &queue.lists } else { &queue.looks })
+    }
 }
 
 /// An entry that is to be compressed.
@@ -86,6 +109,8 @@ pub enum FileLook {
     File,
     /// There is a directory.
     Directory,
+    /// What is in the directory.
+    List(Arc<DirectoryList>),
     /// There is nothing that may be served.
     Nothing,
     /// The file system said no.
@@ -161,12 +186,11 @@ impl FileCache {
         *served = Arc::new(Served { mounts: mounts.to_vec(), files: files.clone() });
         self.cache.clear();
         let pairs = (0..mounts.len()).map(|index| {
-            let (looks, look_jobs) = look_queue();
+            let ((looks, look_work), (lists, list_work)) = (Looks::new(), Looks::new());
             let (packs, pack_jobs) = mpsc::sync_channel(PACKS_MAX);
-            let queue = LoaderQueue { looks, packs, look_began_ms: Arc::default() };
-            let began = Arc::clone(&queue.look_began_ms);
-            let jobs = (look_jobs, pack_jobs);
-            (queue, FileLoader::new(self, (&served, index), jobs, began))
+            let queue = LoaderQueue { looks, lists, packs };
+            let work = [look_work, list_work];
+            (queue, FileLoader::new(self, (&served, index), work, pack_jobs))
         });
         let (by_mount, loaders) = pairs.unzip();
         *stentor_io::lock(&self.queues) = LoaderQueues { served: Arc::clone(&served), by_mount };
@@ -229,7 +253,7 @@ impl FileCache {
     /// do so.
     pub fn is_hung(&self, path: &str) -> bool {
         let queues = stentor_io::lock(&self.queues);
-        queues.of(path).is_some_and(|queue| queue.look_began_ms.is_hung())
+        queues.looks(path).is_some_and(|looks| looks.began_ms.is_hung())
     }
 
     /// Whether there is an entry of that path, be it old or not.
@@ -263,7 +287,8 @@ impl FileCache {
     }
 
     /// Has the loader look at a file, and call `reply` with what it finds. A text is compressed in
-    /// that encoding, if it is to be kept.
+    /// that encoding, if it is to be kept. A path that ends with a slash is that of a directory,
+    /// which the loader lists, if its mount allows that.
     ///
     /// # Errors
     /// `reply` is not called.
@@ -286,8 +311,8 @@ impl FileCache {
     ) -> Result<(), NotAsked> {
         let (job, is_check) = (LookJob::new(path, encoding, now_ms), self.keeps(path));
         let queues = stentor_io::lock(&self.queues);
-        let put = match queues.of(path) {
-            Some(queue) => queue.looks.put(job, is_check, reply),
+        let put = match queues.looks(path) {
+            Some(looks) => looks.queue.put(job, is_check, reply),
             None => Err((NotAsked::NoLoader, reply)),
         };
         put.map_err(|(reason, reply)| {

@@ -24,6 +24,7 @@ mod cache;
 mod disk;
 mod entry;
 mod file_cache;
+mod list;
 mod loader;
 mod look_queue;
 
@@ -33,4 +34,5 @@ pub use entry::{CachedFile, Head, Outline, Tag};
 pub use file_cache::{
     FileCache, FileLook, NotAsked, PACKED, cache_control, check_roots, is_worth_keeping, mount_of,
 };
+pub use list::{DirectoryList, ListRow};
 pub use loader::FileLoader;

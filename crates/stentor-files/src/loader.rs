@@ -13,38 +13,50 @@
 //! system. So a file that was changed shortly before its stamp was taken is read again at a check.
 //!
 //! The second thread compresses, which takes long, so no client waits for it.
+//!
+//! A mount with lists of its directories has a third thread, which makes them. It looks at every
+//! name of a directory, so it must delay neither files nor workers.
 
 use super::disk::{Root, read_whole, symlinks};
 use super::{CachedFile, FileCache, Outline, PACKED, Tag, cache_control, is_worth_keeping};
 use crate::entry::FileSources;
 use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookBegan, PackJob, Served};
+use crate::list::{DirectoryList, Rest};
 use crate::look_queue::{LookJob, LookJobs};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 #[cfg(test)]
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::thread;
 use stentor_config::{Files, Mount};
 use stentor_hub::Encoder;
-use stentor_io::{Directory, File, FileStamp, Found, lower_priority, unix_ns, unix_s};
+use stentor_io::{Directory, File, FileKind, FileStamp, Found, lower_priority, unix_ns, unix_s};
 use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
+use stentor_wire::target::check_file;
 
 /// The loader of one mount. See the head of the file.
 pub struct FileLoader {
     looker: FileLooker,
+    /// Lists directories.
+    lister: FileLooker,
     packer: FilePacker,
 }
 
-/// The thread that looks at files.
+/// A thread that looks at files, or at directories.
 struct FileLooker {
     /// The workers have it: when they have ended, so does the thread.
     file_cache: Weak<FileCache>,
-    queue: LookJobs,
+    work: LookWork,
     root: MountRoot,
-    look_began_ms: Arc<LookBegan>,
+}
+
+/// The looks that wait for a thread.
+pub(crate) struct LookWork {
+    pub(crate) queue: LookJobs,
+    pub(crate) began_ms: Arc<LookBegan>,
 }
 
 /// The thread that compresses files.
@@ -87,18 +99,18 @@ impl FileLoader {
     pub(super) fn new(
         file_cache: &Arc<FileCache>,
         (served, index): (&Arc<Served>, usize),
-        (looks, packs): (LookJobs, Receiver<PackJob>),
-        look_began_ms: Arc<LookBegan>,
+        [looks, lists]: [LookWork; 2],
+        packs: Receiver<PackJob>,
     ) -> FileLoader {
         let root = || {
             let served = Arc::clone(served);
             MountRoot { served, index, open: None, looked_ms: 0 }
         };
         let of = || Arc::downgrade(file_cache);
-        let looker = FileLooker { file_cache: of(), queue: looks, root: root(), look_began_ms };
+        let looker = |work| FileLooker { file_cache: of(), work, root: root() };
         let encoder = Encoder::default();
         let packer = FilePacker { file_cache: of(), queue: packs, root: root(), encoder };
-        FileLoader { looker, packer }
+        FileLoader { looker: looker(looks), lister: looker(lists), packer }
     }
 
     /// Starts its threads.
@@ -106,66 +118,80 @@ impl FileLoader {
     /// # Errors
     /// The host refuses another thread.
     pub fn start(self) -> io::Result<()> {
-        let FileLoader { mut looker, mut packer } = self;
+        let FileLoader { mut looker, mut lister, mut packer } = self;
         let pack = move || {
-            // Clients wait for the other thread, and for none of its work.
-            if let Err(error) = lower_priority() {
-                tracing::warn!("files are compressed at the priority of the workers: {error}");
+            while let Ok(pack) = packer.queue.recv() {
+                packer.add(pack);
             }
-            while packer.turn(true) != LoaderTurn::Over {}
         };
-        let look = move || {
-            while looker.turn(true) != LoaderTurn::Over {}
-        };
-        thread::Builder::new().name("file-compressor".to_owned()).spawn(pack)?;
-        thread::Builder::new().name("file-loader".to_owned()).spawn(look).map(drop)
+        start_thread("file-compressor", true, pack)?;
+        if looker.root.mount().listing {
+            start_thread("file-lister", true, move || lister.work())?;
+        }
+        start_thread("file-loader", false, move || looker.work())
     }
 
-    /// Looks at one file and compresses another, if any wait: a test says when. Returns whether
-    /// any did.
+    /// Looks at one file, lists one directory and compresses another file, if any wait: a test says
+    /// when. Returns whether any did.
     pub fn step(&mut self) -> bool {
-        let has_packed = self.packer.turn(false) == LoaderTurn::Worked;
-        (self.looker.turn(false) == LoaderTurn::Worked) | has_packed
+        let FileLoader { looker, lister, packer } = self;
+        let pack = packer.queue.try_recv();
+        let has_packed = pack.map(|pack| packer.add(pack)).is_ok();
+        [looker, lister].into_iter().fold(has_packed, |has_worked, looker| {
+            let job = looker.work.queue.try_next();
+            job.map(|job| looker.take(job)).is_some() | has_worked
+        })
     }
 }
 
-/// The outcome of one turn of a thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LoaderTurn {
-    Worked,
-    /// There was nothing to do.
-    Idle,
-    /// No worker is left.
-    Over,
+/// Starts a thread. Workers may go before it.
+fn start_thread(
+    name: &'static str,
+    is_last: bool,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let work = move || {
+        if is_last && let Err(error) = lower_priority() {
+            tracing::warn!("the thread {name} has the priority of the workers: {error}");
+        }
+        work();
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
 impl FileLooker {
-    /// Takes one job, and waits for one if it `waits`. A panic costs all that is kept, since a
-    /// change may have been lost by it.
-    fn turn(&mut self, waits: bool) -> LoaderTurn {
-        let Ok(job) = self.queue.next(waits) else { return LoaderTurn::Over };
-        let (Some(job), Some(file_cache)) = (job, self.file_cache.upgrade()) else {
-            return LoaderTurn::Idle;
-        };
-        if job.is_late() {
-            job.tell(&FileLook::NotMade("Too many files are asked for at once; come again."));
-            return LoaderTurn::Worked;
+    /// Does jobs for as long as there are workers.
+    fn work(&mut self) {
+        while let Some(job) = self.work.queue.wait() {
+            self.take(job);
         }
-        self.look_began_ms.begin();
+    }
+
+    /// Does one job. A panic costs all that is kept, since a change may have been lost by it.
+    fn take(&mut self, job: LookJob) {
+        let Some(file_cache) = self.file_cache.upgrade() else { return };
+        if job.is_late() {
+            let reason = "Too many files are asked for at once; come again.";
+            return job.tell(&FileLook::NotMade(reason));
+        }
+        self.work.began_ms.begin();
         let looked = panic::catch_unwind(AssertUnwindSafe(|| self.look(&file_cache, job)));
-        self.look_began_ms.end();
+        self.work.began_ms.end();
         if looked.is_err() {
             tracing::error!(
                 "keeping files in memory panicked; all are loaded again when asked for"
             );
             file_cache.clear();
         }
-        LoaderTurn::Worked
     }
 
     /// Sees to it that the cache is true to a file that a worker asked for, and tells the worker.
     fn look(&mut self, file_cache: &FileCache, job: LookJob) {
         let LookJob { ref path, encoding, now_ms, .. } = job;
+        if path.ends_with('/') {
+            let looked = self.list(path, now_ms, job.replies.len());
+            return job.tell(&looked);
+        }
         let looked = match file_cache.cache.entry(path) {
             Some(entry) if !entry.needs_check(now_ms) => FileLook::File,
             Some(entry) if self.is_unchanged(path, &entry, now_ms) => {
@@ -179,6 +205,18 @@ impl FileLooker {
             file_cache.pack(path, &entry, encoding);
         }
         job.tell(&looked);
+    }
+
+    /// Lists a directory, for so many requests.
+    fn list(&mut self, path: &str, now_ms: u64, requests: usize) -> FileLook {
+        let Some(place) = self.root.place(path, now_ms) else { return FileLook::Nothing };
+        match place.list(path) {
+            Ok(mut list) => {
+                list.requests = requests;
+                FileLook::List(Arc::new(list))
+            }
+            Err(error) => FileLook::of(error),
+        }
     }
 
     /// Whether the files of an entry have the stamps that they had when it was made.
@@ -246,19 +284,13 @@ impl FileLooker {
 }
 
 impl FilePacker {
-    /// Compresses one file, and waits for one if it `waits`.
-    fn turn(&mut self, waits: bool) -> LoaderTurn {
-        let Ok(pack) = next(&self.queue, waits) else { return LoaderTurn::Over };
-        let (Some(pack), Some(file_cache)) = (pack, self.file_cache.upgrade()) else {
-            return LoaderTurn::Idle;
-        };
-        let PackJob { path, entry, encoding } = pack;
-        if let Some(entry) = entry.upgrade()
+    /// Compresses one file, and adds the result to its entry.
+    fn add(&mut self, PackJob { path, entry, encoding }: PackJob) {
+        if let (Some(file_cache), Some(entry)) = (self.file_cache.upgrade(), entry.upgrade())
             && let Some(packed) = self.pack(&path, &entry, encoding)
         {
             file_cache.add(&path, &entry, encoding, packed);
         }
-        LoaderTurn::Worked
     }
 
     /// A text in this encoding, unless there is one already. One that does not become smaller is
@@ -309,6 +341,10 @@ impl FilePacker {
 }
 
 impl MountRoot {
+    fn mount(&self) -> &Mount {
+        &self.served.mounts[self.index]
+    }
+
     /// The place of a path of the mount. Once a second the thread looks whether another directory
     /// is at the path of the root.
     fn place<'a>(&'a mut self, path: &'a str, now_ms: u64) -> Option<FilePlace<'a>> {
@@ -329,6 +365,19 @@ impl MountRoot {
 impl FilePlace<'_> {
     fn find(&self, rest: &str) -> io::Result<Found> {
         self.root.find(rest, symlinks(self.mount))
+    }
+
+    /// Lists a directory, which clients call `path`.
+    fn list(&self, path: &str) -> io::Result<DirectoryList> {
+        let directory = self.rest.trim_end_matches('/');
+        let (mut names, mut rest) = (Vec::new(), Rest::begin());
+        self.root.list(directory, symlinks(self.mount), LISTED_MAX, |listed| {
+            let is_served = matches!(listed.kind, FileKind::File | FileKind::Directory)
+                && check_file(&format!("{path}{}", listed.name)).is_ok();
+            names.extend(is_served.then_some(listed));
+            rest.step();
+        })?;
+        Ok(DirectoryList::new(names, || rest.step()))
     }
 
     /// The stamps of the file and of its packed siblings.
@@ -412,18 +461,6 @@ struct Siblings {
     left_out: Encodings,
 }
 
-/// The next job, if there is one, or after a wait.
-fn next<T>(queue: &Receiver<T>, waits: bool) -> Result<Option<T>, RecvError> {
-    if waits {
-        return queue.recv().map(Some);
-    }
-    match queue.try_recv() {
-        Ok(job) => Ok(Some(job)),
-        Err(TryRecvError::Empty) => Ok(None),
-        Err(TryRecvError::Disconnected) => Err(RecvError),
-    }
-}
-
 /// The names of files that make the loader panic.
 #[cfg(test)]
 pub(super) const PANICS_IF_READ: &str = "panics-if-read.txt";
@@ -436,3 +473,6 @@ pub(super) const PANICS_IF_PACKED: &str = "panics-if-packed.txt";
 
 /// The path of a root is looked at so often.
 const LOOK_MS: u64 = 1_000;
+
+/// The most names of a directory that are looked at for a list of it.
+const LISTED_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! The looks that wait for the loader of one mount.
+//! The looks that wait for a thread of a mount's loader.
 //!
 //! Requests for the same path wait for one look, as long as it has not begun: its outcome is newer
 //! than each of them. The checks of files in memory have a queue of their own, which goes first, so
@@ -6,13 +6,13 @@
 
 use crate::file_cache::{FileLook, LookReply, NotAsked};
 use std::collections::{HashMap, VecDeque};
-use std::sync::mpsc::{self, Receiver, RecvError, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use stentor_io::monotonic_us;
 use stentor_wire::negotiate::Encoding;
 
 /// The loader looks at this file, and keeps it if it is worth it. It compresses a text in this
-/// encoding, too.
+/// encoding, too. A path that ends with a slash is that of a directory, which the loader lists.
 pub(crate) struct LookJob {
     pub(crate) path: Box<str>,
     pub(crate) encoding: Encoding,
@@ -100,20 +100,23 @@ impl LookQueue {
 }
 
 impl LookJobs {
-    /// Returns the next job. If there is none, this call waits for one, or returns `None`.
-    pub(crate) fn next(&self, waits: bool) -> Result<Option<LookJob>, RecvError> {
-        if waits {
-            self.tokens.recv()?;
-        } else {
-            match self.tokens.try_recv() {
-                Ok(()) => {}
-                Err(TryRecvError::Empty) => return Ok(None),
-                Err(TryRecvError::Disconnected) => return Err(RecvError),
-            }
-        }
+    /// Waits for the next job. `None`: no worker is left.
+    pub(crate) fn wait(&self) -> Option<LookJob> {
+        self.tokens.recv().ok()?;
+        self.take()
+    }
+
+    /// Returns the next job, if there is one.
+    pub(crate) fn try_next(&self) -> Option<LookJob> {
+        self.tokens.try_recv().ok()?;
+        self.take()
+    }
+
+    /// Takes the job of a token.
+    fn take(&self) -> Option<LookJob> {
         let mut waiting = stentor_io::lock(&self.waiting);
-        let path = waiting.checks.pop_front().or_else(|| waiting.others.pop_front());
-        Ok(path.and_then(|path| waiting.by_path.remove(&path)))
+        let path = waiting.checks.pop_front().or_else(|| waiting.others.pop_front())?;
+        waiting.by_path.remove(&path)
     }
 }
 

@@ -216,9 +216,9 @@ impl Directory {
         Err(Errno::AGAIN.into())
     }
 
-    /// The names in a directory beneath that `is_wanted`; "" is the directory itself. At most
-    /// `names_max` are returned, in any order, and five times as many looked at. Those that
-    /// are not UTF-8 are left out: no path can name them.
+    /// Calls `take` with the names in a directory beneath, in any order; "" is the directory itself.
+    /// It looks at no more than `names_max` names. It leaves out those that are not UTF-8, since no
+    /// path can name them.
     ///
     /// # Errors
     /// As [`Directory::find`]; `NotADirectory` also if it is something else.
@@ -227,10 +227,9 @@ impl Directory {
         path: &str,
         symlinks: Symlinks,
         names_max: usize,
-        is_wanted: impl Fn(&Listed) -> bool,
-    ) -> io::Result<Vec<Listed>> {
+        mut take: impl FnMut(Listed),
+    ) -> io::Result<()> {
         let (directory, _) = self.resolve(path, READ | IS_DIRECTORY, symlinks).map_err(refusal)?;
-        let mut names = Vec::new();
         let mut looked_at = 0;
         let mut buffer = Vec::with_capacity(LIST_BYTES);
         let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
@@ -240,17 +239,14 @@ impl Directory {
             if name == c"." || name == c".." {
                 continue;
             }
-            // What has gone meanwhile is left out, too.
-            let listed = self.look_at(directory.as_fd(), path, name, symlinks);
-            let wanted = listed.filter(&is_wanted);
-            // mutation: unwanted-names
-            if looked_at == LOOKED_AT * names_max || names.len() == names_max {
+            if looked_at == names_max {
                 break;
             }
             looked_at += 1;
-            names.extend(wanted);
+            // A name that has gone meanwhile is left out, too.
+            self.look_at(directory.as_fd(), path, name, symlinks).into_iter().for_each(&mut take);
         }
-        Ok(names)
+        Ok(())
     }
 
     /// One entry of `directory`, which is at `path`.
@@ -491,9 +487,6 @@ const F_SETSIG: libc::c_int = 10;
 /// How often a place that changes while it is looked at is looked at again. Who wins so often
 /// against a system call of some microseconds does nothing else.
 const TRIES: usize = 32;
-
-/// So many entries of a directory are looked at for one that is listed: most are.
-const LOOKED_AT: usize = 5;
 
 /// Directory entries are read by so many bytes: at least a hundred of the longest names.
 const LIST_BYTES: usize = 32 * 1024;

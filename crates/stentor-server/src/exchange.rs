@@ -121,7 +121,9 @@ impl Pending {
     /// What it takes on the heap, in bytes.
     pub(crate) fn own_bytes(&self) -> usize {
         let of_request = match &self.awaits {
-            Awaits::File(wait) => size_of::<FileWait>() + wait.request.own_bytes(),
+            Awaits::File(wait) => {
+                size_of::<FileWait>() + wait.request.own_bytes() + wait.looks.own_bytes()
+            }
             Awaits::Commit { .. } | Awaits::Commits(_) => 0,
         };
         size_of::<Pending>() + of_request + self.exchange.asked.own_bytes()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Tag;
-use crate::disk::{HANGS_IF_ASKED, OpenFiles};
+use crate::disk::HANGS_IF_ASKED;
 use crate::entry::FileSources;
 use crate::loader::{HANGS_IF_READ, PANICS_IF_PACKED, PANICS_IF_READ};
 use crate::look_queue::LOOKS_MAX;
@@ -361,12 +361,59 @@ fn a_root_that_does_not_answer_is_refused() {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
+/// What the requests for a list were told.
+fn lists(told: Vec<mpsc::Receiver<FileLook>>) -> Vec<Arc<DirectoryList>> {
+    let list = |told: mpsc::Receiver<FileLook>| match told.recv_timeout(PATIENCE).unwrap() {
+        FileLook::List(list) => list,
+        looked => panic!("no list: {looked:?}"),
+    };
+    told.into_iter().map(list).collect()
+}
+
+#[test]
+fn a_list_has_what_may_be_served() {
+    let site = Site::new();
+    for name in ["b", "a", "z/x", ".hidden", "back\\slash", "z/.x"] {
+        site.write(name, "");
+    }
+    symlink("a", site.0.join("link")).unwrap();
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    for (path, expected) in [("/", "z a b"), ("/z/", "x")] {
+        let told = vec![desk.ask(path, Encoding::Identity)];
+        desk.settle();
+        let list = lists(told).remove(0);
+        let names: Vec<&str> = list.rows_from(0).map(|row| row.name).collect();
+        assert_eq!(names.join(" "), expected);
+    }
+    for path in ["/none/", "/a/", "/link/"] {
+        assert!(matches!(desk.load(path, Encoding::Identity), FileLook::Nothing), "{path}");
+    }
+    assert_eq!(desk.file_cache.kept().entries, 0);
+}
+
+/// Each request owns its share of the list.
+#[test]
+fn equal_lists_that_wait_are_made_once() {
+    let site = Site::new();
+    (0..100).for_each(|n| drop(site.write(&n.to_string(), "")));
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    let told: Vec<_> = (0..4).map(|_| desk.ask("/", Encoding::Identity)).collect();
+    assert!(desk.loader.step() && !desk.loader.step(), "one look for all requests");
+    let lists = lists(told);
+    assert!(lists.iter().all(|list| Arc::ptr_eq(list, &lists[0])));
+    let html_bytes: usize = lists[0].rows_from(0).map(|row| row.html.len()).sum();
+    assert!(lists[0].share_bytes() > html_bytes / 4);
+    assert!(lists[0].share_bytes() < html_bytes / 2);
+}
+
 #[test]
 fn a_long_directory_is_listed_in_part() {
     let site = Site::new();
-    (0..2_001).for_each(|n| drop(site.write(&n.to_string(), "")));
-    let names = OpenFiles::default().list(&Mount::new("/", &site.0), "", 1, |_| true).unwrap();
-    assert_eq!(names.len(), 2_000);
+    (0..10_001).for_each(|n| drop(site.write(&n.to_string(), "")));
+    let mut desk = Desk::of(&site.0, &small(1 << 20));
+    let told = vec![desk.ask("/", Encoding::Identity)];
+    desk.settle();
+    assert_eq!(lists(told)[0].rows_from(0).count(), 10_000);
 }
 
 #[test]
@@ -571,8 +618,11 @@ fn looks_without_waiting_clients_are_dropped() {
     let job = LookJob { asked_ms: 0, ..LookJob::new("/a", Encoding::Identity, 1) };
     let (tell, told) = mpsc::channel();
     let reply = LookReply(Some(Box::new(move |looked| drop(tell.send(looked)))));
-    let put =
-        stentor_io::lock(&desk.file_cache.queues).by_mount[0].looks.put(job, false, Some(reply));
+    let put = stentor_io::lock(&desk.file_cache.queues).by_mount[0].looks.queue.put(
+        job,
+        false,
+        Some(reply),
+    );
     assert!(put.is_ok());
     let Desk { mut loader, file_cache, .. } = desk;
     assert!(loader.step());

@@ -38,8 +38,8 @@ impl Pending {
         }
     }
 
-    /// The class of the work that the answer takes. The list of a directory is much work when the
-    /// loader has looked, too.
+    /// The class of the work that the answer takes. The list of a directory is much to send when
+    /// the loader has made it, too.
     fn class(&self, settings: &Settings) -> Option<WorkClass> {
         match &self.awaits {
             Awaits::File(wait) if is_large(&wait.request.borrowed(), settings) => {

@@ -43,6 +43,15 @@ impl Looks {
         }
     }
 
+    /// Its share of the lists of directories, in bytes.
+    pub(crate) fn own_bytes(&self) -> usize {
+        let share = |(_, outcome): &(_, Option<FileLook>)| match outcome {
+            Some(FileLook::List(list)) => list.share_bytes(),
+            _ => 0,
+        };
+        self.0.iter().map(share).sum()
+    }
+
     /// Whether no look is under way.
     pub(crate) fn are_known(&self) -> bool {
         self.0.last().is_none_or(|(_, outcome)| outcome.is_some())
@@ -103,18 +112,25 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks
             fall_back(x, request, (index, mount), path, looks)
         }
         Outcome::Directory | Outcome::NotThere => {
-            if let Some(directory) = rest.strip_suffix(INDEX)
-                && mount.listing
-                && listing::list(x, mount, path, directory)
-            {
-                return Answer::Now;
+            match looks.outcome(path) {
+                _ if !mount.listing => {}
+                None => return look(x, request, path, looks),
+                Some(FileLook::List(list)) => {
+                    listing::answer(x, path, list);
+                    return Answer::Now;
+                }
+                Some(FileLook::NotMade(reason)) => {
+                    unavailable(x, reason);
+                    return Answer::Now;
+                }
+                Some(_) => {}
             }
             fall_back(x, request, (index, mount), path, looks)
         }
     }
 }
 
-/// Has the loader look at a file. The request is answered when it has.
+/// Has the loader look at a file, or list a directory. The request is answered when it has.
 fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Looks) -> Answer {
     let file_cache = &x.shared.file_cache;
     let acceptable = Acceptable::parse(request.accept_encoding);
@@ -124,6 +140,7 @@ fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Look
     } else {
         match x.ask_loader(name, wanted) {
             Ok(()) => None,
+            Err(NotAsked::NoLoader) if name.ends_with('/') => Some(NO_ANSWER),
             // The worker finds out what there is.
             Err(NotAsked::NoLoader) => Some(FileLook::File),
             Err(NotAsked::Busy) => {
@@ -329,7 +346,7 @@ fn from_disk(
     match looks.outcome(place.name) {
         None => return Outcome::Unknown,
         Some(FileLook::File) => {}
-        Some(FileLook::Directory) => return Outcome::Directory,
+        Some(FileLook::Directory | FileLook::List(_)) => return Outcome::Directory,
         Some(FileLook::Nothing) => return Outcome::NotThere,
         Some(FileLook::Failed(error)) => {
             refuse(x, error);

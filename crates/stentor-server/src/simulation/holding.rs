@@ -118,31 +118,34 @@ fn a_cached_file_that_grows_leaves_the_accounts_right() {
     assert!(world.shared.detached_bytes() <= detached);
 }
 
-/// Requests for files wait while the file system does not answer, and nothing else does.
+/// Requests for files and lists wait while the file system does not answer, and nothing else does.
 #[test]
 fn a_hung_file_system_delays_no_bystander() {
     let mut settings = patient();
-    settings.mounts = ["/files/", "/others/"].map(|path| Mount::new(path, FILES)).into();
+    settings.mounts = ["/files/", "/others/"]
+        .map(|path| Mount { listing: true, ..Mount::new(path, FILES) })
+        .into();
     let mut world = World::new(1, kind(), settings);
-    let file = b"GET /files/small.txt HTTP/1.1\r\nHost: h\r\n\r\n";
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     world.hung_mounts = 1;
-    let waiting = [(); 3].map(|()| world.sim.connect(PUBLIC));
-    waiting.iter().for_each(|&client| world.sim.write(client, file));
+    let waiting = ["/files/small.txt", "/files/small.txt", "/files/"]
+        .map(|path| (world.sim.connect(PUBLIC), get(path)));
+    waiting.iter().for_each(|(client, request)| world.sim.write(*client, request.as_bytes()));
     world.settle();
-    assert!(waiting.iter().all(|&client| world.sim.read(client).is_empty()));
-    for get in [GET, "GET /others/small.txt HTTP/1.1\r\nHost: h\r\n\r\n"] {
-        let (_, answer) = world.ask(PUBLIC, get.as_bytes());
+    assert!(waiting.iter().all(|&(client, _)| world.sim.read(client).is_empty()));
+    for path in ["/small", "/others/small.txt", "/others/"] {
+        let (_, answer) = world.ask(PUBLIC, get(path).as_bytes());
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
     world.sim.sleep(FILE_WAIT_MS + 1_000);
     world.settle();
-    for &client in &waiting {
-        assert!(world.sim.read(client).starts_with(b"HTTP/1.1 503 "), "it waits for ever");
-        world.sim.write(client, file);
+    for (client, request) in &waiting {
+        assert!(world.sim.read(*client).starts_with(b"HTTP/1.1 503 "), "it waits for ever");
+        world.sim.write(*client, request.as_bytes());
     }
     world.hung_mounts = 0;
     world.settle();
-    assert!(waiting.iter().all(|&one| world.sim.read(one).starts_with(b"HTTP/1.1 200 ")));
+    assert!(waiting.iter().all(|&(one, _)| world.sim.read(one).starts_with(b"HTTP/1.1 200 ")));
 }
 
 /// The server does not refuse a client a file that is in memory.
