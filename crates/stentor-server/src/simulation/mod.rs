@@ -228,7 +228,7 @@ impl World {
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let client = crate::endpoint::client::module(NOW_S);
-        let keys = keys::load(&settings.tokens).expect("the keys are good");
+        let keys = keys::load(&settings.tokens, &[]).expect("the keys are good");
         let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
         let process = ProcessState::default();
         let shared = Shared::new(committer, client, tokens, workers, process).unwrap();
