@@ -327,10 +327,14 @@ impl FileKind {
     }
 }
 
+/// A time of a file in nanoseconds. The type of `ns` depends on how system calls are made.
+pub(crate) fn since_1970_ns(s: i64, ns: impl TryInto<i64>) -> i64 {
+    s.saturating_mul(1_000_000_000).saturating_add(ns.try_into().unwrap_or(0))
+}
+
 impl FileStamp {
     fn of(status: &Stat) -> FileStamp {
-        let second_ns = status.st_ctime.saturating_mul(1_000_000_000);
-        let changed_ns = second_ns.saturating_add_unsigned(status.st_ctime_nsec);
+        let changed_ns = since_1970_ns(status.st_ctime, status.st_ctime_nsec);
         FileStamp { status: FileStatus::of(status), changed_ns }
     }
 
@@ -344,12 +348,11 @@ impl FileStamp {
 
 impl FileStatus {
     pub(crate) fn of(status: &Stat) -> FileStatus {
-        let second_ns = status.st_mtime.saturating_mul(1_000_000_000);
         FileStatus {
             device: status.st_dev,
             inode: status.st_ino,
             bytes: u64::try_from(status.st_size).unwrap_or(0),
-            modified_ns: second_ns.saturating_add_unsigned(status.st_mtime_nsec),
+            modified_ns: since_1970_ns(status.st_mtime, status.st_mtime_nsec),
         }
     }
 

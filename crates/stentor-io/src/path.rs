@@ -1,6 +1,7 @@
 //! Files by their paths, which an operator names: read whole, looked at, appended to, made.
 
 use crate::bounded::note_path;
+use crate::file::since_1970_ns;
 use crate::{FileKind, FileStatus, User};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{CWD, FileType, OFlags, RenameFlags, Stat, fstat, renameat_with, stat};
@@ -24,8 +25,8 @@ pub struct FileState {
     pub permissions: u32,
     /// The number of the user that it belongs to.
     pub owner: u32,
-    /// When its content, its permissions or its owner changed last: seconds and nanoseconds.
-    changed: (i64, u64),
+    /// When its content, its permissions or its owner changed last.
+    changed_ns: i64,
 }
 
 impl FileState {
@@ -35,7 +36,7 @@ impl FileState {
             status: FileStatus::of(status),
             permissions: status.st_mode & 0o7777,
             owner: status.st_uid,
-            changed: (status.st_ctime, status.st_ctime_nsec),
+            changed_ns: since_1970_ns(status.st_ctime, status.st_ctime_nsec),
         }
     }
 }
