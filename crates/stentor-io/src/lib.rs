@@ -99,7 +99,8 @@ pub use path::{
 pub use pressure::{MemoryGauges, MemoryLoad, MemoryOf, control_groups, meminfo_bytes};
 pub use process::{
     ProcessMemory, cores_allowed, is_root, monotonic_us, open_files_limit, process_cpu,
-    process_memory, process_memory_of, raise_open_files_limit, release_memory, unix_ns, unix_s,
+    process_memory, process_memory_of, raise_open_files_limit, release_memory, tcp_counts, unix_ns,
+    unix_s,
 };
 pub use queue::AcceptQueue;
 pub use rng::Rng;

@@ -48,6 +48,33 @@ fn memory(text: &str) -> ProcessMemory {
     }
 }
 
+/// Counts of new TCP connections: the kernel counts for all listeners of a host or container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpCounts {
+    /// Connections that the kernel dropped because the accept queue of a listener was full.
+    pub listen_overflows: u64,
+    /// Connections that the kernel answered with a SYN cookie because too many were being opened.
+    pub syn_cookies: u64,
+}
+
+/// Reads the counts from `/proc/net/netstat`; zeros where there is no `/proc`.
+#[must_use]
+pub fn tcp_counts() -> TcpCounts {
+    let text = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    TcpCounts {
+        listen_overflows: netstat(&text, "ListenOverflows"),
+        syn_cookies: netstat(&text, "SyncookiesSent"),
+    }
+}
+
+/// A value of `netstat`: a line has the names, and the next line has the values.
+fn netstat(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|pair| pair.0 == name).and_then(|pair| pair.1.parse().ok()).unwrap_or(0)
+}
+
 /// How many files one file table of this process may hold now.
 #[must_use]
 pub fn open_files_limit() -> u64 {
@@ -132,4 +159,26 @@ pub fn unix_s() -> u64 {
         return ns as u64 / 1_000_000_000;
     }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_the_kernel_are_found_by_name() {
+        let text = "TcpExt: SyncookiesSent ListenOverflows\nTcpExt: 7 9\n\
+                    IpExt: ListenOverflows\nIpExt: 1\n";
+        assert_eq!(netstat(text, "ListenOverflows"), 9);
+        assert_eq!(netstat(text, "SyncookiesSent"), 7);
+        for (text, name) in [(text, "Absent"), ("", "SyncookiesSent"), ("TcpExt: A\n", "A")] {
+            assert_eq!(netstat(text, name), 0);
+        }
+    }
+
+    #[test]
+    fn this_kernel_has_both_counts() {
+        let text = std::fs::read_to_string("/proc/net/netstat").unwrap();
+        assert!(text.contains(" ListenOverflows ") && text.contains(" SyncookiesSent "));
+    }
 }

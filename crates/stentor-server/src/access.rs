@@ -467,9 +467,10 @@ fn is_lookup(settings: &Settings, request: &Request<'_>) -> bool {
 }
 
 impl Visitor<'_> {
-    /// Whether a credential counts. Browsers send a cookie on behalf of any page, so a cookie counts
-    /// for pages of this server and of listed origins. A page may read a list as a script. For a
-    /// script the browser names no origin, and without TLS no site, so a list needs one of the two.
+    /// Whether a credential counts. Browsers send a cookie on behalf of any page, so a cookie
+    /// counts only for pages of this server and of listed origins. A page may read a list as a
+    /// script. For a script the browser names no origin, and without TLS no site, so a list needs
+    /// one of the two.
     pub(crate) fn counts(&self, credential: &Credential<'_>, request: &Request<'_>) -> bool {
         credential.place != Place::Cookie
             || match self.page(request) {

@@ -133,6 +133,12 @@ metrics! { |report, c|
     Gauge accept_queue [accept_queue];
     /// How long whoever is accepted now has waited for it, in seconds, about.
     Gauge accept_queue_age_seconds [accept_queue_age_ms / 1e3];
+    /// New connections that the kernel dropped because an accept queue was full, at all listeners
+    /// of this host or container.
+    Counter host_listen_overflows_total [=> report.host_listen_overflows];
+    /// New connections that the kernel answered with a SYN cookie, at all listeners of this host or
+    /// container.
+    Counter host_syn_cookies_total [=> report.host_syn_cookies];
     /// Connections refused since their address had as many as it may.
     Counter connections_refused_total [connections_refused];
     /// Idle connections evicted for newcomers, since their address held the most.

@@ -34,6 +34,10 @@ pub(crate) struct ServerReport {
     pub(crate) files_evicted: u64,
     /// Messages and files that topics and the cache have dropped and connections still hold.
     pub(crate) detached_bytes: usize,
+    /// New connections that the kernel dropped, and those that it answered with a SYN cookie: at
+    /// all listeners of this host or container.
+    pub(crate) host_listen_overflows: u64,
+    pub(crate) host_syn_cookies: u64,
     pub(crate) memory_resident_bytes: u64,
     pub(crate) memory_anonymous_bytes: u64,
     /// Only Prometheus has a name for these two.

@@ -60,8 +60,8 @@ pub struct Reading {
 }
 
 impl StoreState {
-    /// `stored_bytes_max` limits what may wait for the disk, too. A publisher waits for the disk for
-    /// `wait_max_ms` at most.
+    /// `stored_bytes_max` limits what may wait for the disk, too. A publisher waits for the disk
+    /// for `wait_max_ms` at most.
     pub fn new(stored_bytes_max: usize, wait_max_ms: u64) -> StoreState {
         StoreState {
             intake: Arc::new(Intake::new(stored_bytes_max, wait_max_ms)),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_continues_if_nobody_reads_the_line() {
+    fn a_process_continues_if_nobody_reads_the_line() {
         let sleeper = Sleeper::new();
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);

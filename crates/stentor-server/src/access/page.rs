@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_host_and_port_of_own_pages_are_compared() {
+    fn scheme_host_and_port_are_compared() {
         for site in ["", "same-origin", "none"] {
             assert_eq!(page("https://a.example:8443", site, true), Page::Own, "{site}");
             assert_eq!(page("http://a.example:8443", site, false), Page::Own, "{site}");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_knows_better_whether_a_page_is_foreign() {
+    fn a_browser_tells_foreign_pages_apart() {
         for site in ["cross-site", "same-site"] {
             assert_eq!(page("https://a.example:8443", site, true), Page::Foreign);
             assert_eq!(page("https://a.example:8443", site, false), Page::Foreign);

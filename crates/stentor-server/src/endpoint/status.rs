@@ -1,4 +1,5 @@
-//! `/-/status`, `/-/readyz` and `/-/readyz/publish`: how the server is, for people and for machines.
+//! `/-/status`, `/-/readyz` and `/-/readyz/publish`: the state of the server, for people and
+//! programs.
 
 use crate::event_log;
 use crate::exchange::Exchange;
@@ -7,7 +8,7 @@ use crate::report::ServerReport;
 use crate::stats::{Routes, Totals};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stentor_io::process_memory;
+use stentor_io::{process_memory, tcp_counts};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
 use stentor_wire::status::Status;
@@ -77,7 +78,7 @@ pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {
     counters.log_dropped += event_log::dropped();
     let counts = x.shared.hub.counts();
     let files = x.shared.file_cache.kept();
-    let memory = process_memory();
+    let (memory, tcp) = (process_memory(), tcp_counts());
     let connections_open = counters.open();
     let service = x.shared.committer.service();
     ServerReport {
@@ -97,6 +98,8 @@ pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {
         files_cached_bytes: files.bytes,
         files_evicted: files.evictions,
         detached_bytes: x.shared.detached_bytes(),
+        host_listen_overflows: tcp.listen_overflows,
+        host_syn_cookies: tcp.syn_cookies,
         memory_resident_bytes: memory.resident,
         memory_anonymous_bytes: memory.anonymous,
         memory_mapped_bytes: memory.mapped,

@@ -57,6 +57,8 @@ mod limits;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 pub(crate) mod net;
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod proxies;

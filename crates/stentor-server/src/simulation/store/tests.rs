@@ -159,7 +159,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
 
 /// The thread that writes waits in a sync. Readers must not notice.
 #[test]
-fn publishers_of_a_hung_disk_are_answered_in_time() {
+fn publishers_at_a_hung_disk_are_answered() {
     let disk = SimDisk::new(1);
     let (world, state, mut writer) = life(&disk);
     let mut watch = Watch::new(&state.intake);
