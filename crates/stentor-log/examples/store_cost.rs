@@ -135,7 +135,7 @@ fn batches(root: &Path, batch: usize) -> Result<(), Box<dyn std::error::Error>> 
         ENTRY_BYTES,
         quantiles(&mut times)
     );
-    store.close().map_err(|unclosed| unclosed.error)?;
+    store.close()?;
     std::fs::remove_dir_all(root.join("batches"))?;
     Ok(())
 }

@@ -6,8 +6,8 @@
 
 use crate::frame::{self, FRAME_BYTES, Spot, u32_at, u64_at};
 use crate::{
-    OpenError, Piece, Recovered, Recovery, Settings, SimDisk, SnapshotDecoder, SnapshotEncoder,
-    Store, check, head, read_feed_frame, repair,
+    OpenError, Piece, Recovery, Settings, SimDisk, SnapshotDecoder, SnapshotEncoder, Store, check,
+    head, read_feed_frame, repair,
 };
 
 /// Whatever the files are, a store is refused, or is read, gone on with, and the same at the next
@@ -52,46 +52,6 @@ pub fn fuzz_store(data: &[u8]) {
         assert_eq!(again[..first.len()], first);
     } else if repair(&disk, 3).is_ok() {
         entries(&disk).unwrap_or_else(|error| panic!("repaired, and {error}"));
-    }
-}
-
-/// Whatever is said of how a store was closed is refused with a sentence, or is said again with the
-/// same bytes, and gone on with: nothing of the store is lost then that what was said does not show
-/// to be so.
-pub fn fuzz_closed(data: &[u8]) {
-    let image = small();
-    let disk = SimDisk::of(1, &image);
-    let read = Recovery::open(disk.clone()).and_then(|found| found.read(&mut |_, _| Ok(())));
-    let Ok(recovered) = read else { unreachable!("it is a store") };
-    let Ok(closed) = Store::begin(recovered, SETTINGS, 1).close() else {
-        unreachable!("the disk does not fail")
-    };
-    let good = closed.to_bytes();
-    drop(closed);
-    let before = entries(&disk).map_or(0, |all| all.len());
-    let (mode, rest) = data.split_first().unwrap_or((&0, &[]));
-    let bytes = match mode & 3 {
-        0 => [&good[..8], rest].concat(),
-        // Numbers as small as most are.
-        1 => rest.iter().fold(good[..8].to_vec(), |mut bytes, &number| {
-            bytes.extend_from_slice(&u64::from(number).to_le_bytes());
-            bytes
-        }),
-        _ => changed(good.clone(), rest),
-    };
-    match Recovered::from_bytes(disk.clone(), &bytes) {
-        Err(reason) => assert!(reason.ends_with('.') && bytes != good, "{reason}"),
-        Ok(closed) => {
-            assert_eq!(closed.to_bytes(), bytes);
-            let mut store = Store::begin(closed, SETTINGS, 2);
-            if store.push(store.reserved(), |out| out.extend_from_slice(b"new")).is_ok() {
-                let _ = store.sync();
-            }
-            let _ = store.log_bytes();
-            drop(store);
-            let all = entries(&disk);
-            assert!(bytes != good || all.is_ok_and(|all| all.len() == before + 1));
-        }
     }
 }
 
@@ -144,28 +104,6 @@ fn received(bytes: &[u8], step: usize) -> Result<(Vec<Vec<u8>>, Option<u64>), ()
         rest.drain(..used.map_err(|sentence| assert!(!sentence.is_empty()))?);
     }
     Ok((found, decoder.ended().filter(|_| rest.is_empty())))
-}
-
-/// Numbers of eight bytes, some of which are others, or more, or less.
-fn changed(mut bytes: Vec<u8>, changes: &[u8]) -> Vec<u8> {
-    for change in changes.chunks_exact(3) {
-        let numbers = bytes.len() / 8;
-        let at = usize::from(change[0]) % numbers.max(1) * 8;
-        let Some(number) = bytes.get_mut(at..at + 8) else { return bytes };
-        match change[1] & 7 {
-            0 => number.fill(change[2]),
-            1 => number[usize::from(change[1] >> 5)] = change[2],
-            2 => bytes.truncate(at),
-            3 => bytes.extend_from_slice(&u64::from(change[2]).to_le_bytes()),
-            4 => number.copy_from_slice(&u64::from(change[2]).to_le_bytes()),
-            _ => {
-                let by = u64::from(change[2]).wrapping_sub(128);
-                let sum = u64_at(number, 0).wrapping_add(by);
-                number.copy_from_slice(&sum.to_le_bytes());
-            }
-        }
-    }
-    bytes
 }
 
 type Image = Vec<(String, Vec<u8>)>;
@@ -231,24 +169,10 @@ const SETTINGS: Settings =
 mod tests {
     use super::*;
     use stentor_io::Rng;
-    use stentor_test::seeds;
 
     #[test]
     fn an_end_in_the_middle_of_a_frame_is_told() {
         fuzz_store(&[1, 0xce, 0xff, 0x92, 0x7a]);
-    }
-
-    #[test]
-    fn whatever_is_said_of_a_closed_store_is_judged() {
-        fuzz_closed(&[2]);
-        let mut rng = Rng::new(1);
-        for _ in 0..seeds::fuzz_runs(20_000) {
-            let mut data = vec![rng.next_u64() as u8];
-            for _ in 0..rng.below(6) {
-                data.extend_from_slice(&rng.next_u64().to_le_bytes()[..3]);
-            }
-            fuzz_closed(&data);
-        }
     }
 
     #[test]

@@ -72,13 +72,6 @@ pub(crate) struct Layout {
     pub(crate) cut: Cut,
 }
 
-impl Layout {
-    /// The segments, from the oldest to the newest.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = &Cut> {
-        self.closed.iter().chain([&self.cut])
-    }
-}
-
 /// Why bytes are not the head of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoHead {

@@ -79,6 +79,7 @@ mod stream;
 pub mod fuzz;
 
 pub use damage::{Damage, OpenError};
+pub use handover::Tip;
 pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
 #[cfg(any(test, feature = "sim"))]
@@ -86,7 +87,7 @@ pub use sim::{DiskFaults, SimDisk, SimFile, during_syncs};
 pub use snapshot::{
     Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
 };
-pub use store::{PushError, Settings, Store, Unclosed};
+pub use store::{PushError, Settings, Store};
 pub use stream::{
     FeedEncoder, FeedFrame, SnapshotDecoder, SnapshotEncoder, SnapshotHead, read_feed_frame,
 };

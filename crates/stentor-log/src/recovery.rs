@@ -25,32 +25,32 @@ use stentor_io::{Disk, DiskError};
 
 /// A store whose files were looked at, but not read.
 pub struct Recovery<D: Disk> {
-    disk: D,
-    snapshot: Option<StoreFile>,
+    pub(crate) disk: D,
+    pub(crate) snapshot: Option<StoreFile>,
     /// From the oldest to the newest.
-    segments: Vec<StoreFile>,
+    pub(crate) segments: Vec<StoreFile>,
     /// The greatest number that a file has.
-    highest: u64,
+    pub(crate) highest: u64,
     /// Bytes of files that no longer count.
-    stale_bytes: u64,
+    pub(crate) stale_bytes: u64,
     /// Another store has it.
     is_view: bool,
     damages: Damages,
 }
 
 /// A file that counts.
-struct StoreFile {
+pub(crate) struct StoreFile {
     name: String,
-    number: u64,
+    pub(crate) number: u64,
     is_log: bool,
-    /// Missing only if it is damaged, and that is borne.
-    head: Option<Head>,
+    /// `None` if the head is damaged and damage is only collected (repair).
+    pub(crate) head: Option<Head>,
     /// Where its frames begin.
-    begin: u64,
+    pub(crate) begin: u64,
     /// Where they end, if something says so.
-    end: Option<u64>,
+    pub(crate) end: Option<u64>,
     /// The length of the file.
-    bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl StoreFile {
@@ -99,6 +99,8 @@ pub struct Recovered<D: Disk> {
     pub stored: u64,
     /// The number to go on behind: whatever number was given out is not above it.
     pub last: u64,
+    /// The numbers up to this one are reserved on the disk.
+    pub(crate) reserved: u64,
     /// Numbers that were given out, perhaps, and rolled back. A reader who comes back with one of
     /// them saw something that is not there.
     pub lost: Vec<RangeInclusive<u64>>,
@@ -347,6 +349,7 @@ impl<D: Disk> Recovery<D> {
             disk: self.disk,
             stored: seq,
             last,
+            reserved: last,
             lost,
             copied,
             torn,

@@ -25,6 +25,7 @@
 //! numbers: one above [`Store::reserved`] must not be given out yet.
 
 use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::handover::Tip;
 use crate::head::{self, Cut, Head, LOG, Layout, SNAPSHOT, SPARE, UNNAMED, What};
 use crate::recovery::Recovered;
 use crate::snapshot::{Snapshot, SnapshotWriter};
@@ -122,20 +123,6 @@ struct Segment<D: Disk> {
     synced: u64,
 }
 
-/// A store that could not be closed, and may be gone on with as one whose disk has failed.
-pub struct Unclosed<D: Disk> {
-    /// As it was before.
-    pub store: Store<D>,
-    /// Why.
-    pub error: DiskError,
-}
-
-impl<D: Disk> fmt::Debug for Unclosed<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
 /// Why an entry was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PushError {
@@ -175,7 +162,7 @@ impl<D: Disk> Store<D> {
     /// [`Recovery::open_in_use`]: crate::Recovery::open_in_use
     pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
         let epoch = recovered.epoch.filter(|_| !recovered.begins_life);
-        let Recovered { disk, last, lost, layout, tail, .. } = recovered;
+        let Recovered { disk, last, reserved, lost, layout, tail, .. } = recovered;
         assert!(!recovered.is_view, "a store has one who writes to it");
         let mut store = Store {
             disk,
@@ -187,8 +174,8 @@ impl<D: Disk> Store<D> {
                 last,
                 written: last,
                 synced: if tail.frames.is_empty() { last } else { tail.after },
-                claimed: last,
-                granted: last,
+                claimed: reserved,
+                granted: reserved,
             },
             buffer: FrameBuffer {
                 frame_at: tail.frames.len(),
@@ -346,17 +333,35 @@ impl<D: Disk> Store<D> {
         self.sync_log()
     }
 
-    /// Ends it: everything is on the disk, and the next start goes on with the next number. Returns
-    /// what that start would find there, for who begins it without having to read it.
+    /// Ends it: everything is on the disk, and the next start continues with the next number.
     ///
     /// # Errors
-    /// As [`Store::write`]. Then numbers are left out at the next start, unless the store goes on.
-    pub fn close(mut self) -> Result<Recovered<D>, Box<Unclosed<D>>> {
-        if let Err(error) = self.sync().and_then(|()| self.put_end()) {
-            return Err(Box::new(Unclosed { store: self, error }));
-        }
-        let Store { disk, epoch, seqs, lost, layout, .. } = self;
-        Ok(Recovered::of_closed(disk, epoch, seqs.last, lost, layout))
+    /// As [`Store::write`]. The next start leaves out numbers, unless the store continues.
+    pub fn close(&mut self) -> Result<(), DiskError> {
+        self.sync().and_then(|()| self.put_end())
+    }
+
+    /// Where the store ends, for a process that continues it. `None` if something that was pushed
+    /// is not known to be on the disk.
+    #[must_use]
+    pub fn tip(&self) -> Option<Tip> {
+        let Sequences { last, granted, .. } = self.seqs;
+        let log = self.log.as_ref().filter(|log| {
+            !self.is_broken() && self.buffer.bytes.is_empty() && log.synced == log.end
+        });
+        log.map(|log| Tip { segment: log.number, end: log.end, last, reserved: granted })
+    }
+
+    /// The last number that was pushed or noted.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.seqs.last
+    }
+
+    /// The disk that it is on.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        &self.disk
     }
 
     /// Tries again what failed: begins a new segment with all that is not known to be on the disk,

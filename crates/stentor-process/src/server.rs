@@ -25,14 +25,16 @@ use crate::user::{become_user, user_named};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_config::{ControlAddress, Settings};
 use stentor_files::FileLoader;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
-use stentor_io::{ChannelListener, HostDisk, Inherited, User, spawn_with_file_table};
+use stentor_io::{
+    ChannelListener, Disk, HostDisk, Inherited, User, monotonic_us, sleep, spawn_with_file_table,
+};
 use stentor_log::{Recovery, open_replaced};
 use stentor_order::{
     Applier, ChangeQueue, CommitError, Committer, Compressor, Jobs, Outcome, ReturnAddress,
@@ -42,7 +44,7 @@ use stentor_server::{
     AccessLog, CONTROL, Guard, MONITOR, Mailbox, Order, PUBLIC, ProcessState, REDIRECT, Reloads,
     Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
 };
-use stentor_store::{Ended, Writer};
+use stentor_store::{Ended, Ending, StoreThread, Writer};
 use stentor_tls_layer::{Acceptors, Sessions};
 use stentor_wire::target::TopicName;
 
@@ -72,11 +74,10 @@ pub struct Server {
     /// Who looks after memory.
     _guard: Option<Guard>,
     /// The one that writes to the store, if there is one.
-    writer: Mutex<Option<StoreThread>>,
+    writer: Mutex<Option<StoreThread<HostDisk>>>,
+    /// When a stop is to be over, in microseconds; 0: no stop has begun.
+    ends_by_us: AtomicU64,
 }
-
-/// The thread of the store; what the next process would find, if it was closed in order.
-type StoreThread = JoinHandle<Ended<HostDisk>>;
 
 /// The log files of a running server.
 #[derive(Clone, Debug)]
@@ -135,7 +136,10 @@ fn begin(
     let (recovery, life) = match hello {
         None => open_store(&settings, user.as_ref())?,
         // That process has it, and gives it away at the end.
-        Some(hello) => (None, hello.life()),
+        Some(hello) => {
+            probe_store(&settings)?;
+            (None, hello.life())
+        }
     };
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
@@ -156,6 +160,7 @@ fn begin(
         channels: Vec::new(),
         threads: Vec::new(),
         writer: Mutex::default(),
+        ends_by_us: AtomicU64::new(0),
         background: None,
         service,
         _guard: None,
@@ -240,6 +245,16 @@ fn open_store(
     let recovery = Recovery::open(disk).map_err(told)?;
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
     Ok((Some(recovery), of(epoch)))
+}
+
+/// Whether this process can write to the store that it is to take over.
+fn probe_store(settings: &Settings) -> Result<(), StartError> {
+    let Some(path) = store_path(settings) else { return Ok(()) };
+    let probed = HostDisk::look(path).and_then(|disk| {
+        let file = disk.create(PROBE, 0)?;
+        disk.write_at(&file, 0, &[0]).and(disk.remove(PROBE))
+    });
+    probed.map_err(|error| StartError::of_store(path, &error.into()))
 }
 
 /// The directory of the store. That of a node of a cluster holds none.
@@ -370,6 +385,13 @@ impl Server {
     /// workers end when their connections have, or after the drain time.
     pub fn drain(&self) {
         self.announce_stop();
+        let (now_us, drain_us) = (monotonic_us(), self.settings.drain_ms * 1_000);
+        self.ends_by_us.store(now_us + drain_us, Ordering::Relaxed);
+        if let Some(store) = self.service.store() {
+            // Their answers have to reach them before connections are cut.
+            let answer_us = drain_us - (drain_us / 4).min(ANSWERING_US_MAX);
+            store.intake.answer_by((now_us + answer_us) / 1_000);
+        }
         for mailbox in &self.mailboxes {
             mailbox.put(Order::Drain);
         }
@@ -392,9 +414,11 @@ impl Server {
         if let Some(log) = &self.shared.access_log {
             log.close();
         }
-        // Nothing is published any more.
-        if let Some(Err(unended)) = self.close_store()? {
-            let reason = unended.reason;
+        let is_stalled = self.service.store().is_some_and(|it| it.intake.stalled_ms() > 0);
+        let least_us = if is_stalled { 0 } else { CLOSING_US_MIN };
+        let until_us = self.ends_by_us.load(Ordering::Relaxed).max(monotonic_us() + least_us);
+        let ended = self.end_writer(Ending::Stop, &|| monotonic_us() > until_us);
+        if let Err(reason) = ended.and_then(|ended| ended.map_or(Ok(()), |ended| ended.result)) {
             tracing::error!(
                 "the store was not closed: {reason}; the next start leaves out numbers"
             );
@@ -402,25 +426,37 @@ impl Server {
         result
     }
 
-    /// Ends the thread of the store once it has written down everything. Returns what the next one
-    /// would find there.
-    fn close_store(&self) -> Result<Option<Ended<HostDisk>>, String> {
-        let writer = stentor_io::lock(&self.writer).take();
-        let (Some(writer), Some(store)) = (writer, self.service.store()) else { return Ok(None) };
-        store.intake.end();
-        let ended = writer.join().map_err(|_| "the thread of the store panicked".to_owned());
-        ended.map(Some)
+    /// Has the thread of the store write down everything, and waits for its end, unless it is given
+    /// up before. The thread continues then.
+    fn end_writer(
+        &self,
+        ending: Ending,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Option<Ended<HostDisk>>, String> {
+        let Some(store) = self.service.store() else { return Ok(None) };
+        store.intake.end(ending);
+        while stentor_io::lock(&self.writer).as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if gives_up() {
+                return Err("the disk does not answer".to_owned());
+            }
+            sleep(LOOK);
+        }
+        self.join_writer()
     }
 
-    fn start_writer(&self, begun: stentor_log::Store<HostDisk>) -> io::Result<()> {
+    /// Waits for the thread of the store, which has ended or is about to.
+    fn join_writer(&self) -> Result<Option<Ended<HostDisk>>, String> {
+        let Some(thread) = stentor_io::lock(&self.writer).take() else { return Ok(None) };
+        thread.join().map_err(|_| "the thread of the store panicked".to_owned())
+    }
+
+    /// Starts the thread of the store.
+    fn start_writer(
+        &self,
+        begin: impl FnOnce() -> Result<Writer<HostDisk>, String> + Send + 'static,
+    ) -> io::Result<()> {
         let Some(store) = self.service.store() else { return Ok(()) };
-        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
-        self.keep_writing(Writer::new(begun, intake, Arc::clone(&self.shared.hub), stats))
-    }
-
-    fn keep_writing(&self, writer: Writer<HostDisk>) -> io::Result<()> {
-        let writer = writer.start()?;
-        *stentor_io::lock(&self.writer) = Some(writer);
+        *stentor_io::lock(&self.writer) = Some(store.start(begin)?);
         Ok(())
     }
 
@@ -583,6 +619,18 @@ impl Server {
         stentor_io::lock(&self.reports)
     }
 }
+
+/// A file that a process makes to see whether it can.
+const PROBE: &str = "probe.tmp";
+
+/// How often it is looked whether the thread of the store has ended.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The store may take so long to be closed, whatever is left of the time of a stop.
+const CLOSING_US_MIN: u64 = 1_000_000;
+
+/// Before the end of a stop the last publishers are answered so early at most.
+const ANSWERING_US_MAX: u64 = 1_000_000;
 
 /// A worker's calls are shallow; the largest thing on its stack is a request's header fields.
 const WORKER_STACK_BYTES: usize = 256 * 1024;

@@ -35,14 +35,16 @@ pub(crate) enum WorkClass {
     Commands,
     /// Messages that readers have missed.
     CatchUp,
+    /// Publishers while the store is handed over: none of them is served then.
+    Held,
 }
 
 impl WorkClass {
-    pub(crate) const ALL: [WorkClass; 3] =
-        [WorkClass::Requests, WorkClass::Commands, WorkClass::CatchUp];
+    pub(crate) const ALL: [WorkClass; 4] =
+        [WorkClass::Requests, WorkClass::Commands, WorkClass::CatchUp, WorkClass::Held];
 }
 
-packed!(enum WorkClass { 0 => Requests, 1 => Commands, 2 => CatchUp });
+packed!(enum WorkClass { 0 => Requests, 1 => Commands, 2 => CatchUp, 3 => Held });
 
 /// The permission to do work now. The work of a class needs a permit of [`admitted`]; a permit for
 /// small work is free.
@@ -84,6 +86,8 @@ pub(crate) struct Budget {
     spent: usize,
     /// A fan-out is under way: it takes precedence.
     is_sweeping: bool,
+    /// Publishers are held.
+    holds: bool,
     /// The cost of each class since the start.
     costs: [u64; WorkClass::ALL.len()],
 }
@@ -174,6 +178,9 @@ impl Budget {
 
     /// Whether a class has budget left, beyond what the open permit will charge it.
     fn has_some_left(&self, class: WorkClass) -> bool {
+        if class == WorkClass::Held && self.holds {
+            return false;
+        }
         let open = self.open.filter(|open| open.class == class);
         let due = open.map_or(0, |open| self.cost.saturating_sub(open.from));
         self.left[class as usize] > due as isize
@@ -273,9 +280,21 @@ impl Budget {
         self.left[class as usize] = -(EXHAUSTED_TURNS * LINE_COST_PER_TURN as isize);
     }
 
-    /// Whether no connection waits.
+    /// Whether no connection can be served.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queues.iter().all(|queue| queue.len() == 0)
+        let is_served = |class: &WorkClass| *class != WorkClass::Held || !self.holds;
+        let mut served = WorkClass::ALL.into_iter().filter(is_served);
+        served.all(|class| self.waiting(class) == 0)
+    }
+
+    /// Whether publishers are held.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// Holds publishers, or serves those that were held.
+    pub(crate) fn hold(&mut self, holds: bool) {
+        self.holds = holds;
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Intake {
     pub(crate) state: AtomicU8,
     /// So much waits that no more is taken.
     pub(crate) is_full: AtomicBool,
+    /// The store is handed over: no change is taken.
+    pub(crate) is_held: AtomicBool,
     /// Counts the progress of the thread that writes. Odd while the thread may wait for the disk.
     /// The watch reads it.
     pub(crate) work: AtomicU64,
@@ -121,10 +123,23 @@ pub(crate) struct Waiting {
     pub(crate) bytes: usize,
     /// Publishers that wait for the disk. They stay here until they are answered.
     pub(crate) publishers: Vec<WaitingPublisher>,
-    /// Nothing more will come.
-    pub(crate) is_over: bool,
+    /// The thread that writes is to end, for this reason.
+    pub(crate) ending: Option<Ending>,
+    /// That thread has ended.
+    pub(crate) has_ended: bool,
     /// Nobody takes anything out any more.
     pub(crate) is_abandoned: bool,
+    /// When all publishers are answered at the latest.
+    pub(crate) answer_by_ms: Option<u64>,
+}
+
+/// Why the thread that writes ends. All that waits is on the disk then, or the disk has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The server stops: the log gets its end mark.
+    Stop,
+    /// Another process continues the store. No change is taken until then.
+    HandOver,
 }
 
 /// A publisher that is answered once its change is stored as promised.
@@ -140,8 +155,8 @@ pub(crate) struct Taken {
     pub(crate) news: Vec<News>,
     /// The strongest promise to a publisher that waits.
     pub(crate) promise: Option<Keep>,
-    /// Nothing more will come.
-    pub(crate) is_over: bool,
+    /// The thread is to end.
+    pub(crate) ending: Option<Ending>,
 }
 
 /// How the thread that writes sleeps.
@@ -236,15 +251,46 @@ impl Intake {
         self.work.store(next, Ordering::Release);
     }
 
-    /// Nothing more comes: the thread writes down what there is, and ends.
-    pub fn end(&self) {
-        self.waiting().is_over = true;
+    /// The thread that writes stores what waits, and ends.
+    pub fn end(&self, ending: Ending) {
+        self.waiting().ending = Some(ending);
+        self.is_held.store(ending == Ending::HandOver, Ordering::SeqCst);
         self.ring();
     }
 
-    /// Something may come after all.
-    pub fn begin_again(&self) {
-        self.waiting().is_over = false;
+    /// Changes are taken again. Returns whether the thread that was to end continues; if not, it
+    /// has ended.
+    pub fn resume(&self) -> bool {
+        let mut waiting = self.waiting();
+        waiting.ending = None;
+        self.is_held.store(false, Ordering::SeqCst);
+        !std::mem::take(&mut waiting.has_ended)
+    }
+
+    /// Whether the thread that writes is to end.
+    pub fn is_ending(&self) -> bool {
+        self.waiting().ending.is_some()
+    }
+
+    /// The thread that writes ends, unless it is to continue after all.
+    pub(crate) fn confirm_end(&self) -> bool {
+        let mut waiting = self.waiting();
+        waiting.has_ended = waiting.ending.is_some();
+        waiting.has_ended
+    }
+
+    /// Publishers that wait are answered by then, on the clock of the watch.
+    pub fn answer_by(&self, at_ms: u64) {
+        self.waiting().answer_by_ms = Some(at_ms);
+    }
+
+    /// Numbers up to this one are reserved on the disk, where all before `last` is.
+    pub fn continue_at(&self, last: u64, reserved: u64) {
+        for (seq, known) in
+            [(&self.written_seq, last), (&self.synced_seq, last), (&self.reserved_seq, reserved)]
+        {
+            seq.store(known, Ordering::Release);
+        }
     }
 
     /// Why a change is not taken, if so.
@@ -253,6 +299,9 @@ impl Intake {
         let topic = entry.topic()?;
         let next = hub.seq() + numbers_under_way();
         let is_reserved = next < self.reserved_seq.load(Ordering::Acquire);
+        if self.is_held.load(Ordering::SeqCst) {
+            return Some(CommitError::DiskBehind);
+        }
         let disk = self.disk();
         let is_behind =
             self.is_full.load(Ordering::Acquire) || self.stalled_ms() > self.wait_max_ms;
@@ -295,7 +344,7 @@ impl Intake {
         waiting.bytes = 0;
         let mut promises = waiting.publishers.iter().map(|it| it.promised.due.keep);
         into.promise = promises.clone().find(|keep| *keep == Keep::Synced).or(promises.next());
-        into.is_over = waiting.is_over;
+        into.ending = waiting.ending;
         drop(waiting);
         self.note_work(true);
         self.is_pressing.store(false, Ordering::SeqCst);
@@ -311,19 +360,19 @@ impl Intake {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting> {
         stentor_io::lock(&self.waiting)
     }
 }
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.news.is_empty() && self.publishers.is_empty() && !self.is_over
+        self.news.is_empty() && self.publishers.is_empty() && self.ending.is_none()
     }
 
     /// Somebody waits for what is here, or it is much.
     fn is_urgent(&self) -> bool {
-        !self.publishers.is_empty() || self.bytes > BATCH_BYTES || self.is_over
+        !self.publishers.is_empty() || self.bytes > BATCH_BYTES || self.ending.is_some()
     }
 }
 

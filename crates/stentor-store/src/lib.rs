@@ -26,8 +26,8 @@ mod rewrite;
 mod watch;
 mod writer;
 
-pub use intake::{DiskState, Intake, Reading, StoreState};
+pub use intake::{DiskState, Ending, Intake, Reading, StoreState};
 pub use load::{Loaded, TOO_LARGE, load};
 pub use rewrite::Pass;
 pub use watch::Watch;
-pub use writer::{Ended, Stats, Writer};
+pub use writer::{Ended, Stats, StoreThread, Writer};

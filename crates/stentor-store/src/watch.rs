@@ -41,9 +41,10 @@ impl Watch {
         self.intake.stalled_ms.store(if is_stalled { waited_ms } else { 0 }, Ordering::Release);
         self.log(is_stalled, now_ms);
         let wait_max_ms = self.intake.wait_max_ms;
+        let is_late = self.intake.waiting().answer_by_ms.is_some_and(|at_ms| now_ms >= at_ms);
         self.intake.answer(|publisher| {
             let since_ms = *publisher.since_ms.get_or_insert(now_ms);
-            now_ms.saturating_sub(since_ms) >= wait_max_ms
+            is_late || now_ms.saturating_sub(since_ms) >= wait_max_ms
         });
     }
 

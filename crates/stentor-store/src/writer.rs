@@ -3,22 +3,22 @@
 //! A step does all there is to do now, and waits for the disk alone. Whatever it finds is one frame
 //! of the log, and one sync if anybody was promised one.
 
-use crate::intake::{DiskState, Intake, News, Sleep, Taken};
+use crate::intake::{DiskState, Ending, Intake, News, Sleep, StoreState, Taken};
 use crate::rewrite::Pass;
 use crate::rewrite::Rewriting;
 use crate::watch::Watch;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, io};
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
 use stentor_io::{
     Counter, Disk, DiskError, DiskErrorKind, Histogram, limits_are_small, monotonic_us, unix_s,
 };
-use stentor_log::{PushError, Recovered, Store, Unclosed};
+use stentor_log::{PushError, Store, Tip};
 
 /// Writes down what an [`Intake`] is told.
 pub struct Writer<D: Disk> {
@@ -48,19 +48,13 @@ pub struct Writer<D: Disk> {
     rewrites_failed: u32,
 }
 
-/// What the next process would find of a store, or who has not brought it to its end.
-pub type Ended<D> = Result<Recovered<D>, Box<Unended<D>>>;
-
-/// The store was not closed: the next start leaves out numbers, unless the writer goes on.
-pub struct Unended<D: Disk> {
+/// A writer that has come to its end.
+pub struct Ended<D: Disk> {
+    /// It may continue.
     pub writer: Writer<D>,
-    pub reason: String,
-}
-
-impl<D: Disk> fmt::Debug for Unended<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
+    /// # Errors
+    /// Not everything is on the disk, or a stop has no end mark: the next start leaves out numbers.
+    pub result: Result<(), String>,
 }
 
 /// What the thread counts: it alone writes, others read.
@@ -105,7 +99,7 @@ impl<D: Disk> Writer<D> {
         stats: Arc<Stats>,
     ) -> Writer<D> {
         let mut writer = Writer {
-            pushed_seq: hub.seq(),
+            pushed_seq: store.last(),
             store,
             intake,
             hub,
@@ -137,7 +131,7 @@ impl<D: Disk> Writer<D> {
             self.witness_at_ms = Some(now_ms + QUIET_MS);
         }
         self.news.extend(self.taken.news.drain(..));
-        if self.taken.is_over || self.retry_at_ms.is_some_and(|at| now_ms >= at) {
+        if self.taken.ending.is_some() || self.retry_at_ms.is_some_and(|at| now_ms >= at) {
             self.retry_at_ms = None;
             // What of it failed the store says below.
             let _ = self.store.retry();
@@ -154,8 +148,9 @@ impl<D: Disk> Writer<D> {
             self.rewrite(now_ms);
             self.show(now_ms);
         }
-        debug_assert!(self.taken.is_over || !self.patience(now_ms).is_zero(), "it would spin");
-        self.taken.is_over
+        let is_over = self.taken.ending.is_some();
+        debug_assert!(is_over || !self.patience(now_ms).is_zero(), "it would spin");
+        is_over
     }
 
     /// A snapshot that is to be written, if one was begun.
@@ -163,30 +158,33 @@ impl<D: Disk> Writer<D> {
         self.pass.take()
     }
 
-    /// Brings what is left to the disk, so that the next start goes on with the next number.
-    /// Returns what that will find.
-    ///
-    /// # Errors
-    /// `Unended`
+    /// Ends after the step that was the last, and closes the log if the server stops.
     pub fn end(mut self) -> Ended<D> {
-        // Whoever writes a snapshot gives it up.
+        // The thread that writes a snapshot gives it up.
         (self.rewriting, self.pass) = (None, None);
-        if !self.news.is_empty() {
+        let closed = match self.taken.ending {
+            Some(Ending::HandOver) => self.store.sync(),
+            _ => self.store.close(),
+        };
+        let result = match closed {
             // Their numbers were given out, and must be left out.
-            let reason = "not everything could be written".to_owned();
-            return Err(Box::new(Unended { writer: self, reason }));
-        }
-        self.store.close().map_err(|unclosed| {
-            let Unclosed { store, error } = *unclosed;
-            Box::new(Unended { writer: Writer { store, ..self }, reason: error.to_string() })
-        })
+            _ if !self.news.is_empty() => Err("not everything could be written".to_owned()),
+            closed => closed.map_err(|error| error.to_string()),
+        };
+        self.show(monotonic_us() / 1_000);
+        Ended { writer: self, result }
     }
 
-    /// Goes on though it was to end: the intake is told how the disk is.
-    pub fn go_on(mut self) -> Writer<D> {
-        // mutation: unclosed-store
-        self.show(monotonic_us() / 1000);
-        self
+    /// Where the store ends, if all of it is on the disk.
+    #[must_use]
+    pub fn tip(&self) -> Option<Tip> {
+        self.store.tip().filter(|_| self.news.is_empty())
+    }
+
+    /// The disk of the store.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        self.store.disk()
     }
 
     /// How long there is nothing to do if nothing comes.
@@ -214,7 +212,7 @@ impl<D: Disk> Writer<D> {
         let is_due = self.sync_at_ms.is_some_and(|at| now_ms >= at);
         match self.taken.promise {
             Some(Keep::Synced) => self.sync()?,
-            _ if is_due => self.sync()?,
+            _ if is_due || self.taken.ending.is_some() => self.sync()?,
             Some(_) => self.store.write()?,
             None => {}
         }
@@ -347,35 +345,84 @@ impl<D: Disk + Send + 'static> Writer<D>
 where
     D::File: Send,
 {
-    /// Runs on a thread of its own until nothing more comes. A second thread watches the disk.
+    /// Runs on a thread of its own until it is to end: see [`StoreState::start`].
     ///
     /// # Errors
     /// The host refuses a thread.
-    pub fn start(mut self) -> io::Result<JoinHandle<Ended<D>>> {
-        let (lives, ends) = mpsc::channel();
-        Watch::new(&self.intake).start(ends)?;
-        thread::Builder::new().name("store".to_owned()).spawn(move || {
-            // The watch ends when this is dropped.
-            let _lives: mpsc::Sender<()> = lives;
-            let mut snapshots = None;
-            let life = panic::catch_unwind(AssertUnwindSafe(|| {
-                while !self.step(self.patience(monotonic_us() / 1000), monotonic_us() / 1000) {
-                    if let Some(pass) = self.pass() {
-                        // Without a thread nobody writes it, which it says itself.
-                        snapshots = pass.start(Arc::clone(&self.stats)).ok();
-                    }
-                }
-            }));
-            if let Err(reason) = life {
-                self.break_down();
-                panic::resume_unwind(reason);
-            }
-            let closed = self.end();
-            // It gives up after a slice, and then nobody has the directory any more.
-            snapshots.map(JoinHandle::join);
-            closed
-        })
+    pub fn start(self) -> io::Result<StoreThread<D>> {
+        let (intake, stats) = (Arc::clone(&self.intake), Arc::clone(&self.stats));
+        spawn(intake, stats, || Ok(self))
     }
+
+    /// Steps until it is to end.
+    fn run(mut self) -> Ended<D> {
+        let mut snapshots = None;
+        let life = panic::catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                let now_ms = monotonic_us() / 1000;
+                let is_over = self.step(self.patience(now_ms), now_ms);
+                if let Some(pass) = self.pass() {
+                    // Without a thread the snapshot fails by itself.
+                    snapshots = pass.start(Arc::clone(&self.stats)).ok();
+                }
+                if is_over && self.intake.confirm_end() {
+                    return;
+                }
+            }
+        }));
+        if let Err(reason) = life {
+            self.break_down();
+            panic::resume_unwind(reason);
+        }
+        let ended = self.end();
+        // The thread of a snapshot ends after a slice, and leaves the directory.
+        snapshots.map(JoinHandle::join);
+        ended
+    }
+}
+
+/// The thread that writes. `None`: its store could not be begun.
+pub type StoreThread<D> = JoinHandle<Option<Ended<D>>>;
+
+impl StoreState {
+    /// Starts the thread that writes, and the watch over it. `begin` opens the store on that
+    /// thread, so it may wait for the disk. Its error is a sentence, after which nothing is
+    /// published.
+    ///
+    /// # Errors
+    /// The host refuses a thread.
+    pub fn start<D: Disk + Send + 'static>(
+        &self,
+        begin: impl FnOnce() -> Result<Writer<D>, String> + Send + 'static,
+    ) -> io::Result<StoreThread<D>>
+    where
+        D::File: Send,
+    {
+        spawn(Arc::clone(&self.intake), Arc::clone(&self.stats), begin)
+    }
+}
+
+fn spawn<D: Disk + Send + 'static>(
+    intake: Arc<Intake>,
+    stats: Arc<Stats>,
+    begin: impl FnOnce() -> Result<Writer<D>, String> + Send + 'static,
+) -> io::Result<StoreThread<D>>
+where
+    D::File: Send,
+{
+    let (lives, ends) = mpsc::channel();
+    Watch::new(&intake).start(ends)?;
+    thread::Builder::new().name("store".to_owned()).spawn(move || {
+        // The watch ends when this is dropped.
+        let _lives: mpsc::Sender<()> = lives;
+        intake.note_work(true);
+        let writer = begin().inspect_err(|sentence| {
+            tracing::error!("{sentence}: nothing is published");
+            stats.fail(sentence);
+            intake.abandon();
+        });
+        writer.ok().map(Writer::run)
+    })
 }
 
 /// What is stored when its time comes is on the disk after so long.
@@ -404,7 +451,6 @@ fn numbers_ahead_min() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::StoreState;
     use stentor_hub::{Draft, Epoch, Limits, Precondition, Rule};
     use stentor_log::{DiskFaults, Recovery, Settings, SimDisk};
     use stentor_wire::target::TopicName;
@@ -516,7 +562,7 @@ mod tests {
         writer.hub.set_rules(vec![Rule { keep: Some(Keep::None), ..Rule::default() }]);
         publish(&writer, 10);
         writer.step(Duration::ZERO, 1_000);
-        assert_eq!(writer.end().unwrap().last, 1);
+        assert_eq!(writer.end().writer.store.last(), 1);
     }
 
     #[test]

@@ -9,10 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::panic::{self, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::sync::Arc;
 use std::thread;
 
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
@@ -36,7 +38,9 @@ use crate::{Failure, has_colours, parent};
 /// starts, so that none of its threads ever waits for standard error.
 pub(crate) fn start_log() -> Result<(), Failure> {
     let _held = HeldSignals::hold();
-    let started = event_log::start();
+    // A write beyond the limit of a file's size fails then, and does not end the process.
+    let ignored = flag::register(SIGXFSZ, Arc::default());
+    let started = ignored.and_then(|_| event_log::start());
     started.map_err(|error| Failure::Failed(format!("the log cannot be started: {error}")))
 }
 

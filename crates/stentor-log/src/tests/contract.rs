@@ -195,7 +195,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         let mut store = begin(&disk);
         sync_each(&mut store, 1..=3);
         disk.set_faults(faults);
-        let mut store = store.close().err().unwrap().store;
+        store.close().unwrap_err();
         // The end may stand there: what is given out now could be given out again.
         assert_eq!((store.is_broken(), store.reserved()), (true, 3));
         assert_eq!(push(&mut store, 4), Err(PushError::NotReserved));

@@ -3,8 +3,8 @@
 use super::contract::{SETTINGS, begin, numbers, push, read_replaced, recovered, sync_each};
 use super::life::EPOCH;
 use crate::frame::{self, ENTRY_BYTES_MAX, FRAME_BYTES, Kind, Spot};
-use crate::head::LOST_MAX;
-use crate::{DiskFaults, PushError, Recovered, Recovery, SimDisk, Store, replace};
+use crate::head;
+use crate::{DiskFaults, PushError, Recovery, SimDisk, Store, Tip, replace};
 use std::collections::BTreeSet;
 use stentor_io::{Disk, DiskError};
 
@@ -64,71 +64,43 @@ fn failed_syncs_leave_no_spares_behind() {
     }
 }
 
-/// A head has no room for more ranges, so no start could read the next segment.
+/// The other process has the entries; it reads heads alone.
 #[test]
-fn a_closed_store_has_a_bounded_number_of_lost_ranges() {
-    let disk = SimDisk::new(1);
-    let mut store = begin(&disk);
-    store.note(10);
-    let closed = store.close().unwrap().to_bytes();
-    for (ranges, is_taken) in [(LOST_MAX, true), (LOST_MAX + 1, false)] {
-        let mut bytes = closed.clone();
-        bytes[72..80].copy_from_slice(&(ranges as u64).to_le_bytes());
-        let lost = (1..=ranges as u64).flat_map(|n| [10 * n, 10 * n + 5]);
-        let lost: Vec<u8> = lost.flat_map(u64::to_le_bytes).collect();
-        bytes.splice(80..80, lost);
-        let taken = Recovered::from_bytes(disk.clone(), &bytes);
-        assert_eq!(taken.is_ok(), is_taken, "{ranges}");
-        if let Ok(taken) = taken {
-            let store = Store::begin(taken, SETTINGS, EPOCH);
-            assert_eq!(store.refusal(), None);
-            drop(store);
-            assert_eq!(recovered(&disk).0.lost.len(), ranges);
-        }
-    }
-}
-
-/// A start shortens and removes files by what these bytes say.
-#[test]
-fn a_closed_store_without_its_files_is_refused() {
+fn another_process_continues_behind_the_tip() {
     let disk = SimDisk::new(1);
     let mut store = begin(&disk);
     sync_each(&mut store, 1..=3);
     let snapshot = store.begin_snapshot().unwrap().end().unwrap();
     store.adopt(snapshot).unwrap();
     sync_each(&mut store, 4..=6);
-    let closed = store.close().unwrap();
-    let (bytes, log_bytes) = (closed.to_bytes(), closed.layout.cut.end as usize);
-    let is_taken =
-        |image: &[(String, Vec<u8>)]| Recovered::from_bytes(SimDisk::of(1, image), &bytes).is_ok();
+    push(&mut store, 7).unwrap();
+    assert_eq!(store.tip(), None, "not everything is on the disk");
+    store.sync().unwrap();
+    let tip = store.tip().unwrap();
+    assert_eq!((tip.last, tip.reserved), (7, store.reserved()));
+    let continued = |image: &[(String, Vec<u8>)], tip| {
+        Recovery::open(SimDisk::of(1, image)).and_then(|found| found.continue_at(tip)).map(drop)
+    };
     let image = disk.image();
-    assert!(is_taken(&image));
-    for (word, needed) in [("snapshot-", usize::MAX), ("log-", log_bytes)] {
-        let at = image.iter().position(|(name, _)| name.starts_with(word)).unwrap();
-        let mut shorter = image.clone();
-        let bytes = &mut shorter[at].1;
-        bytes.truncate(needed.min(bytes.len()) - 1);
-        assert!(!is_taken(&shorter), "{word}");
-        shorter.remove(at);
-        assert!(!is_taken(&shorter), "{word}");
-    }
-}
-
-/// Numbers have successors, and sizes have sums.
-#[test]
-fn a_closed_store_refuses_numbers_without_successor() {
-    let disk = SimDisk::new(1);
-    let mut store = begin(&disk);
-    store.note(10);
-    let closed = store.close().unwrap().to_bytes();
-    // The last number, and the bytes that are stale.
-    for at in [16, 32] {
-        for (number, is_taken) in [((1 << 60) - 1, true), (1_u64 << 60, false)] {
-            let mut bytes = closed.clone();
-            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-            assert_eq!(Recovered::from_bytes(disk.clone(), &bytes).is_ok(), is_taken, "{at}");
-        }
-    }
+    continued(&image, tip).unwrap();
+    let log = image.iter().position(|(name, _)| *name == head::name("log", tip.segment)).unwrap();
+    let mut shorter = image.clone();
+    shorter[log].1.truncate(tip.end as usize - 1);
+    continued(&shorter, tip).unwrap_err();
+    continued(&image, Tip { segment: tip.segment + 1, ..tip }).unwrap_err();
+    continued(&image, Tip { end: 1, ..tip }).unwrap_err();
+    // Numbers were given out before the other process has a segment.
+    let recovered_here = Recovery::open(disk.clone()).unwrap().continue_at(tip).unwrap();
+    disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
+    let mut next = Store::begin(recovered_here, SETTINGS, 0);
+    assert_eq!((next.reserved(), next.is_broken(), next.last()), (tip.reserved, true, 7));
+    push(&mut next, 8).unwrap();
+    disk.set_faults(DiskFaults::default());
+    next.retry().unwrap();
+    disk.cut_power();
+    let (found, entries) = recovered(&disk);
+    assert_eq!(numbers(&entries), [4, 5, 6, 7, 8]);
+    assert!(found.last >= tip.reserved);
 }
 
 /// The frame that the entry began is taken back as well.

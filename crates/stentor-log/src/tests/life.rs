@@ -16,6 +16,7 @@ struct Life<'l> {
     rng: &'l mut Rng,
     disk: &'l SimDisk,
     store: Store<SimDisk>,
+    settings: Settings,
     oracle: &'l mut Oracle,
     next_id: &'l mut u64,
     /// The last number that was given out, or may have been.
@@ -78,7 +79,7 @@ fn one_life(
     };
     let last = recovered.last;
     let store = Store::begin(recovered, settings, 0xe90c);
-    let mut life = Life { rng, disk, store, oracle, next_id, last, snapshot: None };
+    let mut life = Life { rng, disk, store, settings, oracle, next_id, last, snapshot: None };
     if life.store.has_begun() {
         life.all_is_on_disk();
         // Until the first segment is there, so is nothing that has an epoch.
@@ -151,7 +152,8 @@ impl Life<'_> {
                 let full = used as u64 + self.rng.below(1_000) as u64;
                 self.disk.set_capacity(if self.rng.percent(80) { u64::MAX } else { full });
             }
-            94..96 => self.back_up()?,
+            94 => self.back_up()?,
+            95 => self.hand_over()?,
             _ => {
                 if self.store.refusal().is_some() && self.store.retry().is_ok() {
                     self.sync()?;
@@ -159,6 +161,21 @@ impl Life<'_> {
             }
         }
         ensure!(self.store.synced() <= self.store.written(), "synced before it is written");
+        Ok(())
+    }
+
+    /// Another process continues the store, and has no segment of its own yet.
+    fn hand_over(&mut self) -> Result<(), String> {
+        let Some(tip) = self.store.tip() else { return Ok(()) };
+        match Recovery::open(self.disk.clone()).and_then(|found| found.continue_at(tip)) {
+            Ok(recovered) => {
+                self.snapshot = None;
+                self.store = Store::begin(recovered, self.settings, 0);
+                ensure!(self.store.last() == self.last, "handed over at {}", self.last);
+            }
+            Err(OpenError::Disk(_)) => {}
+            Err(error) => return Err(format!("a handed over store is refused: {error}")),
+        }
         Ok(())
     }
 
@@ -274,19 +291,16 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn close(self, end: End) -> Result<End, String> {
+    fn close(mut self, end: End) -> Result<End, String> {
         self.oracle.written = self.oracle.synced;
-        let unclosed = match self.store.close() {
-            Ok(_) => {
-                self.oracle.written = self.oracle.changes.len();
-                self.oracle.synced = self.oracle.changes.len();
-                self.oracle.highest = self.last;
-                self.oracle.is_closed = true;
-                return Ok(if self.disk.is_down() { End::PowerCut } else { end });
-            }
-            Err(unclosed) => unclosed,
-        };
-        let mut life = Life { store: unclosed.store, ..self };
+        if self.store.close().is_ok() {
+            self.oracle.written = self.oracle.changes.len();
+            self.oracle.synced = self.oracle.changes.len();
+            self.oracle.highest = self.last;
+            self.oracle.is_closed = true;
+            return Ok(if self.disk.is_down() { End::PowerCut } else { end });
+        }
+        let mut life = self;
         ensure!(life.store.is_broken(), "it takes more though it may have ended");
         for _ in 0..life.rng.below(30) {
             life.step()?;

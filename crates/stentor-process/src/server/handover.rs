@@ -8,7 +8,9 @@
 //!   the hub, and what changes    ------------>
 //!                                <------------  the hub is there
 //!   each worker its sockets      ============>  each worker the same numbers
-//!   all stand still, and the store is closed
+//!   publishers are held, and the store is flushed
+//!   where the store ends         ------------>
+//!   all stand still
 //!   last changes, what I counted ------------>
 //!   each worker its rest         ============>  each worker unpacks what has come
 //!                                               the last one takes the token, and all serve
@@ -27,6 +29,10 @@
 //! taken the first could go on as if nothing had been; once the second has it, the first touches no
 //! connection. So nobody who stands still waits for a question to be answered.
 //!
+//! No process waits for a disk in the freeze. The store is flushed before, while readers are
+//! served and publishers are held. Only numbers go over ([`put_tip`]): the process that takes over
+//! has the entries, and begins a segment of its own once it serves.
+//!
 //! No worker packs before all stand still: one that still published would tell readers of another,
 //! which has packed, of something that the next process does not owe them.
 //!
@@ -40,6 +46,7 @@ use std::time::Duration;
 use stentor_config::{ControlAddress, PairFiles};
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
+use stentor_log::Tip;
 use stentor_order::HubChange;
 use stentor_server::{History, Upgraded};
 use stentor_wire::pack::{Packed, Packer, Unpacker};
@@ -198,7 +205,7 @@ pub(super) mod kind {
     pub(crate) const ENTRIES: u8 = 5;
     /// Whether everything before was taken in; and that it was.
     pub(crate) const COPIED: u8 = 11;
-    /// How the store was closed.
+    /// [`Tip`](stentor_log::Tip): where the store ends.
     pub(crate) const STORE: u8 = 6;
     /// What the process has counted.
     pub(crate) const COUNTERS: u8 = 8;
@@ -223,6 +230,20 @@ pub(super) fn next_entry<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (entry, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     *bytes = rest;
     Some(entry)
+}
+
+/// Appends where a store ends.
+pub(super) fn put_tip(tip: &Tip, out: &mut Vec<u8>) {
+    let Tip { segment, end, last, reserved } = *tip;
+    [segment, end, last, reserved].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+}
+
+/// Reads what [`put_tip`] has written.
+pub(super) fn tip_of(bytes: &[u8]) -> Option<Tip> {
+    let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+    let [segment, end, last, reserved] = *numbers.as_array::<4>()?;
+    let [segment, end, last, reserved] = [segment, end, last, reserved].map(u64::from_le_bytes);
+    Some(Tip { segment, end, last, reserved })
 }
 
 /// The bytes before an entry.

@@ -2,7 +2,7 @@
 
 use super::handover::{
     Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Ready, SILENT, expect, kind,
-    put_entry, told,
+    put_entry, put_tip, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
@@ -15,10 +15,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stentor_hub::Snapshot;
 use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
-use stentor_log::{Settings as StoreSettings, Store};
 use stentor_order::ChangeQueue;
 use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
-use stentor_store::Ended;
+use stentor_store::{Ending, Writer};
 
 impl Server {
     /// Hands everything over to another process of this program, which `program` starts: every
@@ -76,7 +75,7 @@ impl Server {
             channel,
             process: child.id(),
             changes: &self.changes,
-            store: None,
+            writer: None,
             token,
             gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
@@ -88,47 +87,45 @@ impl Server {
             return Ok(leaving.process);
         };
         let reason = leaving.refusal().unwrap_or(reason);
-        let store = leaving.store.take();
+        let writer = leaving.writer.take();
         leaving.changes.close(&self.shared.hub);
         drop(leaving);
+        // Its end is awaited for a bounded time: it has the same sockets, and may wait for a disk.
         let ended = end(&mut child, reason == ENDED);
-        if let Some(closed) = store
-            && let Err(error) = self.open_store_again(closed)
-            && let Some(store) = self.service.store()
-        {
-            let sentence = format!("the store cannot be gone on with: {error}; restart the server");
-            tracing::error!("{sentence}");
-            store.abandon(&sentence);
-        }
         if let Some(follow) = self.service.follow() {
             follow.go_on();
         }
         self.cue(|_| Cue::GoOn);
+        if let Some(writer) = writer {
+            self.resume_store(writer);
+        }
         Err(match ended {
             Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
             _ => reason,
         })
     }
 
-    /// Goes on with a store that was closed for another process, or could not be.
-    fn open_store_again(&self, ended: Ended<HostDisk>) -> io::Result<()> {
-        let Some(store) = self.service.store() else { return Ok(()) };
-        store.intake.begin_again();
-        let closed = match ended {
-            Ok(closed) => closed,
-            Err(unended) => return self.keep_writing(unended.writer.go_on()),
-        };
-        // The ended process holds the lock until the kernel has closed its last file.
-        let until_us = after(PATIENCE_FOR_END);
-        let taken = loop {
-            match closed.disk().give_away(false) {
-                Err(_) if monotonic_us() < until_us => sleep(LOOK),
-                taken => break taken,
+    /// Continues the store after its writer has ended for another process.
+    fn resume_store(&self, writer: Writer<HostDisk>) {
+        let Some(store) = self.service.store() else { return };
+        store.intake.resume();
+        let intake = Arc::clone(&store.intake);
+        let started = self.start_writer(move || {
+            // The process that was ended has the lock until the kernel has closed its last file.
+            // Publishers that wait for it are answered after `store.wait_max`.
+            while writer.disk().give_away(false).is_err() {
+                if intake.is_ending() {
+                    return Err("the process that was to take over has not ended".to_owned());
+                }
+                sleep(LOOK);
             }
-        };
-        taken.map_err(|error| io::Error::other(error.to_string()))?;
-        let epoch = self.shared.hub.epoch().number();
-        self.start_writer(Store::begin(closed, StoreSettings::default(), epoch))
+            Ok(writer)
+        });
+        if let Err(error) = started {
+            let sentence = format!("the store cannot be written to: {error}; restart the server");
+            tracing::error!("{sentence}");
+            store.abandon(&sentence);
+        }
     }
 
     /// Gives a cue to each worker.
@@ -163,7 +160,6 @@ impl Server {
             self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
         let life = self.shared.hub.life();
         let left_out = self.shared.acceptors.left_out(stentor_io::unix_s());
-        // Of a store they are in its own files.
         let lost = self.shared.hub.rolled_back();
         let lost = lost.into_iter().map(|range| [*range.start(), *range.end()]).collect();
         Hello {
@@ -172,7 +168,7 @@ impl Server {
             workers_public: self.shared.workers_public,
             workers: self.mailboxes.len(),
             follows: self.service.follow().map(|follow| follow.topics()),
-            rolled_back: if self.service.follow().is_some() { lost } else { Vec::new() },
+            rolled_back: lost,
             left_out: left_out
                 .iter()
                 .map(|files| [told(&files.certificate), told(&files.key)])
@@ -192,8 +188,8 @@ struct Leaving<'s> {
     /// The process that takes over, once it has said which: before, the one that was started.
     process: u32,
     changes: &'s ChangeQueue,
-    /// What was closed, or could not be.
-    store: Option<Ended<HostDisk>>,
+    /// The writer of the store, once it has ended.
+    writer: Option<Writer<HostDisk>>,
     /// Whoever has it goes on.
     token: Token,
     /// Where workers wait until all stand still.
@@ -222,21 +218,23 @@ impl Leaving<'_> {
         self.copy_hub(gives_up).map_err(told)?;
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
         self.await_reports(Report::Settled, PATIENCE, gives_up)?;
+        if let Some(store) = self.server.service.store() {
+            self.server.cue(|_| Cue::Hold);
+            self.await_reports(Report::Holds, PATIENCE, gives_up)?;
+            let ended = self.flush_store(gives_up);
+            if ended.is_err() && self.writer.is_none() && !store.intake.resume() {
+                self.writer = self.server.join_writer()?.map(|ended| ended.writer);
+            }
+            ended?;
+        }
         if let Some(follow) = self.server.service.follow() {
             follow.stand_still();
         }
         // From here on nobody is served until the other process does, or this one goes on.
         let mut phases = Phases::begin("the process that hands over");
-        let packs_at_once = self.server.service.store().is_none();
-        let freeze = |_| Cue::Freeze { gate: Arc::clone(&self.gate), packs_at_once };
-        self.server.cue(freeze);
+        self.server.cue(|_| Cue::Freeze { gate: Arc::clone(&self.gate) });
         self.await_reports(Report::StandsStill, PATIENCE_FROZEN, &|| false)?;
         phases.end("until all stood still");
-        if !packs_at_once {
-            self.close_store()?;
-            self.gate.decide(true);
-            phases.end("closing the store");
-        }
         self.channel.send(kind::COUNTERS, &counters::pack(self.server)).map_err(told)?;
         let since_us = phases.since_us().to_le_bytes();
         self.channel.send(kind::STANDS_STILL, &since_us).map_err(told)?;
@@ -286,19 +284,21 @@ impl Leaving<'_> {
         }
     }
 
-    /// Nothing is published any more: whoever waits for the disk is answered, and the other process
-    /// goes on with what is there.
-    fn close_store(&mut self) -> Result<(), String> {
-        self.store = self.server.close_store()?;
-        let closed = match &self.store {
-            Some(Ok(closed)) => closed,
-            Some(Err(unended)) => {
-                return Err(format!("the store is not closed: {}", unended.reason));
-            }
-            None => return Err("nobody writes to the store any more".to_owned()),
+    /// No worker publishes: brings everything to the disk, and tells the other process where the
+    /// store ends.
+    fn flush_store(&mut self, gives_up: &dyn Fn() -> bool) -> Result<(), String> {
+        let until_us = after(PATIENCE_HELD);
+        let gives_up = || gives_up() || monotonic_us() > until_us;
+        let Some(ended) = self.server.end_writer(Ending::HandOver, &gives_up)? else {
+            return Err("no thread writes to the store".to_owned());
         };
-        closed.disk().give_away(true).map_err(|error| error.to_string())?;
-        self.channel.send(kind::STORE, &closed.to_bytes()).map_err(told)
+        let writer = self.writer.insert(ended.writer);
+        ended.result.map_err(|reason| format!("the store is not flushed: {reason}"))?;
+        let tip = writer.tip().ok_or("the store is not flushed")?;
+        writer.disk().give_away(true).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        put_tip(&tip, &mut bytes);
+        self.channel.send(kind::STORE, &bytes).map_err(told)
     }
 
     /// Waits for a message of this kind, and sends meanwhile what changes in the hub, if that was
@@ -393,20 +393,29 @@ impl Leaving<'_> {
 
 /// Has the other process end, by itself if it does so soon: it may be about to say why.
 fn end(other: &mut Child, by_itself: bool) -> io::Result<ExitStatus> {
-    let until_us = after(if by_itself { PATIENCE_FOR_END } else { PATIENCE_FOR_REASON });
-    while monotonic_us() < until_us {
-        if let Ok(Some(status)) = other.try_wait() {
-            return Ok(status);
-        }
-        sleep(LOOK);
+    let patience = if by_itself { PATIENCE_FOR_END } else { PATIENCE_FOR_REASON };
+    if let Some(status) = ended_within(other, patience) {
+        return Ok(status);
     }
     // It may have ended by now.
     // mutation: hung-process
     let _ = other.kill();
-    let status = other.wait();
+    let status = ended_within(other, PATIENCE_FOR_END);
     // Its child ends with it, and may have become a child of this process.
     stentor_io::reap_within(PATIENCE_FOR_END);
-    status
+    status.ok_or_else(|| io::Error::other("it does not end"))
+}
+
+/// The status of a process that ends within this time.
+fn ended_within(other: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let until_us = after(patience);
+    while monotonic_us() < until_us {
+        if let Ok(Some(status)) = other.try_wait() {
+            return Some(status);
+        }
+        sleep(LOOK);
+    }
+    None
 }
 
 /// So long from now, on the clock of [`monotonic_us`].
@@ -416,6 +425,9 @@ fn after(patience: Duration) -> u64 {
 
 const NOT_YET: &str =
     "a node of a cluster is not upgraded yet: restart it; its readers go to others";
+
+/// How long publishers are held while the store is flushed.
+const PATIENCE_HELD: Duration = Duration::from_secs(8);
 
 const GIVEN_UP: &str = "it was given up";
 
@@ -464,7 +476,15 @@ mod tests {
         let changes = &server.changes;
         let server_of = &server;
         test(
-            &mut Leaving { server: server_of, channel, process, changes, store: None, token, gate },
+            &mut Leaving {
+                server: server_of,
+                channel,
+                process,
+                changes,
+                writer: None,
+                token,
+                gate,
+            },
             reporter,
             cues,
         );

@@ -57,9 +57,10 @@ pub(super) enum Cue {
     Live,
     /// Hand over to a worker of another process, and serve on.
     HandOver(Partner),
-    /// Stand still, and send the rest when the gate opens, which it does as soon as all stand
-    /// still, or else when there is no store any more.
-    Freeze { gate: Arc<Gate>, packs_at_once: bool },
+    /// Hold publishers: the store is handed over.
+    Hold,
+    /// Stand still, and send the rest once all workers stand still.
+    Freeze { gate: Arc<Gate> },
     /// Try again to send the rest.
     Pack,
     /// The other process does not take over: go on.
@@ -83,6 +84,8 @@ pub(super) struct Partner {
 pub(super) enum Report {
     /// The other process has all of its connections, but for what has changed meanwhile.
     Settled,
+    /// Publishers are held.
+    Holds,
     StandsStill,
     HandedOver,
     /// Something cannot be handed over, and may come to its end.
@@ -313,9 +316,11 @@ impl Leaving {
                     self.is_copying = begun.is_ok();
                     self.tell(begun, None);
                 }
-                Cue::Freeze { gate, packs_at_once } => {
-                    return self.stand_still(serving, io, &gate, packs_at_once);
+                Cue::Hold => {
+                    serving.worker.hold_publishers();
+                    self.tell(Ok(()), Some(Report::Holds));
                 }
+                Cue::Freeze { gate } => return self.stand_still(serving, io, &gate),
                 // It may have panicked while it stood still: the other process has everything.
                 Cue::Leave => return true,
                 _ => {
@@ -339,13 +344,7 @@ impl Leaving {
     }
 
     /// Does nothing but what it is told, until it is known who goes on.
-    fn stand_still(
-        &mut self,
-        serving: &mut Serving,
-        io: &mut Epoll,
-        gate: &Gate,
-        packs_at_once: bool,
-    ) -> bool {
+    fn stand_still(&mut self, serving: &mut Serving, io: &mut Epoll, gate: &Gate) -> bool {
         let mut phases = Phases::begin("a worker that hands over, since it was told");
         io.freeze();
         serving.worker.stand_still(true);
@@ -356,7 +355,7 @@ impl Leaving {
         if sent.is_err() {
             self.tell(sent, None);
         }
-        if gate.pass(|| packs_at_once.then_some(true)) {
+        if gate.pass(|| Some(true)) {
             phases.end("until all stood still");
             self.hand_over(serving, io);
             phases.end("packing and sending");

@@ -1,9 +1,12 @@
 //! The store at a start: read into the hub, or taken over from the process before.
 
 use super::{Server, StartError};
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use stentor_io::HostDisk;
-use stentor_log::{OpenError, Recovered, Recovery, Settings as StoreSettings};
-use stentor_store::{Loaded, Reading, TOO_LARGE, load};
+use stentor_log::{OpenError, Recovered, Recovery, Settings as StoreSettings, Store, Tip};
+use stentor_store::{Loaded, Reading, TOO_LARGE, Writer, load};
 
 impl Server {
     /// Fills the hub from the store, and has what is published from now on written to it.
@@ -62,17 +65,34 @@ impl Server {
         )
     }
 
-    /// The same of a store that another process has closed, and a hub that it has handed over.
-    pub(super) fn take_store_over(
-        &self,
-        closed: &[u8],
-        upto_generation: u64,
-    ) -> Result<(), StartError> {
-        let path = self.settings.store.path.clone().unwrap_or_default();
-        let disk = HostDisk::open(&path, None).map_err(|error| self.store_error(error.into()))?;
-        let recovered = Recovered::from_bytes(disk, closed).map_err(StartError::new)?;
-        self.shared.hub.continue_after(recovered.last, recovered.lost.clone());
-        self.begin_store(recovered, upto_generation)
+    /// Another process has handed over the hub, and its store ends here. From now on changes are
+    /// taken, as far as numbers are reserved.
+    pub(super) fn expect_store(&self, tip: &Tip, lost: Vec<RangeInclusive<u64>>) {
+        let Some(store) = self.service.store() else { return };
+        self.shared.hub.continue_after(tip.last, lost);
+        store.intake.continue_at(tip.last, tip.reserved);
+        store.attach(&self.shared.hub);
+        store.reading.end();
+    }
+
+    /// This process serves: begins its part of the store, on the thread that writes.
+    pub(super) fn take_store_over(&self, tip: Tip) -> io::Result<()> {
+        let (Some(store), Some(path)) = (self.service.store(), self.settings.store.path.clone())
+        else {
+            return Ok(());
+        };
+        let hub = Arc::clone(&self.shared.hub);
+        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
+        self.start_writer(move || {
+            let continued = HostDisk::open(&path, None)
+                .map_err(OpenError::from)
+                .and_then(|disk| Recovery::open(disk)?.continue_at(tip));
+            let recovered = continued.map_err(|error| {
+                StartError::of_store(&path, &error).to_string() + "; restart the server"
+            })?;
+            let begun = Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+            Ok(Writer::new(begun, intake, hub, stats))
+        })
     }
 
     fn begin_store(
@@ -82,14 +102,15 @@ impl Server {
     ) -> Result<(), StartError> {
         let Some(store) = self.service.store() else { return Ok(()) };
         let hub = &self.shared.hub;
-        let begun =
-            stentor_log::Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+        let begun = Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
         if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
             return Err(self.store_error(error.clone().into()));
         }
         store.attach(hub);
         hub.continue_by(&self.settings.rules(), upto_generation);
-        self.start_writer(begun)?;
+        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
+        let writer = Writer::new(begun, intake, Arc::clone(hub), stats);
+        self.start_writer(move || Ok(writer))?;
         store.reading.end();
         Ok(())
     }

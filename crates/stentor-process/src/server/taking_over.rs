@@ -1,7 +1,7 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
 use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, next_entry, told, unexpected,
+    Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, next_entry, tip_of, told, unexpected,
 };
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
@@ -14,6 +14,7 @@ use stentor_hub::{Hub, Restored, decode_entry};
 use stentor_io::{
     Channel, Intermediate, Token, WaitingParent, parent_process, release_memory, sleep,
 };
+use stentor_log::Tip;
 use stentor_replication::FollowState;
 use stentor_server::{RELEASE_AFTER_MS, Totals, Upgraded};
 
@@ -173,17 +174,18 @@ impl Predecessor {
         sent.map_err(|error| StartError(told(error)))?;
         let hub = &server.shared.hub;
         let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
-        let Filled { restored, store, counted, since_us, mut phases } = filled;
+        let Filled { restored, tip, counted, since_us, mut phases } = filled;
         counters::unpack(server, &counted).map_err(StartError::new)?;
-        match store {
-            Some(closed) => server.take_store_over(&closed, restored.upto_generation)?,
-            // Else they come from whoever is followed.
-            None if !hub.is_following() => {
+        let lost = self.hello.rolled_back.iter().map(|[first, last]| *first..=*last);
+        let lost = lost.collect::<Vec<_>>();
+        match tip {
+            // The rules come from the leader.
+            None if hub.is_following() => hub.follow_rolled_back(&lost),
+            tip => {
+                if let Some(tip) = &tip {
+                    server.expect_store(tip, lost);
+                }
                 hub.continue_by(&server.settings.rules(), restored.upto_generation);
-            }
-            None => {
-                let lost = self.hello.rolled_back.iter().map(|[first, last]| *first..=*last);
-                hub.follow_rolled_back(&lost.collect::<Vec<_>>());
             }
         }
         if let Some(follow) = server.service.follow() {
@@ -213,6 +215,9 @@ impl Predecessor {
             }
         }
         phases.end("until all workers served");
+        if let Some(tip) = tip {
+            server.take_store_over(tip)?;
+        }
         let stood_still_us = begun_us.saturating_sub(since_us);
         tracing::info!("taken over: the server stood still for {stood_still_us} us");
         phases.tell();
@@ -223,7 +228,7 @@ impl Predecessor {
     fn fill(&mut self, hub: &Hub) -> io::Result<Filled> {
         let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason.to_owned());
         let mut restore = Some(hub.restore());
-        let (mut restored, mut store, mut counted) = (None, None, Vec::new());
+        let (mut restored, mut tip, mut counted) = (None, None, Vec::new());
         // What is not whole yet.
         let mut rest: Vec<u8> = Vec::new();
         let since_us = loop {
@@ -254,8 +259,8 @@ impl Predecessor {
                     0
                 }
                 (kind::STORE, None) => {
-                    store.get_or_insert_with(Vec::new).append(&mut rest);
-                    0
+                    tip = Some(tip_of(&rest).ok_or_else(|| unexpected(kind))?);
+                    rest.len()
                 }
                 (kind::COUNTERS, None) => {
                     counted.append(&mut rest);
@@ -270,7 +275,7 @@ impl Predecessor {
         };
         let phases = Phases::begin("the process that takes over, since all stood still");
         let restored = restored.ok_or_else(|| unexpected(kind::STANDS_STILL))?;
-        Ok(Filled { restored, store, counted, since_us, phases })
+        Ok(Filled { restored, tip, counted, since_us, phases })
     }
 }
 
@@ -287,10 +292,10 @@ fn first_reason(server: &Server, error: io::Error) -> StartError {
 /// How long a worker that failed may take to say why.
 const PATIENCE_FOR_REASON: Duration = Duration::from_millis(50);
 
-/// A hub that was handed over, how its store was closed, if it has one, and what was counted.
+/// A hub that was handed over, where its store ends, if it has one, and what was counted.
 struct Filled {
     restored: Restored,
-    store: Option<Vec<u8>>,
+    tip: Option<Tip>,
     counted: Vec<u8>,
     /// Since when nobody is served.
     since_us: u64,

@@ -166,7 +166,12 @@ impl Connection {
             self.work.wait_in(WorkClass::Requests);
             return Progress::Starved(0);
         }
-        match self.http().and_then(Http::body) {
+        let body = self.http().and_then(Http::body);
+        if cx.load.budget.holds() && may_publish(body, input) {
+            self.work.wait_in(WorkClass::Held);
+            return Progress::Starved(0);
+        }
+        match body {
             Some(_) => self.take_body(cx, input),
             None => self.take_head(cx, input),
         }
@@ -415,6 +420,13 @@ impl Connection {
         x.reply.shape.head_only = head_only;
         x
     }
+}
+
+/// Whether the next bytes of a request may change a topic.
+fn may_publish(body: Option<&Incoming>, input: &[u8]) -> bool {
+    let input = input.trim_ascii_start();
+    let methods: [&[u8]; 3] = [b"PUT ", b"POST ", b"DELETE "];
+    body.is_some() || methods.iter().any(|method| input.starts_with(method))
 }
 
 /// The class of what answering a request takes; `None` if that is little.

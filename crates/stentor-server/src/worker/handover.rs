@@ -317,7 +317,7 @@ fn unpack_head(worker: &mut Worker, mut input: Unpacker<'_>) -> Result<(), &'sta
 }
 
 const MAGIC: &[u8] = b"STENTORW";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 
 const CONNECTIONS: u8 = 4;
 const SHARED: u8 = 5;

@@ -407,8 +407,31 @@ fn a_hung_disk_delays_publishers_alone() {
     });
 }
 
+#[test]
+fn a_stop_does_not_wait_for_a_hung_disk() {
+    if tool("strace").is_none() {
+        return;
+    }
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let flags = ["--workers", "1", "--data", data_flag(&data)];
+    let mut server = Server::with("", "drain = '2s'\n", &flags);
+    server.publish("/a", "one");
+    let mut slow = strace(&server, "inject=fdatasync:delay_enter=100000000");
+    let mut publisher = server.publisher();
+    publisher.send("PUT /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\ntwo");
+    eventually("it is told to readers", || (server.public.get("/a").text() == "two").then_some(()));
+    server.child.signal("TERM");
+    assert!(publisher.response().refused(503).text().contains("not known"));
+    server.child.logged("the store was not closed: the disk does not answer");
+    server.child.logged("stopped");
+    // The process cannot end while a call of it is held back.
+    slow.kill();
+    server.child.stopped();
+}
+
 /// Has the kernel do this to the calls of a server.
-fn strace(server: &Server, inject: &str) -> crate::support::Child {
+pub(crate) fn strace(server: &Server, inject: &str) -> crate::support::Child {
     let child = crate::support::Child::spawn(
         Command::new("strace")
             .args(["-f", "-o", "/dev/null", "-e", inject, "-p"])

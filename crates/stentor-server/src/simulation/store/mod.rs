@@ -31,7 +31,7 @@ use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
 use stentor_io::{Disk, Rng, mark};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 use stentor_order::{Report, ReturnAddress};
-use stentor_store::{DiskState, Loaded, Pass, StoreState, Watch, Writer, load};
+use stentor_store::{DiskState, Ending, Loaded, Pass, StoreState, Watch, Writer, load};
 use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.
@@ -121,7 +121,9 @@ impl Stage {
 
     /// Everybody does something. At rest nobody asks for anything.
     fn turn(&mut self, rests: bool) {
-        if !rests {
+        if rests {
+            self.release_publishers();
+        } else {
             self.disturb();
         }
         let Stage { rng, chronicle, life, publishers, number, .. } = self;
@@ -231,8 +233,15 @@ impl Stage {
                 self.flip = keeps[self.rng.below(keeps.len())];
                 self.commit(Op::Rules(rules(self.flip)));
             }
+            // Publishers are held for a hand-over that comes to nothing.
+            11..13 => self.life.world.at_all(|world| world.worker.hold_publishers()),
+            13..20 => self.release_publishers(),
             _ => {}
         }
+    }
+
+    fn release_publishers(&mut self) {
+        self.life.world.at_all(|world| world.worker.stand_still(false));
     }
 
     /// The disk works again, and with it publishing.
@@ -274,7 +283,7 @@ impl Stage {
         self.disk_is_bad |= self.disk.is_down();
         match end {
             End::Stop if !is_down => {
-                state.intake.end();
+                state.intake.end(Ending::Stop);
                 mark("server-stops");
                 assert!(writer.step(Duration::ZERO, self.now_ms), "it does not end");
                 let _ = writer.end();

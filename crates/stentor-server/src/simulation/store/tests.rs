@@ -71,9 +71,9 @@ fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
     disk.set_capacity(0);
     disk.set_faults(DiskFaults { write_percent: 100, ..DiskFaults::default() });
     writer.step(Duration::ZERO, 1);
-    state.intake.end();
+    state.intake.end(Ending::Stop);
     assert!(writer.step(Duration::ZERO, 2));
-    assert!(writer.end().is_err());
+    assert!(writer.end().result.is_err());
     let given = world.shared.hub.seq();
     disk.set_capacity(u64::MAX);
     disk.set_faults(DiskFaults::default());
@@ -94,11 +94,13 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         assert!(put(&world, "/synced/a").0.is_none());
         writer.step(Duration::ZERO, 1);
         disk.set_faults(faults);
-        state.intake.end();
+        state.intake.end(Ending::HandOver);
         assert!(writer.step(Duration::ZERO, 2));
-        let unended = writer.end().err().expect("the disk is broken");
-        state.intake.begin_again();
-        let mut writer = unended.writer.go_on();
+        assert_eq!(error(put(&world, "/none/a").0), Some(CommitError::DiskBehind), "it is held");
+        let ended = writer.end();
+        assert!(ended.result.is_err() && ended.writer.tip().is_none());
+        state.intake.resume();
+        let mut writer = ended.writer;
         // Those who read are told as of any disk that has failed.
         for topic in ["/synced/a", "/none/a"] {
             assert_eq!(error(put(&world, topic).0), Some(CommitError::DiskFailed), "{topic}");
@@ -244,7 +246,7 @@ fn nobody_waits_for_ever() {
         }
     });
     assert_eq!(shared.hub.seq(), 2_000);
-    state.intake.end();
+    state.intake.end(Ending::Stop);
     thread.join().unwrap().unwrap();
     let begun = begin(&disk, rules(None)).unwrap();
     assert_eq!((begun.found.last, begun.found.lost), (2_000, vec![]));
