@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod analysers;
 mod dist;
 mod host;
 mod lines;
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
         ["targets"] => dist::check_targets(),
         ["sizes"] => dist::sizes::print(),
         ["lines"] => lines::print(),
+        ["loom"] => analysers::loom(),
+        ["miri"] => analysers::miri(),
+        ["tsan", args @ ..] => analysers::tsan(args),
         ["mutants", passed_on @ ..] => mutants::run(&root(), passed_on),
         _ => {
             eprint!("{USAGE}");
@@ -72,6 +76,9 @@ Usage:
   cargo xtask targets            compiles what is shipped with clippy, for each target
   cargo xtask sizes              what the command is made of: bytes by crate
   cargo xtask lines              lines of code and of tests without comments and blanks, by crate
+  cargo xtask loom               every interleaving of small models of our own atomics
+  cargo xtask miri               undefined behaviour in tests of parsers and of the hub; nightly
+  cargo xtask tsan [FILTER...]   data races in end-to-end tests; nightly
   cargo xtask mutants [--since COMMIT] [--list] [FILTER...]
                                  break the server on purpose, and see whether its tests notice:
                                  each limit is halved and doubled, and xtask/mutants/ lists faults

@@ -1,6 +1,6 @@
 //! A number that one thread counts and others look at.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// One number with one writer, so that counting is a plain load and store of the writer's own
 /// cache line. With two writers it would lose counts.
@@ -31,5 +31,27 @@ impl Counter {
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn a_reader_sees_counts_that_only_grow() {
+        loom::model(|| {
+            let counter = Arc::new(Counter::default());
+            let writer = {
+                let counter = Arc::clone(&counter);
+                thread::spawn(move || (0..3).for_each(|_| counter.add(1)))
+            };
+            let (first, second) = (counter.value(), counter.value());
+            assert!(first <= second && second <= 3, "{first}, {second}");
+            writer.join().unwrap();
+            assert_eq!(counter.value(), 3);
+        });
     }
 }

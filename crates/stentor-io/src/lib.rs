@@ -25,6 +25,13 @@
 //!
 //! This is the only crate with `unsafe`. The server makes its system calls here.
 
+/// The atomics of the files that loom checks (`cargo xtask loom`).
+mod atomic {
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    #[cfg(not(loom))]
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+}
 mod bounded;
 mod channel;
 mod counter;

@@ -15,7 +15,7 @@ pub(crate) mod page;
 pub(crate) mod passes;
 pub(crate) mod sight;
 
-use crate::access::page::{Page, split_port};
+use crate::access::page::{PageOrigin, split_port};
 use crate::listeners::{Listener, listener};
 use crate::paths::EVENTS;
 use crate::paths::{FEED, SNAPSHOT};
@@ -193,7 +193,7 @@ impl<'a> Visitor<'a> {
             // A browser lets no other page say so. A name that can be rebound is not enough.
             // mutation: guestbook-page
             Act::Sign(request)
-                if self.page(request) != Page::Own || !is_meant(settings, request) =>
+                if self.page(request) != PageOrigin::Own || !is_meant(settings, request) =>
             {
                 Err(NOT_OWN_PAGE.into())
             }
@@ -211,17 +211,19 @@ impl<'a> Visitor<'a> {
     }
 
     /// The page that made a browser send the request.
-    pub(crate) fn page(&self, request: &Request<'_>) -> Page {
-        Page::of(request, &self.settings.cors, self.is_secured)
+    pub(crate) fn page(&self, request: &Request<'_>) -> PageOrigin {
+        PageOrigin::of(request, &self.settings.cors, self.is_secured)
     }
 
     /// Whether a WebSocket may be opened. A program names no page.
     fn may_connect(&self, request: &Request<'_>) -> bool {
         let has_cors = self.listener.has_cors;
         match self.page(request) {
-            Page::Unnamed | Page::Own => true,
-            Page::Listed => has_cors,
-            Page::Foreign | Page::ForeignUnnamed => has_cors && self.settings.cors.allows_any(),
+            PageOrigin::Unnamed | PageOrigin::Own => true,
+            PageOrigin::Listed => has_cors,
+            PageOrigin::Foreign | PageOrigin::ForeignUnnamed => {
+                has_cors && self.settings.cors.allows_any()
+            }
         }
     }
 
@@ -311,14 +313,14 @@ impl<'a> Visitor<'a> {
         let page = self.page(request);
         match page {
             // With a token of its own such a page is as good as any program.
-            Page::Listed if !matches!(self.bearer, Bearer::Nobody) => {}
-            Page::Listed | Page::Own | Page::Foreign => return Err(PAGE.into()),
-            Page::ForeignUnnamed => return Err(FOREIGN_PAGE.into()),
-            Page::Unnamed if self.is_trusted() => return Ok(()),
-            Page::Unnamed => {}
+            PageOrigin::Listed if !matches!(self.bearer, Bearer::Nobody) => {}
+            PageOrigin::Listed | PageOrigin::Own | PageOrigin::Foreign => return Err(PAGE.into()),
+            PageOrigin::ForeignUnnamed => return Err(FOREIGN_PAGE.into()),
+            PageOrigin::Unnamed if self.is_trusted() => return Ok(()),
+            PageOrigin::Unnamed => {}
         }
         match self.bearer {
-            Bearer::Good { by_cookie: true, .. } if page != Page::Listed => {
+            Bearer::Good { by_cookie: true, .. } if page != PageOrigin::Listed => {
                 Err(COOKIE_ALONE.into())
             }
             Bearer::Good { grant, .. } if grant.scope.publish().is_empty() => {
@@ -474,10 +476,12 @@ impl Visitor<'_> {
     pub(crate) fn counts(&self, credential: &Credential<'_>, request: &Request<'_>) -> bool {
         credential.place != Place::Cookie
             || match self.page(request) {
-                Page::Own | Page::Listed => true,
+                PageOrigin::Own | PageOrigin::Listed => true,
                 // mutation: list-as-script
-                Page::Unnamed => request.fetch_site.is_some() || !is_lookup(self.settings, request),
-                Page::Foreign | Page::ForeignUnnamed => false,
+                PageOrigin::Unnamed => {
+                    request.fetch_site.is_some() || !is_lookup(self.settings, request)
+                }
+                PageOrigin::Foreign | PageOrigin::ForeignUnnamed => false,
             }
     }
 }

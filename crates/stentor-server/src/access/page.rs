@@ -3,14 +3,14 @@
 //! A browser sends the cookies of a server with every request to it, whatever page makes it send
 //! the request. Two fields tell the pages apart: `Origin`, which names scheme, host and port of the
 //! page (RFC 6454), and `Sec-Fetch-Site`, by which the browser compares page and server itself
-//! (W3C Fetch Metadata). [`Page::of`] is the only code that judges them.
+//! (W3C Fetch Metadata). [`PageOrigin::of`] is the only code that judges them.
 
 use stentor_config::Cors;
 use stentor_wire::http1::Request;
 
 /// The page that made a browser send a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Page {
+pub(crate) enum PageOrigin {
     /// The request names none: a program sent it, or a page of this server.
     Unnamed,
     /// A page of this server: the scheme, the host and the port are the same.
@@ -24,20 +24,20 @@ pub(crate) enum Page {
     ForeignUnnamed,
 }
 
-impl Page {
+impl PageOrigin {
     /// Judges a request that came by TLS, or not: `is_secured`.
-    pub(crate) fn of(request: &Request<'_>, cors: &Cors, is_secured: bool) -> Page {
+    pub(crate) fn of(request: &Request<'_>, cors: &Cors, is_secured: bool) -> PageOrigin {
         let is_foreign = matches!(request.fetch_site, Some(b"cross-site" | b"same-site"));
         let Some(origin) = request.origin else {
-            return if is_foreign { Page::ForeignUnnamed } else { Page::Unnamed };
+            return if is_foreign { PageOrigin::ForeignUnnamed } else { PageOrigin::Unnamed };
         };
         let is_own = |host| is_origin_of(origin, host, is_secured);
         if cors.lists(origin) {
-            Page::Listed
+            PageOrigin::Listed
         } else if !is_foreign && request.host.is_some_and(is_own) {
-            Page::Own
+            PageOrigin::Own
         } else {
-            Page::Foreign
+            PageOrigin::Foreign
         }
     }
 }
@@ -72,21 +72,21 @@ mod tests {
     use super::*;
     use stentor_wire::http1::Method;
 
-    fn page(origin: &str, site: &str, is_secured: bool) -> Page {
+    fn page(origin: &str, site: &str, is_secured: bool) -> PageOrigin {
         let cors = Cors { origins: vec!["https://listed.example".to_owned()] };
         let mut request = Request::new(Method::Get, b"/");
         request.host = Some(b"A.example:8443");
         request.origin = (!origin.is_empty()).then_some(origin.as_bytes());
         request.fetch_site = (!site.is_empty()).then_some(site.as_bytes());
-        Page::of(&request, &cors, is_secured)
+        PageOrigin::of(&request, &cors, is_secured)
     }
 
     #[test]
     fn scheme_host_and_port_are_compared() {
         for site in ["", "same-origin", "none"] {
-            assert_eq!(page("https://a.example:8443", site, true), Page::Own, "{site}");
-            assert_eq!(page("http://a.example:8443", site, false), Page::Own, "{site}");
-            assert_eq!(page("https://a.example:8443", site, false), Page::Own, "{site}");
+            assert_eq!(page("https://a.example:8443", site, true), PageOrigin::Own, "{site}");
+            assert_eq!(page("http://a.example:8443", site, false), PageOrigin::Own, "{site}");
+            assert_eq!(page("https://a.example:8443", site, false), PageOrigin::Own, "{site}");
         }
         for origin in [
             "http://a.example:8443",
@@ -98,21 +98,21 @@ mod tests {
             "https://",
             "null",
         ] {
-            assert_eq!(page(origin, "", true), Page::Foreign, "{origin}");
+            assert_eq!(page(origin, "", true), PageOrigin::Foreign, "{origin}");
         }
-        assert_eq!(page("ftp://a.example:8443", "", false), Page::Foreign);
+        assert_eq!(page("ftp://a.example:8443", "", false), PageOrigin::Foreign);
     }
 
     #[test]
     fn a_browser_tells_foreign_pages_apart() {
         for site in ["cross-site", "same-site"] {
-            assert_eq!(page("https://a.example:8443", site, true), Page::Foreign);
-            assert_eq!(page("https://a.example:8443", site, false), Page::Foreign);
-            assert_eq!(page("https://listed.example", site, true), Page::Listed);
-            assert_eq!(page("", site, true), Page::ForeignUnnamed);
+            assert_eq!(page("https://a.example:8443", site, true), PageOrigin::Foreign);
+            assert_eq!(page("https://a.example:8443", site, false), PageOrigin::Foreign);
+            assert_eq!(page("https://listed.example", site, true), PageOrigin::Listed);
+            assert_eq!(page("", site, true), PageOrigin::ForeignUnnamed);
         }
         for site in ["", "same-origin", "none"] {
-            assert_eq!(page("", site, true), Page::Unnamed);
+            assert_eq!(page("", site, true), PageOrigin::Unnamed);
         }
     }
 }
