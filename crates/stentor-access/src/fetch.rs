@@ -12,12 +12,12 @@
 //! configured. Redirects are not followed: they would make the address a matter of somebody else.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustls::crypto::aws_lc_rs;
 use ureq::Agent;
@@ -25,16 +25,22 @@ use ureq::config::Config;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::cache::lock;
-use crate::jwks::{JWKS_BYTES_MAX, Jwks};
+use crate::jwks::{Fetched, JWKS_BYTES_MAX, Jwks};
 use crate::settings::{JwksUrl, Jwt, ReadFile};
 
-/// Fetches the documents of all addresses that are configured, for as long as it is kept.
+/// Fetches the documents of all URLs that are configured, for as long as it is kept.
 pub struct JwksThread {
-    /// Wakes each thread.
-    wake: Vec<Sender<()>>,
+    documents: JwksDocuments,
     /// Nothing is sent. Once these are dropped, a thread that pauses ends.
     _keep: Vec<Sender<Infallible>>,
+}
+
+/// The documents that a [`JwksThread`] has fetched.
+#[derive(Clone)]
+pub struct JwksDocuments {
     all: Arc<All>,
+    /// Wakes each thread.
+    wake: Arc<[SyncSender<()>]>,
 }
 
 /// Makes an HTTP client.
@@ -64,65 +70,92 @@ struct State {
     document: Option<Arc<Jwks>>,
     failures: u64,
     error: Option<String>,
+    /// The server was ready without a document of this URL.
+    is_known: bool,
 }
 
 impl JwksThread {
-    /// Begins to fetch. `on_change` is called by a thread of this whenever a document is another
-    /// one, as a hint to look at [`JwksThread::documents`] of whichever is kept then: one that was
-    /// dropped may give a last one.
+    /// Starts the threads, which wait for [`JwksDocuments::refresh`]. They begin with the documents
+    /// that are `known`. A thread calls `on_change` whenever a document has changed.
     ///
     /// # Errors
     ///
-    /// If there are no certificates to know hosts by, or no threads to be had.
+    /// The system refuses a thread.
     pub fn start(
         jwt: &Jwt,
-        read_file: ReadFile,
-        make_agent: MakeAgent,
+        known: &[Fetched],
+        agents: Vec<Agent>,
         on_change: impl Fn() + Send + Sync + 'static,
-    ) -> Result<JwksThread, String> {
-        JwksThread::with_times(jwt, Times::default(), read_file, make_agent, on_change)
+    ) -> io::Result<JwksThread> {
+        JwksThread::with_times(jwt, known, agents, Times::default(), on_change)
     }
 
     fn with_times(
         jwt: &Jwt,
+        known: &[Fetched],
+        agents: Vec<Agent>,
         times: Times,
-        read_file: ReadFile,
-        make_agent: MakeAgent,
         on_change: impl Fn() + Send + Sync + 'static,
-    ) -> Result<JwksThread, String> {
-        let state =
-            |url: &JwksUrl| State { url: url.clone(), document: None, failures: 0, error: None };
+    ) -> io::Result<JwksThread> {
+        let state = |url: &JwksUrl| State::new(url, known.iter().find(|known| known.url == *url));
         let states = Mutex::new(jwt.jwks_urls.iter().map(state).collect());
         let all = Arc::new(All { states, on_change: Box::new(on_change) });
-        let agents = agents(jwt, times.whole, read_file, make_agent)?;
         let refresh = Duration::from_secs(jwt.jwks_refresh_s);
         let (mut wake, mut keep) = (Vec::new(), Vec::new());
         for (place, (url, agent)) in jwt.jwks_urls.iter().zip(agents).enumerate() {
-            let ((sender, woken), (keeper, ended)) = (channel(), channel());
+            let ((sender, woken), (keeper, ended)) = (sync_channel(1), channel());
             let (all, url) = (Arc::clone(&all), url.clone());
             let fetcher = Fetcher { place, url, agent, all, woken, ended, times, refresh };
             let thread = thread::Builder::new().name(format!("jwks-{place}"));
-            thread.spawn(move || fetcher.run()).map_err(|error| error.to_string())?;
+            thread.spawn(move || fetcher.run())?;
             wake.push(sender);
             keep.push(keeper);
         }
-        Ok(JwksThread { wake, _keep: keep, all })
+        Ok(JwksThread { documents: JwksDocuments { all, wake: wake.into() }, _keep: keep })
     }
 
-    /// Asks for documents anew, for a token has named a key that is not known. It does not wait,
-    /// and may be said for each such token.
+    /// The documents, also for other threads.
+    #[must_use]
+    pub fn documents(&self) -> &JwksDocuments {
+        &self.documents
+    }
+}
+
+impl State {
+    fn new(url: &JwksUrl, known: Option<&Fetched>) -> State {
+        let document = known.and_then(|known| known.document.clone());
+        let is_known = known.is_some();
+        State { url: url.clone(), document, failures: 0, error: None, is_known }
+    }
+}
+
+impl JwksDocuments {
+    /// Has the documents fetched again, for a token has named a key that is not known. It does not
+    /// wait, and may be called for each such token.
     pub fn refresh(&self) {
-        for thread in &self.wake {
-            // A thread that has ended has nothing to fetch any more.
-            let _ = thread.send(());
+        for thread in self.wake.iter() {
+            // If it fails, the thread is about to fetch, or has ended.
+            let _ = thread.try_send(());
         }
     }
 
-    /// The last good document of each address that had one, for [`crate::load`].
+    /// The last valid document of each URL.
     #[must_use]
-    pub fn documents(&self) -> Vec<Arc<Jwks>> {
-        let states = lock(&self.all.states);
-        states.iter().filter_map(|state| state.document.clone()).collect()
+    pub fn fetched(&self) -> Vec<Fetched> {
+        let fetched =
+            |state: &State| Fetched { url: state.url.clone(), document: state.document.clone() };
+        lock(&self.all.states).iter().map(fetched).collect()
+    }
+
+    /// The URL whose document a server waits for before it is ready, so long after its start. It
+    /// waits for the first fetch; if that fails, for some seconds.
+    #[must_use]
+    pub fn awaited(&self, waited: Duration) -> Option<JwksUrl> {
+        let is_awaited = |state: &&State| {
+            let timeout = if state.failures == 0 { FIRST_FETCH } else { READY_WITHOUT };
+            state.document.is_none() && !state.is_known && waited < timeout
+        };
+        lock(&self.all.states).iter().find(is_awaited).map(|state| state.url.clone())
     }
 
     /// What is known of each address.
@@ -153,8 +186,6 @@ struct Fetcher {
 
 #[derive(Clone, Copy)]
 struct Times {
-    /// For a whole answer.
-    whole: Duration,
     /// Between two times that it is fetched, at least.
     gap: Duration,
     /// After a first failure; each that follows doubles it.
@@ -163,12 +194,16 @@ struct Times {
 
 impl Default for Times {
     fn default() -> Times {
-        Times { whole: WHOLE, gap: GAP, retry: RETRY }
+        Times { gap: GAP, retry: RETRY }
     }
 }
 
 impl Fetcher {
     fn run(self) {
+        // Until then, other documents may count.
+        if self.woken.recv().is_err() {
+            return;
+        }
         let mut failures = 0;
         loop {
             // What was asked for before is done by this; what is asked for meanwhile is not, for
@@ -186,7 +221,7 @@ impl Fetcher {
     }
 
     /// Fetches the document once, after so many failures in a row. Returns the pause behind it, in
-    /// two parts: a call of [`JwksThread::refresh`] ends the second one.
+    /// two parts: a call of [`JwksDocuments::refresh`] ends the second one.
     fn fetch(&self, failures: &mut u32) -> (Duration, Duration) {
         let result = fetch(&self.agent, &self.url);
         *failures = if result.is_ok() { 0 } else { *failures + 1 };
@@ -272,7 +307,19 @@ fn fetch(agent: &Agent, url: &JwksUrl) -> Result<Jwks, String> {
     Jwks::parse_published(&body.map_err(|error| error.to_string())?)
 }
 
-/// An HTTP client for each address, in their order.
+/// An HTTP client for each URL, in their order.
+///
+/// # Errors
+///
+/// If there are no certificates to know hosts by.
+pub fn jwks_agents(
+    jwt: &Jwt,
+    read_file: ReadFile,
+    make_agent: MakeAgent,
+) -> Result<Vec<Agent>, String> {
+    agents(jwt, WHOLE, read_file, make_agent)
+}
+
 fn agents(
     jwt: &Jwt,
     whole: Duration,
@@ -379,9 +426,14 @@ fn random() -> u32 {
 
 impl fmt::Debug for JwksThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JwksThread").field(&self.states()).finish()
+        f.debug_tuple("JwksThread").field(&self.documents.states()).finish()
     }
 }
+
+/// How long a server that starts waits for a first answer of an issuer, and how long after a
+/// failure, before it is ready.
+const FIRST_FETCH: Duration = Duration::from_secs(30);
+const READY_WITHOUT: Duration = Duration::from_secs(10);
 
 /// Issuers answer in a fraction of a second.
 const WHOLE: Duration = Duration::from_secs(10);

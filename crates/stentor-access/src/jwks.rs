@@ -5,6 +5,8 @@
 //! different keys of one kind under one name are no such thing: which of them is meant cannot be
 //! known, so the document is refused as a whole, and whoever has an older one goes on with it.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
@@ -12,14 +14,35 @@ use serde_json::value::RawValue;
 
 use crate::key::Material;
 use crate::keys::clean;
-use crate::settings::Algorithm;
+use crate::settings::{Algorithm, JwksUrl};
 
 /// The keys of a document.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Jwks {
     keys: Vec<ParsedKey>,
     passed_over: Vec<String>,
+    /// The document, for another process.
+    json: Box<[u8]>,
 }
+
+/// The document that was fetched last from a URL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fetched {
+    /// Where it is from.
+    pub url: JwksUrl,
+    /// `None`: no fetch has succeeded yet.
+    pub document: Option<Arc<Jwks>>,
+}
+
+/// Two documents are equal if their keys are.
+impl PartialEq for Jwks {
+    fn eq(&self, other: &Jwks) -> bool {
+        let Jwks { keys, passed_over, json: _ } = self;
+        *keys == other.keys && *passed_over == other.passed_over
+    }
+}
+
+impl Eq for Jwks {}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ParsedKey {
@@ -84,7 +107,7 @@ impl Jwks {
         if document.keys.len() > KEYS_MAX {
             return Err(format!("it has more than {KEYS_MAX} keys"));
         }
-        let mut jwks = Jwks::default();
+        let mut jwks = Jwks { json: json.into(), ..Jwks::default() };
         for (i, key) in document.keys.iter().enumerate() {
             let jwk = match serde_json::from_str::<Jwk>(key.get()) {
                 Ok(jwk) => jwk,
@@ -129,6 +152,12 @@ impl Jwks {
     /// Sentences on what was passed over.
     pub fn passed_over(&self) -> impl Iterator<Item = &str> {
         self.passed_over.iter().map(String::as_str)
+    }
+
+    /// The document as it was read.
+    #[must_use]
+    pub fn json(&self) -> &[u8] {
+        &self.json
     }
 
     pub(crate) fn keys(

@@ -132,38 +132,62 @@ impl Issuers {
             Why::new(Refused::Algorithm, detail)
         })?;
         let kid = header.kid.as_deref();
-        let places: Vec<usize> = match kid {
-            Some(kid) => {
-                let named = self.named.get(kid).into_iter().flatten();
-                named.chain(&self.nameless).copied().collect()
-            }
-            None => (0..self.keys.len()).collect(),
+        // A name leads to few keys. Keys without a name are tried for any token.
+        let named: Vec<usize> = match kid {
+            Some(kid) => self.named.get(kid).cloned().unwrap_or_default(),
+            None => self.named.values().flatten().copied().collect(),
         };
         let called = || match kid {
             Some(kid) => format!("kid '{}'", clean(kid)),
             None => "no kid".to_owned(),
         };
-        if places.is_empty() {
+        if named.is_empty() && self.nameless.is_empty() {
             let detail = format!("it has {}, and no key is called so", called());
             return Err(Why::new(Refused::UnknownKey, detail));
         }
-        let keys = places.into_iter().map(|place| &self.keys[place]);
-        let keys: Vec<&Key> = keys.filter(|key| key.does(algorithm)).collect();
-        match keys.len() {
+        let that_do = |places: &[usize]| -> Vec<&Key> {
+            let keys = places.iter().map(|place| &self.keys[*place]);
+            keys.filter(|key| key.does(algorithm)).collect()
+        };
+        let (mut keys, nameless) = (that_do(&named), that_do(&self.nameless));
+        let many = nameless.len() + if kid.is_some() { 0 } else { keys.len() };
+        // Without a name all named keys would be tried: they are left out if that is too much.
+        if kid.is_none() && many > TRIES_MAX && (1..=TRIES_MAX).contains(&nameless.len()) {
+            return Ok((algorithm, nameless));
+        }
+        // mutation: nameless-keys
+        if many <= TRIES_MAX {
+            keys.extend(nameless);
+        } else if kid.is_none() || keys.is_empty() {
+            let detail = format!("it has {}, and {many} keys do {algorithm}", called());
+            return Err(Why::new(Refused::UnknownKey, detail));
+        }
+        match keys.is_empty() {
             // A key with its name may still come: whoever is asked for it is asked for it now.
-            0 if kid.is_some_and(|kid| !self.named.contains_key(kid)) => {
+            true if kid.is_some_and(|kid| !self.named.contains_key(kid)) => {
                 let detail = format!("it has {}, and no key is called so", called());
                 Err(Why::new(Refused::UnknownKey, detail))
             }
-            0 => {
+            true => {
                 let detail = format!("it has {}, and no such key does {algorithm}", called());
                 Err(Why::new(Refused::Algorithm, detail))
             }
-            1..=TRIES_MAX => Ok((algorithm, keys)),
-            many => {
-                let detail = format!("it has {}, and {many} keys do {algorithm}", called());
-                Err(Why::new(Refused::UnknownKey, detail))
-            }
+            false => Ok((algorithm, keys)),
+        }
+    }
+
+    /// Rejects more keys without a name than are tried for a token.
+    pub(crate) fn check_nameless(&self) -> Result<(), String> {
+        let count = |algorithm| {
+            self.nameless.iter().filter(|place| self.keys[**place].does(algorithm)).count()
+        };
+        match Algorithm::ALL.into_iter().find(|algorithm| count(*algorithm) > TRIES_MAX) {
+            Some(algorithm) => Err(format!(
+                "jwt: {} keys without a name do {algorithm}, and at most {TRIES_MAX} are tried for \
+                 a token: put them into a JWKS document (jwt.jwks_file), each with a kid",
+                count(algorithm)
+            )),
+            None => Ok(()),
         }
     }
 
@@ -243,7 +267,8 @@ fn is_access_token(typ: &str) -> bool {
     matches!(typ.strip_prefix("application/").unwrap_or(&typ), "jwt" | "at+jwt")
 }
 
-/// How many keys are tried for one token. A signature that is of none costs this many times.
+/// How many keys without a name are tried for one token. A signature that is of none costs this
+/// many times.
 const TRIES_MAX: usize = 4;
 
 #[cfg(test)]

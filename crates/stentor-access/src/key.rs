@@ -216,7 +216,7 @@ impl Key {
         let name = kid.as_deref().unwrap_or_default();
         let parts: [&[u8]; 5] =
             [b"jwt", name.as_bytes(), &material.bytes, names.as_bytes(), conditions];
-        let id = KeyId::of(&parts);
+        let id = KeyId::of_jwt(&parts);
         (!verifiers.is_empty()).then_some(Key { id, kid, cost: material.cost(), verifiers })
     }
 

@@ -26,11 +26,16 @@ pub struct KeyId(u64);
 /// Which tokens are good.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// By the beginning of the secret's hash.
-    statics: HashMap<[u8; 8], Static>,
+    statics: StaticTokens,
     issuers: Arc<Issuers>,
     ids: HashSet<KeyId, BuildHasherDefault<ItsOwnHash>>,
+    /// A document of an issuer has never been fetched: it may have any key.
+    is_outstanding: bool,
 }
+
+/// Tokens of the configuration, by the beginning of the secret's hash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StaticTokens(Arc<HashMap<[u8; 8], Static>>);
 
 /// A good token: what it grants, and who holds it, for the log: the name of a static token, or
 /// `sub`, without anything that does not belong in a line, and not long.
@@ -50,27 +55,19 @@ impl Keys {
     /// No token is good.
     #[must_use]
     pub fn none() -> Keys {
-        Keys { statics: HashMap::new(), issuers: Arc::default(), ids: HashSet::default() }
+        Keys::new(&StaticTokens::default(), Issuers::default(), false)
     }
 
-    pub(crate) fn new(tokens: &[StaticToken], issuers: Issuers) -> Result<Keys, String> {
-        let mut keys = Keys::none();
-        keys.ids.extend(issuers.ids());
-        keys.issuers = Arc::new(issuers);
-        for token in tokens {
-            let id = KeyId::of_static(token);
-            let grant = Grant {
-                scope: Scope::new(id, &token.permissions),
-                expires_unix_s: token.expires_unix_s,
-            };
-            let entry = Static { sha256: token.sha256, grant, holder: clean(&token.name) };
-            if let Some(other) = keys.statics.insert(beginning(&token.sha256), entry) {
-                let other = &other.holder;
-                return Err(format!("The tokens '{other}' and '{}' are the same.", token.name));
-            }
-            keys.ids.insert(id);
-        }
-        Ok(keys)
+    pub(crate) fn new(statics: &StaticTokens, issuers: Issuers, is_outstanding: bool) -> Keys {
+        let of_statics = statics.0.values().map(|held| held.grant.scope.key());
+        let ids = of_statics.chain(issuers.ids()).collect();
+        Keys { statics: statics.clone(), issuers: Arc::new(issuers), ids, is_outstanding }
+    }
+
+    /// Whether a document of an issuer has never been fetched, so its keys are not known.
+    #[must_use]
+    pub fn is_outstanding(&self) -> bool {
+        self.is_outstanding
     }
 
     /// Whether no token at all is good.
@@ -79,10 +76,11 @@ impl Keys {
         self.ids.is_empty()
     }
 
-    /// Whether a key is among them.
+    /// Whether a key is among them, or may be in a document that has never been fetched.
     #[must_use]
     pub fn has(&self, key: KeyId) -> bool {
-        self.ids.contains(&key)
+        // mutation: judged-by-part
+        self.ids.contains(&key) || self.is_outstanding && key.is_of_jwt()
     }
 
     /// What a token grants at this time.
@@ -107,7 +105,7 @@ impl Keys {
         match claims {
             Some(claims) => jwt::holder(claims),
             None => {
-                let mut statics = self.statics.values();
+                let mut statics = self.statics.0.values();
                 // mutation: holder-of-another-token
                 let held = statics.find(|held| held.grant.scope.key() == key)?;
                 Some(held.holder.clone())
@@ -139,7 +137,14 @@ impl Keys {
         }
         // A secret of ours has no dot; a JWT has two.
         if token.contains('.') {
-            return self.issuers.verify(token, now_unix_s);
+            return self.issuers.verify(token, now_unix_s).map_err(|why| match why.refused {
+                // mutation: outstanding-as-unknown
+                Refused::UnknownKey if self.is_outstanding => Why {
+                    refused: Refused::KeyOutstanding,
+                    detail: format!("{}, and jwt.jwks_url was not fetched yet", why.detail),
+                },
+                _ => why,
+            });
         }
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             let detail = "it is empty, or not in visible ASCII".to_owned();
@@ -150,13 +155,29 @@ impl Keys {
             detail: "no token that is configured has this secret".to_owned(),
         };
         let sha256 = secret::hash(token);
-        let held = self.statics.get(&beginning(&sha256)).ok_or_else(unknown)?;
+        let held = self.statics.0.get(&beginning(&sha256)).ok_or_else(unknown)?;
         verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| unknown())?;
         if held.grant.has_expired(now_unix_s) {
             let detail = format!("the time of '{}' is over", held.holder);
             return Err(Why { refused: Refused::Expired, detail });
         }
         Ok(Known { grant: held.grant.clone(), holder: held.holder.clone() })
+    }
+}
+
+impl StaticTokens {
+    pub(crate) fn new(tokens: &[StaticToken]) -> Result<StaticTokens, String> {
+        let mut statics = HashMap::new();
+        for token in tokens {
+            let scope = Scope::new(KeyId::of_static(token), &token.permissions);
+            let grant = Grant { scope, expires_unix_s: token.expires_unix_s };
+            let entry = Static { sha256: token.sha256, grant, holder: clean(&token.name) };
+            if let Some(other) = statics.insert(beginning(&token.sha256), entry) {
+                let other = &other.holder;
+                return Err(format!("The tokens '{other}' and '{}' are the same.", token.name));
+            }
+        }
+        Ok(StaticTokens(Arc::new(statics)))
     }
 }
 
@@ -171,20 +192,30 @@ impl KeyId {
         KeyId(number)
     }
 
+    /// Whether tokens are signed with it. Its last bit says so.
+    fn is_of_jwt(self) -> bool {
+        self.0 & 1 == 1
+    }
+
     fn of_static(token: &StaticToken) -> KeyId {
         let expires = token.expires_unix_s.map_or(u64::MAX, |expires| expires);
         let Permissions { publish, read } = &token.permissions;
         let permissions = format!("publish {}, read {}", list(publish.iter()), list(read.iter()));
-        KeyId::of(&[
+        let parts: [&[u8]; 5] = [
             b"static",
             token.name.as_bytes(),
             &token.sha256,
             permissions.as_bytes(),
             &expires.to_be_bytes(),
-        ])
+        ];
+        KeyId(KeyId::hash(&parts) & !1)
     }
 
-    pub(crate) fn of(parts: &[&[u8]]) -> KeyId {
+    pub(crate) fn of_jwt(parts: &[&[u8]]) -> KeyId {
+        KeyId(KeyId::hash(parts) | 1)
+    }
+
+    fn hash(parts: &[&[u8]]) -> u64 {
         let mut hash = Context::new(&SHA256);
         for part in parts {
             hash.update(&(part.len() as u64).to_be_bytes());
@@ -192,7 +223,7 @@ impl KeyId {
         }
         let hash = hash.finish();
         let first = hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
-        KeyId(u64::from_be_bytes(*first))
+        u64::from_be_bytes(*first)
     }
 }
 
@@ -341,7 +372,7 @@ mod tests {
         ];
         assert_eq!(
             ids,
-            [15_528_960_719_630_354_096, 586_596_333_317_031_215, 7_452_511_335_484_499_957]
+            [15_528_960_719_630_354_096, 586_596_333_317_031_214, 7_452_511_335_484_499_956]
         );
         let listed =
             |names: &[&str]| -> Vec<_> { names.iter().map(|&name| name.to_owned()).collect() };

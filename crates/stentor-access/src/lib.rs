@@ -55,9 +55,11 @@ mod secret;
 mod settings;
 
 pub use cache::Cache;
-pub use fetch::{Fetching, JwksThread, MakeAgent, fetch_once, roots_of, tls_of};
+pub use fetch::{
+    Fetching, JwksDocuments, JwksThread, MakeAgent, fetch_once, jwks_agents, roots_of, tls_of,
+};
 pub use grant::{Grant, Scope};
-pub use jwks::{JWKS_BYTES_MAX, Jwks};
+pub use jwks::{Fetched, JWKS_BYTES_MAX, Jwks};
 pub use jwt::claims_of;
 pub use keys::{KeyId, Keys};
 pub use patterns::{Coverage, PATTERNS_MAX, Patterns, PatternsRef};
@@ -65,7 +67,7 @@ pub use permissions::Permissions;
 pub use refused::Refused;
 pub use rules::{Publishers, Readers, TopicAccess, TopicRules};
 pub use secret::{Secret, StaticToken};
-pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, ReadFile, Settings, load};
+pub use settings::{Algorithm, JwksUrl, Jwt, LoadError, Loaded, OwnKeys, ReadFile, Settings, load};
 
 /// The longest token that is looked at, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

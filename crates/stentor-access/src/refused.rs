@@ -23,6 +23,8 @@ labels! {
         Algorithm = "algorithm",
         /// There is no key of its `kid`; or it names none, and no key can have made it.
         UnknownKey = "unknown_key",
+        /// The same, while a document with keys has never been fetched: it may have this key.
+        KeyOutstanding = "key_outstanding",
         /// It asks for extensions (`crit`) that are not understood here.
         Critical = "critical",
         /// No key that it could be of has signed it.
@@ -55,6 +57,9 @@ impl Refused {
             | Refused::UnknownKey
             | Refused::Critical
             | Refused::Signature => "The token is not one of those that are good here.",
+            Refused::KeyOutstanding => {
+                "The keys of an issuer of tokens are not known yet: try again later."
+            }
             Refused::Claims => "The token's claims are not what docs/access.md says they may be.",
             Refused::Endless => "The token must say when it expires, by the claim exp.",
             Refused::Expired => "The token has expired.",

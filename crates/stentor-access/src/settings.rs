@@ -9,10 +9,10 @@ use std::sync::Arc;
 use stentor_wire::labels;
 use stentor_wire::target::Server;
 
-use crate::jwks::{JWKS_BYTES_MAX, Jwks};
+use crate::jwks::{Fetched, JWKS_BYTES_MAX, Jwks};
 use crate::jwt::Issuers;
 use crate::key::Material;
-use crate::keys::{Keys, list};
+use crate::keys::{Keys, StaticTokens, list};
 use crate::secret::StaticToken;
 
 /// What is configured of tokens.
@@ -203,43 +203,89 @@ pub type ReadFile = fn(&Path, usize) -> io::Result<Vec<u8>>;
 ///
 /// # Errors
 ///
-/// If a file cannot be read or holds no key. Who has keys already goes on with them.
+/// If a file cannot be read or holds no key.
 pub fn load(
     settings: &Settings,
     fetched: &[Arc<Jwks>],
     read_file: ReadFile,
 ) -> Result<Loaded, LoadError> {
-    let jwt = &settings.jwt;
-    let (mut passed_over, mut own) = (Vec::new(), Vec::new());
-    let read = |path: &PathBuf| {
-        let bytes = read_file(path, JWKS_BYTES_MAX).map_err(|error| error.to_string());
-        named(path.display(), bytes)
-    };
-    for path in &jwt.secret_files {
-        let mut secret = read(path)?;
-        if secret.ends_with(b"\n") {
-            secret.truncate(secret.len() - if secret.ends_with(b"\r\n") { 2 } else { 1 });
+    let own = OwnKeys::read(settings, read_file)?;
+    Ok(Loaded { keys: own.with_documents(fetched), passed_over: own.passed_over })
+}
+
+/// The keys and tokens that are configured, without those that are fetched.
+#[derive(Clone, Debug)]
+pub struct OwnKeys {
+    tokens: StaticTokens,
+    jwt: Jwt,
+    /// Keys without a name.
+    nameless: Vec<Material>,
+    documents: Vec<Arc<Jwks>>,
+    /// Sentences about keys that are skipped, for the log.
+    pub passed_over: Vec<String>,
+}
+
+impl OwnKeys {
+    /// Reads the files that are named.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or holds no key, or if there are more keys without a name than are
+    /// tried for a token.
+    pub fn read(settings: &Settings, read_file: ReadFile) -> Result<OwnKeys, LoadError> {
+        let jwt = &settings.jwt;
+        let (mut passed_over, mut nameless) = (Vec::new(), Vec::new());
+        let read = |path: &PathBuf| {
+            let bytes = read_file(path, JWKS_BYTES_MAX).map_err(|error| error.to_string());
+            named(path.display(), bytes)
+        };
+        for path in &jwt.secret_files {
+            let mut secret = read(path)?;
+            if secret.ends_with(b"\n") {
+                secret.truncate(secret.len() - if secret.ends_with(b"\r\n") { 2 } else { 1 });
+            }
+            nameless.push(named(path.display(), Material::secret(&secret))?);
         }
-        own.push(named(path.display(), Material::secret(&secret))?);
+        for path in &jwt.public_key_files {
+            let text = String::from_utf8_lossy(&read(path)?).into_owned();
+            nameless.push(named(path.display(), Material::pem(&text))?);
+        }
+        for text in &jwt.public_keys {
+            nameless.push(named("jwt.public_key", Material::pem(text))?);
+        }
+        let mut documents = Vec::new();
+        for path in &jwt.jwks_files {
+            let document = named(path.display(), Jwks::parse(&read(path)?))?;
+            let skipped = document.passed_over();
+            passed_over.extend(skipped.map(|key| format!("{}: {key}", path.display())));
+            documents.push(Arc::new(document));
+        }
+        let tokens = StaticTokens::new(&settings.tokens).map_err(LoadError)?;
+        let own = OwnKeys { tokens, jwt: jwt.clone(), nameless, documents, passed_over };
+        own.issuers(&[]).check_nameless().map_err(LoadError)?;
+        Ok(own)
     }
-    for path in &jwt.public_key_files {
-        let text = String::from_utf8_lossy(&read(path)?).into_owned();
-        own.push(named(path.display(), Material::pem(&text))?);
+
+    /// These keys, and those of the documents that were fetched from the configured URLs.
+    #[must_use]
+    pub fn with(&self, fetched: &[Fetched]) -> Keys {
+        let of_url =
+            |url: &JwksUrl| fetched.iter().find(|fetched| fetched.url == *url)?.document.clone();
+        let documents: Vec<_> = self.jwt.jwks_urls.iter().filter_map(of_url).collect();
+        self.with_documents(&documents)
     }
-    for text in &jwt.public_keys {
-        own.push(named("jwt.public_key", Material::pem(text))?);
+
+    fn with_documents(&self, fetched: &[Arc<Jwks>]) -> Keys {
+        let is_outstanding = fetched.len() < self.jwt.jwks_urls.len();
+        Keys::new(&self.tokens, self.issuers(fetched), is_outstanding)
     }
-    let mut documents = Vec::new();
-    for path in &jwt.jwks_files {
-        let document = named(path.display(), Jwks::parse(&read(path)?))?;
-        passed_over.extend(document.passed_over().map(|key| format!("{}: {key}", path.display())));
-        documents.push(Arc::new(document));
+
+    fn issuers(&self, fetched: &[Arc<Jwks>]) -> Issuers {
+        let nameless = self.nameless.iter().map(|material| (material, None, None));
+        let documents = self.documents.iter().chain(fetched);
+        let keys = nameless.chain(documents.flat_map(|document| document.keys()));
+        Issuers::new(&self.jwt, keys)
     }
-    documents.extend(fetched.iter().cloned());
-    let own = own.iter().map(|material| (material, None, None));
-    let keys = own.chain(documents.iter().flat_map(|document| document.keys()));
-    let keys = Keys::new(&settings.tokens, Issuers::new(jwt, keys)).map_err(LoadError)?;
-    Ok(Loaded { keys, passed_over })
 }
 
 fn named<T>(place: impl fmt::Display, result: Result<T, String>) -> Result<T, LoadError> {

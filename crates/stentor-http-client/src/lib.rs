@@ -10,6 +10,8 @@ use std::io;
 use std::sync::Arc;
 
 use stentor_io::{ByteStream, Dialer, HostDialer, connect_to_any, monotonic_us};
+pub use ureq::Agent;
+use ureq::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
@@ -17,7 +19,6 @@ use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
     RustlsConnector, Transport,
 };
-use ureq::{Agent, Error};
 
 /// A client on the network of this host.
 #[must_use]

@@ -6,7 +6,8 @@
 use crate::user::user_named;
 use stentor_config::{AccessTarget, Settings};
 use stentor_files::check_roots;
-use stentor_io::{FileKind, append, file_state, read_file};
+use stentor_io::{FileKind, append, file_state};
+use stentor_server::keys::PreparedKeys;
 use stentor_tls_layer::{Prepared, ShownCertificate};
 
 /// The result of an inspection that found no error.
@@ -60,19 +61,11 @@ pub(crate) fn store_error(settings: &Settings) -> Option<String> {
     ))
 }
 
-/// Which keys of documents are passed over, and why the keys of tokens cannot be had.
+/// Which keys of documents are skipped, and why the keys of tokens cannot be read.
 fn check_keys(settings: &stentor_access::Settings) -> (Vec<String>, Option<String>) {
-    let jwt = &settings.jwt;
-    if jwt.jwks_urls.iter().any(|url| url.as_str().starts_with("https:")) {
-        let setting = "jwt.jwks_ca_file";
-        if let Err(error) = stentor_access::tls_of(jwt.jwks_ca_file.as_deref(), setting, read_file)
-        {
-            return (Vec::new(), Some(error));
-        }
-    }
-    match stentor_access::load(settings, &[], read_file) {
-        Ok(loaded) => (loaded.passed_over, None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
+    match PreparedKeys::read(settings, Vec::new()) {
+        Ok(prepared) => (prepared.skipped().to_vec(), None),
+        Err(error) => (Vec::new(), Some(error)),
     }
 }
 

@@ -126,7 +126,8 @@ fn begin(
     let user = settings.user.as_deref().map(user_named).transpose()?;
     let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
     let left_out = hello.map(Hello::left_out);
-    let running = Running { user: user.clone(), left_out, ..Running::default() };
+    let fetched = hello.map(Hello::fetched).unwrap_or_default();
+    let running = Running { user: user.clone(), acceptors: None, left_out, fetched };
     let prepared = Prepared::read_bounded(&settings, running)?;
     let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
@@ -169,11 +170,11 @@ fn begin(
     let begun = server
         .start_workers(&posts, &addresses, user.as_ref(), &reporter, takes_over)
         .and_then(|()| server.lay_down_privileges(user.as_ref(), jobs))
-        .and_then(|()| server.start_background(&prepared))
+        .and_then(|()| server.start_background(prepared))
         .and_then(|guard| server.fill(recovery, predecessor, &posts).map(|()| guard));
     match begun {
         Ok(guard) => {
-            server.begin(guard);
+            server.begin(guard, !takes_over);
             Ok(server)
         }
         Err(error) => {
@@ -197,7 +198,7 @@ fn share(
     let (compressor, jobs) = Compressor::new();
     let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.report());
     let client = client_module(stentor_io::unix_s());
-    let tokens = TokenState::new(Arc::clone(&prepared.keys), TOKENS_BYTES_MAX)?;
+    let tokens = TokenState::new(prepared.keys.keys(), TOKENS_BYTES_MAX)?;
     let process = process_state(hello);
     let shared = Shared {
         access_log: AccessLog::of(&prepared.settings.log),
@@ -461,10 +462,10 @@ impl Server {
     }
 
     /// Begins what was prepared. Nothing of it can fail: after a takeover no other process serves.
-    fn begin(&mut self, guard: Guard) {
+    fn begin(&mut self, guard: Guard, is_start: bool) {
         guard.begin();
         self._guard = Some(guard);
-        self.background.iter().for_each(Background::begin);
+        self.background.iter().for_each(|threads| threads.begin(is_start));
         self.service.begin();
         self.start_file_loaders();
         // A worker that has died reports that at the end; one that serves ignores this.
@@ -489,9 +490,9 @@ impl Server {
     }
 
     /// Starts the threads that work beside the workers. They wait until the server begins.
-    fn start_background(&mut self, prepared: &Prepared) -> Result<Guard, StartError> {
-        let background = Background::start(self, prepared)?;
-        self.background = Some(background);
+    fn start_background(&mut self, prepared: Prepared) -> Result<Guard, StartError> {
+        let Prepared { settings, certificates, keys } = prepared;
+        self.background = Some(Background::start(self, &settings, keys, &certificates)?);
         let Server { settings, shared, service, mailboxes, .. } = self;
         service.start(shared.committer.applier()).map_err(StartError::new)?;
         Ok(Guard::start(settings, &shared.hub, &shared.memory, mailboxes)?)
@@ -641,7 +642,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::process::Command;
-    use stentor_server::keys::{self, KeyThread};
+    use stentor_server::keys::{KeyThread, PreparedKeys};
     use stentor_server::{Stats, panics_max};
 
     /// Sends a request and reads until `done`, or the end.
@@ -748,19 +749,17 @@ mod tests {
         // Its own thread would read the file again.
         server.background = None;
         for replace in [true, false] {
-            let files = keys::files_of(&settings.tokens);
-            let before = keys::load(&settings.tokens, &[]).unwrap();
-            keys::tell(&server.shared.tokens, &server.mailboxes, &before);
+            let prepared = PreparedKeys::read(&settings.tokens, Vec::new()).unwrap();
             // Replaced meanwhile, or gone for a moment.
             std::fs::remove_file(&path).unwrap();
             if replace {
                 write(b'b');
             }
             let (tokens, mailboxes) = (&server.shared.tokens, &server.mailboxes);
-            let thread = KeyThread::start(&settings.tokens, files, tokens, mailboxes, None);
-            let thread = thread.unwrap().expect("a file is configured");
+            let thread = KeyThread::start(prepared, tokens, mailboxes).unwrap();
             write(b'b');
-            thread.begin();
+            thread.begin(true);
+            let before = tokens.keys();
             let is_before = |_: &u32| Arc::ptr_eq(&server.shared.tokens.keys(), &before);
             let looks = (0..400).take_while(is_before);
             let looks = looks.inspect(|_| thread::sleep(Duration::from_millis(50))).count();

@@ -392,8 +392,17 @@ impl Bearer {
 impl Denied {
     /// The answer to a token that is not good.
     pub(crate) fn bad_token(refused: Refused) -> Denied {
-        let refusal = Refusal::new(Status::UNAUTHORIZED, refused.sentence());
-        refusal.because(Why::BadToken(refused))
+        let status = match refused {
+            Refused::KeyOutstanding => Status::SERVICE_UNAVAILABLE,
+            _ => Status::UNAUTHORIZED,
+        };
+        Refusal::new(status, refused.sentence()).because(Why::BadToken(refused))
+    }
+
+    /// Whether the same request may be allowed in a while.
+    pub(crate) fn may_pass_later(&self) -> bool {
+        // mutation: outstanding-for-good
+        matches!(self.why, Why::BadToken(Refused::KeyOutstanding))
     }
 
     /// The answer to one who may not read, with a good token or without any.

@@ -24,7 +24,6 @@ use crate::stream::batch::{Batches, Sent};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use stentor_access::Refused;
 use stentor_config::Settings;
 use stentor_hub::Subscriber;
@@ -430,8 +429,8 @@ impl Context {
         match verified.verify(&self.access.keys, token, self.clock.unix_s) {
             Ok(grant) => Bearer::Good { grant, by_cookie },
             Err(refused) => {
-                if refused == Refused::UnknownKey {
-                    self.shared.tokens.wants_keys.store(true, Ordering::Relaxed);
+                if matches!(refused, Refused::UnknownKey | Refused::KeyOutstanding) {
+                    self.shared.tokens.refresh();
                 }
                 self.access.denials.bad(&self.access.keys, token, now);
                 Bearer::Bad(refused)

@@ -212,11 +212,15 @@ impl Exchange<'_> {
 
     /// Refuses a request that is not allowed. It says the same whatever there is.
     pub(crate) fn deny(&mut self, denied: &Denied) -> Answer {
+        self.note_denied(denied);
+        self.answer_denied(denied)
+    }
+
+    fn note_denied(&mut self, denied: &Denied) {
         let Exchange { requester: Requester { token, .. }, clock, .. } = self;
         let AccessState { keys, denials, .. } = &mut *self.access;
         let holder = || keys.holder(&String::from_utf8_lossy(token), clock.unix_s);
         denials.note(self.reply.stats, denied.why, holder, clock.now_ms);
-        self.answer_denied(denied)
     }
 
     /// The same once the body is there, and the token is not any more.
@@ -228,6 +232,9 @@ impl Exchange<'_> {
     }
 
     fn answer_denied(&mut self, denied: &Denied) -> Answer {
+        if denied.may_pass_later() {
+            return self.put_off_until_later(false, None, denied.refusal.reason);
+        }
         let Denied { refusal: Refusal { status, reason }, .. } = *denied;
         let challenge = denied.challenge();
         let caching = challenge.is_some().then_some((Field::CACHE_CONTROL, "no-store"));
@@ -300,6 +307,10 @@ impl Exchange<'_> {
         match refused {
             NoStream::Refused(status, reason) => self.reply.refuse(status, &reason),
             NoStream::NoRoom(reason) => return self.put_off(request, reason),
+            NoStream::Denied(denied) if denied.may_pass_later() => {
+                self.note_denied(&denied);
+                return self.put_off(request, denied.refusal.reason);
+            }
             NoStream::Denied(denied) => return self.deny(&denied),
         }
         Answer::Now

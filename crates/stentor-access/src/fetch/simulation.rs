@@ -59,9 +59,9 @@ fn play(seed: u64) -> [u64; 3] {
     let dialer = Arc::new(network.clone());
     let agent_of = |config| agent_over(config, Arc::clone(&dialer) as Arc<_>);
     let agent = agents(&jwt, WHOLE, read_file, agent_of).unwrap().remove(0);
-    let state = State { url: url.clone(), document: None, failures: 0, error: None };
+    let state = State::new(&url, None);
     let all = Arc::new(All { states: Mutex::new(vec![state]), on_change: Box::new(|| {}) });
-    let ((_wake, woken), (_keep, ended)) = (channel(), channel());
+    let ((_wake, woken), (_keep, ended)) = (sync_channel(1), channel());
     let (times, refresh) = (Times::default(), Duration::from_secs(jwt.jwks_refresh_s));
     let all_of = Arc::clone(&all);
     let fetcher = Fetcher { place: 0, url, agent, all: all_of, woken, ended, times, refresh };

@@ -22,11 +22,7 @@ const CLAIMS: &str = r#"{"exp":1800000060,"stentor":{"read":["/a"]}}"#;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nothing waits long here, except for an answer.
-const TIMES: Times = Times {
-    whole: Duration::from_secs(20),
-    gap: Duration::from_millis(1),
-    retry: Duration::from_millis(1),
-};
+const TIMES: Times = Times { gap: Duration::from_millis(1), retry: Duration::from_millis(1) };
 
 fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -64,19 +60,28 @@ fn head(socket: &mut impl Read) {
     }
 }
 
+/// Starts the threads of all URLs, and has them fetch.
+fn start(jwt: &Jwt, times: Times, on_change: impl Fn() + Send + Sync + 'static) -> JwksThread {
+    let agents = agents(jwt, WHOLE, read_file, agent).unwrap();
+    let thread = JwksThread::with_times(jwt, &[], agents, times, on_change).unwrap();
+    thread.documents().refresh();
+    thread
+}
+
 /// A thread for one address, and what it tells.
 fn fetching(url: &JwksUrl, change: impl FnOnce(&mut Jwt)) -> (JwksThread, Receiver<()>) {
     let mut jwt = Jwt { jwks_urls: vec![url.clone()], jwks_refresh_s: 0, ..Jwt::default() };
     change(&mut jwt);
     let (sender, changes) = channel();
-    let thread = JwksThread::with_times(&jwt, TIMES, read_file, agent, move || {
+    let thread = start(&jwt, TIMES, move || {
         let _ = sender.send(());
     });
-    (thread.unwrap(), changes)
+    (thread, changes)
 }
 
 fn keys(thread: &JwksThread) -> Keys {
-    load(&Settings::default(), &thread.documents(), read_file).unwrap().keys
+    let fetched = thread.documents().fetched().into_iter().filter_map(|it| it.document);
+    load(&Settings::default(), &fetched.collect::<Vec<_>>(), read_file).unwrap().keys
 }
 
 fn once(url: &JwksUrl) -> Result<Vec<Arc<Jwks>>, String> {
@@ -94,12 +99,12 @@ fn a_new_key_is_good_when_its_document_was_fetched_and_an_old_one_is_gone() {
     let unknown = new.token(Some("2"), CLAIMS);
     assert_eq!(first.verify(&unknown, NOW), Err(Refused::UnknownKey));
     // It takes an hour, unless somebody has seen that a key is missing.
-    thread.refresh();
+    thread.documents().refresh();
     changes.recv_timeout(PATIENCE).unwrap();
     let second = keys(&thread);
     assert!(second.verify(&unknown, NOW).is_ok());
     assert!(second.verify(&old.token(Some("1"), CLAIMS), NOW).is_err());
-    assert_eq!(thread.states()[0].keys, Some(1));
+    assert_eq!(thread.documents().states()[0].keys, Some(1));
 }
 
 /// Tokens of unknown keys cause a fetch once per `gap`, not one each.
@@ -110,10 +115,10 @@ fn unknown_keys_have_a_document_fetched_once_in_a_while() {
     let jwt = Jwt { jwks_urls: vec![url], jwks_refresh_s: 3_600, ..Jwt::default() };
     let times = Times { gap: Duration::from_millis(200), ..TIMES };
     let begin = Instant::now();
-    let thread = JwksThread::with_times(&jwt, times, read_file, agent, || {}).unwrap();
+    let thread = start(&jwt, times, || {});
     let mut fetched = 0;
     while fetched < 4 {
-        thread.refresh();
+        thread.documents().refresh();
         fetched += u32::from(asked.recv_timeout(Duration::from_millis(1)).is_ok());
     }
     assert!(begin.elapsed() >= 3 * times.gap, "{:?}", begin.elapsed());
@@ -126,7 +131,7 @@ fn a_dropped_thread_ends_in_its_pause() {
     let (sender, changes) = channel();
     let on_change = move || sender.send(()).unwrap();
     let times = Times { gap: 2 * PATIENCE, ..TIMES };
-    let thread = JwksThread::with_times(&jwt, times, read_file, agent, on_change).unwrap();
+    let thread = start(&jwt, times, on_change);
     changes.recv_timeout(PATIENCE).unwrap();
     drop(thread);
     // The thread owns what it would call.
@@ -142,7 +147,7 @@ fn what_is_asked_for_during_a_fetch_is_fetched_behind_it() {
     let (thread, changes) = fetching(&url, |jwt| jwt.jwks_refresh_s = 3_600);
     let (mut socket, _) = listener.accept().unwrap();
     head(&mut socket);
-    thread.refresh();
+    thread.documents().refresh();
     socket.write_all(ok(&document(&signer, "1")).as_bytes()).unwrap();
     drop(socket);
     changes.recv_timeout(PATIENCE).unwrap();
@@ -191,7 +196,10 @@ fn the_last_good_document_stays_whatever_the_host_answers() {
     changes.recv_timeout(PATIENCE).unwrap();
     assert!(changes.try_recv().is_err(), "a lie changed something");
     assert!(keys(&thread).verify(&signer.token(Some("k"), CLAIMS), NOW).is_ok());
-    assert!(thread.states()[0].failures >= lies.len() as u64 && thread.states()[0].error.is_some());
+    assert!(
+        thread.documents().states()[0].failures >= lies.len() as u64
+            && thread.documents().states()[0].error.is_some()
+    );
 }
 
 #[test]
@@ -223,7 +231,7 @@ fn a_host_that_is_down_or_slow_holds_up_nobody() {
     let held = silent.accept().unwrap();
     changes.recv_timeout(PATIENCE).unwrap();
     assert!(keys(&thread).verify(&signer.token(Some("k"), CLAIMS), NOW).is_ok());
-    let states = thread.states();
+    let states = thread.documents().states();
     assert_eq!([states[0].keys, states[1].keys, states[2].keys], [None, None, Some(1)]);
     // It ends by itself when nobody wants it any more.
     drop((thread, held));
@@ -259,17 +267,15 @@ fn hosts_are_known_by_their_certificates() {
         jwks_ca_file: Some(ca.to_owned()),
         ..Jwt::default()
     };
-    let jwks =
-        fetch(&agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap()[0], &url).unwrap();
+    let jwks = fetch(&agents(&jwt(&path), WHOLE, read_file, agent).unwrap()[0], &url).unwrap();
     assert_eq!(jwks.count(), 1);
     // By the certificate of another host it is not.
     let (_, other) = https_host(String::new());
     std::fs::write(&path, other).unwrap();
-    let error =
-        fetch(&agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap()[0], &url).unwrap_err();
+    let error = fetch(&agents(&jwt(&path), WHOLE, read_file, agent).unwrap()[0], &url).unwrap_err();
     assert!(error.contains("certificate"), "{error}");
     std::fs::write(&path, "nothing").unwrap();
-    let error = agents(&jwt(&path), TIMES.whole, read_file, agent).unwrap_err();
+    let error = agents(&jwt(&path), WHOLE, read_file, agent).unwrap_err();
     assert!(error.contains("there is no certificate in it"), "{error}");
     std::fs::remove_file(&path).unwrap();
 }
@@ -328,8 +334,8 @@ fn an_address_on_this_host_is_fetched_without_a_proxy() {
     });
     let fetched = changes.recv_timeout(Duration::from_secs(20));
     std::fs::remove_file(ca).unwrap();
-    assert!(fetched.is_ok(), "{:?}", thread.states());
-    let states = thread.states();
+    assert!(fetched.is_ok(), "{:?}", thread.documents().states());
+    let states = thread.documents().states();
     assert_eq!((states[0].keys, states[1].keys), (Some(1), None), "{states:?}");
 }
 
@@ -355,6 +361,6 @@ fn a_document_that_is_fetched_ends_the_backoff() {
     for _ in 0..2 {
         asked.recv_timeout(PATIENCE).unwrap();
     }
-    assert_eq!(thread.states()[0].failures, 1);
+    assert_eq!(thread.documents().states()[0].failures, 1);
     assert!(asked.recv_timeout(50 * TIMES.retry).is_err(), "it was asked again at once");
 }

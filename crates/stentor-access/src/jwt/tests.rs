@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -385,6 +386,41 @@ fn keys_are_found_by_name_and_few_are_tried() {
     assert!(both.verify(&signers[1].token(Some("b"), CLAIMS), NOW).is_ok());
 }
 
+/// Tokens that name their key are verified, however many keys have no name.
+#[test]
+fn nameless_keys_lock_nobody_out() {
+    let signers: Vec<Signer> = (0..6).map(|_| Signer::new(Algorithm::Es256)).collect();
+    let load_with = |nameless: usize, named: usize| {
+        let public_keys = signers[..nameless].iter().map(Signer::pem).collect();
+        let jwt = Jwt { public_keys, ..Jwt::default() };
+        let pairs: Vec<(&Signer, &str)> = signers.iter().skip(5).map(|it| (it, "k")).collect();
+        let jwks = Jwks::parse(document(&pairs).as_bytes()).unwrap();
+        let fetched = vec![Arc::new(jwks); named];
+        load(&Settings { jwt, ..Settings::default() }, &fetched, read_file)
+    };
+    let keys = load_with(4, 1).unwrap().keys;
+    for kid in [Some("k"), None, Some("other")] {
+        let good = [signers[0].token(kid, CLAIMS), signers[3].token(kid, CLAIMS)];
+        assert_eq!(good.map(|token| keys.verify(&token, NOW).is_ok()), [true; 2], "{kid:?}");
+    }
+    assert!(keys.verify(&signers[5].token(Some("k"), CLAIMS), NOW).is_ok());
+    let error = load_with(5, 0).unwrap_err().to_string();
+    assert!(error.starts_with("jwt: 5 keys without a name do ES256, and at most 4"), "{error}");
+}
+
+/// Documents of issuers may have any number of keys without a name.
+#[test]
+fn many_nameless_published_keys_leave_named_ones() {
+    let signers: Vec<Signer> = (0..6).map(|_| Signer::new(Algorithm::Es256)).collect();
+    let jwk = |signer: &Signer| signer.jwk("x").replace(r#""kid":"x","#, "");
+    let nameless: Vec<String> = signers[..5].iter().map(jwk).collect();
+    let named = signers[5].jwk("k");
+    let keys = keys(&format!(r#"{{"keys":[{},{named}]}}"#, nameless.join(",")), |_| {});
+    assert!(keys.verify(&signers[5].token(Some("k"), CLAIMS), NOW).is_ok());
+    assert_eq!(refused(&keys, &signers[0].token(Some("k"), CLAIMS)), Refused::Signature);
+    assert_eq!(refused(&keys, &signers[0].token(None, CLAIMS)), Refused::UnknownKey);
+}
+
 #[test]
 fn a_key_is_known_again_and_is_another_under_other_conditions() {
     let (signer, other) = (Signer::new(Algorithm::EdDsa), Signer::new(Algorithm::EdDsa));
@@ -425,7 +461,7 @@ fn secrets_are_read_from_files_and_must_be_long() {
     let error = load(PathBuf::from("/nowhere/secret")).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/secret: No such file"), "{error}");
     let error = load(PathBuf::from("/dev/zero")).unwrap_err().to_string();
-    assert!(error.contains("larger than 256 KiB"), "{error}");
+    assert!(error.contains("it is a device"), "{error}");
 }
 
 fn fixture() -> Value {

@@ -41,8 +41,9 @@
 //! whoever runs the server; and what is packed is unpacked while more is packed.
 
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use stentor_access::{Fetched, Jwks};
 use stentor_config::{ControlAddress, PairFiles};
 use stentor_hub::{Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
@@ -75,11 +76,13 @@ pub(super) struct Hello {
     pub(super) started_unix_s: u64,
     /// What came of the upgrades before this one.
     pub(super) upgrades: History<Upgraded>,
+    /// The documents that were fetched from issuers.
+    pub(super) documents: Vec<PackedDocument>,
 }
 
 packed!(struct Hello {
     epoch, base, workers_public, workers, follows, rolled_back, store, addresses, left_out,
-    started_unix_s, upgrades,
+    started_unix_s, upgrades, documents,
 });
 
 /// An address that is listened on, as it was bound.
@@ -90,6 +93,22 @@ pub(super) struct Address {
 }
 
 packed!(struct Address { role, at });
+
+/// A document with keys of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PackedDocument {
+    url: String,
+    json: Option<Vec<u8>>,
+}
+
+packed!(struct PackedDocument { url, json });
+
+impl PackedDocument {
+    pub(super) fn of(Fetched { url, document }: Fetched) -> PackedDocument {
+        let json = document.map(|document| document.json().to_vec());
+        PackedDocument { url: url.as_str().to_owned(), json }
+    }
+}
 
 impl Address {
     pub(super) fn is_same(&self, role: Role, at: &ControlAddress) -> bool {
@@ -130,20 +149,30 @@ impl Hello {
         self.left_out.iter().map(files).collect()
     }
 
-    /// The first message.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Packer::new(0);
-        Hello::FORMATS.pack(&mut out);
-        self.pack(&mut out);
-        out.into_bytes()
+    /// The documents that were fetched. One that this program does not understand is fetched again.
+    pub(super) fn fetched(&self) -> Vec<Fetched> {
+        let fetched = |PackedDocument { url, json }: &PackedDocument| {
+            let document = json.as_deref().and_then(|json| Jwks::parse_published(json).ok());
+            Some(Fetched { url: url.parse().ok()?, document: document.map(Arc::new) })
+        };
+        self.documents.iter().filter_map(fetched).collect()
     }
 
-    /// What the other one is, and the newest form that both know.
+    /// The first message, which announces the state, and the state itself.
+    pub(super) fn to_bytes(&self) -> (Vec<u8>, Vec<u8>) {
+        let (mut state, mut first) = (Packer::new(0), Packer::new(0));
+        self.pack(&mut state);
+        Hello::FORMATS.pack(&mut first);
+        (state.len() as u32).pack(&mut first);
+        (first.into_bytes(), state.into_bytes())
+    }
+
+    /// Reads the first message: the newest form that both know, and the length of the state.
     ///
     /// # Errors
-    /// One sentence, if there is none.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<(Hello, u16), String> {
-        let mut input = Unpacker::new(bytes, 0);
+    /// One sentence, if there is no such form.
+    pub(super) fn announced(first: &[u8]) -> Result<(u16, usize), String> {
+        let mut input = Unpacker::new(first, 0);
         let [oldest, newest] = <[u16; 2]>::unpack(&mut input)?;
         let [own_oldest, own_newest] = Hello::FORMATS;
         if newest < own_oldest || own_newest < oldest {
@@ -153,7 +182,18 @@ impl Hello {
             ));
         }
         // mutation: newer-form
-        Ok((Hello::unpack(&mut input)?, newest.min(own_newest)))
+        Ok((newest.min(own_newest), u32::unpack(&mut input)? as usize))
+    }
+
+    /// Reads the state.
+    ///
+    /// # Errors
+    /// One sentence, if it is none.
+    pub(super) fn from_bytes(state: &[u8]) -> Result<Hello, String> {
+        let mut input = Unpacker::new(state, 0);
+        let hello = Hello::unpack(&mut input)?;
+        input.end()?;
+        Ok(hello)
     }
 }
 
@@ -193,7 +233,7 @@ impl Ready {
 
 /// Kinds of messages between the two processes.
 pub(super) mod kind {
-    /// [`Hello`](super::Hello), with the token that decides who goes on.
+    /// That [`STATE`] follows, with the token that decides who goes on.
     pub(crate) const HELLO: u8 = 1;
     /// [`Ready`](super::Ready), with the form of what follows.
     pub(crate) const READY: u8 = 2;
@@ -213,6 +253,8 @@ pub(super) mod kind {
     pub(crate) const STANDS_STILL: u8 = 7;
     /// The other one serves, and whoever supervises it knows.
     pub(crate) const GONE_ON: u8 = 10;
+    /// The state that the first message has announced.
+    pub(crate) const STATE: u8 = 12;
 }
 
 /// Appends a change as an entry after its length.
@@ -404,12 +446,13 @@ mod tests {
     use stentor_hub::Rule;
     use stentor_server::{CONTROL, PUBLIC};
 
-    /// The first message, as other programs of this form read it.
-    const HELLO: &[u8] = b"\x04\0\x04\0\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+    /// The state, as other programs of this form read it.
+    const STATE: &[u8] = b"\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
         \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
         \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
         \x01\0\0\0\x01\0\0\0c\x01\0\0\0k\
-        \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+        \x01\0\0\0\x01\0\0\0u\x01\x02\0\0\0{}";
 
     #[test]
     fn entries_are_taken_wherever_they_are_cut() {
@@ -456,21 +499,24 @@ mod tests {
             left_out: vec![["c", "k"].map(str::to_owned)],
             started_unix_s: 7,
             upgrades: History { done: 1, ..History::default() },
+            documents: vec![PackedDocument { url: "u".to_owned(), json: Some(b"{}".to_vec()) }],
         }
     }
 
     #[test]
     fn what_a_release_says_first_is_understood() {
-        assert_eq!(hello().to_bytes(), HELLO, "it is another form: see CONTRIBUTING");
-        assert_eq!(Hello::from_bytes(HELLO), Ok((hello(), 4)));
+        let (first, state) = hello().to_bytes();
+        assert_eq!(state, STATE, "it is another form: see CONTRIBUTING");
+        assert_eq!(Hello::announced(&first), Ok((4, STATE.len())));
+        assert_eq!(Hello::from_bytes(STATE), Ok(hello()));
     }
 
     #[test]
     fn both_go_on_in_the_newest_form_that_both_know() {
         let of = |oldest: u16, newest: u16| {
             let mut bytes = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
-            bytes.extend_from_slice(&HELLO[4..]);
-            Hello::from_bytes(&bytes).map(|(_, form)| form)
+            bytes.extend_from_slice(&[0; 4]);
+            Hello::announced(&bytes).map(|(form, _)| form)
         };
         assert_eq!(of(1, 4), Ok(4));
         assert_eq!(of(4, 4), Ok(4));

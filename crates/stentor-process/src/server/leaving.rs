@@ -1,8 +1,8 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, Phases, Ready, SILENT, expect, kind,
-    put_entry, put_tip, told,
+    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, PackedDocument, Phases, Ready, SILENT,
+    expect, kind, put_entry, put_tip, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
@@ -177,6 +177,7 @@ impl Server {
             addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
             started_unix_s: self.shared.process.started_unix_s,
             upgrades,
+            documents: self.shared.tokens.fetched().into_iter().map(PackedDocument::of).collect(),
         }
     }
 }
@@ -204,9 +205,9 @@ impl Leaving<'_> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        let hello = hello.to_bytes();
-        let sent = self.channel.send_with_token(kind::HELLO, &hello, &self.token, parent);
-        sent.map_err(told)?;
+        let (first, state) = hello.to_bytes();
+        let sent = self.channel.send_with_token(kind::HELLO, &first, &self.token, parent);
+        sent.and_then(|()| self.channel.send(kind::STATE, &state)).map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
         let Ready { process, names } = Ready::from_bytes(&answer)?;
         // The one that was started stands between the two (`Intermediate`).

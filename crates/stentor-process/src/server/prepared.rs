@@ -8,19 +8,18 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use stentor_access::{Jwks, Keys};
+use stentor_access::Fetched;
 use stentor_config::{ControlAddress, PairFiles, Settings};
 use stentor_files::check_roots;
-use stentor_io::{FileStates, LookThread, User, check_directory, unix_s, within};
-use stentor_server::keys::{self, KeyThread};
+use stentor_io::{LookThread, User, check_directory, unix_s, within};
+use stentor_server::keys::{KeyThread, PreparedKeys};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared as Certificates};
 
 /// Settings, and the content of the files that they name.
 pub(super) struct Prepared {
     pub(super) settings: Settings,
     pub(super) certificates: Certificates,
-    pub(super) keys: Arc<Keys>,
-    key_files: FileStates,
+    pub(super) keys: PreparedKeys,
 }
 
 /// The state of the server that runs already. All of it is empty at a start.
@@ -33,12 +32,12 @@ pub(super) struct Running {
     /// Another process hands over, and presents no valid certificate of these pairs.
     pub(super) left_out: Option<Vec<PairFiles>>,
     /// The keys that were fetched from issuers.
-    pub(super) fetched: Vec<Arc<Jwks>>,
+    pub(super) fetched: Vec<Fetched>,
 }
 
 /// The threads that look after what was prepared. They wait until that counts.
 pub(super) struct Background {
-    keys: Option<KeyThread>,
+    keys: KeyThread,
     certificates: Option<LookThread>,
 }
 
@@ -47,11 +46,10 @@ impl Prepared {
     ///
     /// # Errors
     /// Why a server cannot run with these settings.
-    pub(super) fn read(settings: Settings, running: &Running) -> Result<Prepared, StartError> {
+    pub(super) fn read(settings: Settings, running: Running) -> Result<Prepared, StartError> {
         check_files(&settings)?;
         check_services(&settings)?;
-        let key_files = keys::files_of(&settings.tokens);
-        let keys = keys::load(&settings.tokens, &running.fetched).map_err(StartError::new)?;
+        let keys = PreparedKeys::read(&settings.tokens, running.fetched).map_err(StartError)?;
         let certificates = match &running.acceptors {
             Some(acceptors) => acceptors.reread(&settings.tls, unix_s()),
             None => {
@@ -63,7 +61,7 @@ impl Prepared {
         if let Some(left_out) = &running.left_out {
             certificates.check_pairs(left_out).map_err(StartError::new)?;
         }
-        Ok(Prepared { settings, certificates, keys, key_files })
+        Ok(Prepared { settings, certificates, keys })
     }
 
     /// The same of a server that starts.
@@ -72,7 +70,7 @@ impl Prepared {
         running: Running,
     ) -> Result<Prepared, StartError> {
         let settings = settings.clone();
-        bounded(&mut || false, move || Prepared::read(settings, &running))
+        bounded(&mut || false, move || Prepared::read(settings, running))
     }
 }
 
@@ -80,27 +78,24 @@ impl Background {
     /// Starts the threads, which wait for [`Background::begin`].
     ///
     /// # Errors
-    /// The system refuses a thread, or the hosts of issuers cannot be known.
-    pub(super) fn start(server: &Server, prepared: &Prepared) -> Result<Background, StartError> {
-        let Prepared { settings, certificates, key_files, .. } = prepared;
-        let (shared, before) = (&server.shared, server.background.as_ref());
-        let before = before.and_then(|before| before.keys.as_ref());
-        let (tokens, mailboxes) = (&shared.tokens, &server.mailboxes);
-        let keys = KeyThread::start(&settings.tokens, key_files.clone(), tokens, mailboxes, before);
-        let certificates =
-            stentor_tls_layer::start_thread(&settings.tls, &shared.acceptors, certificates)?;
-        Ok(Background { keys: keys.map_err(StartError::new)?, certificates })
+    /// The system refuses a thread.
+    pub(super) fn start(
+        server: &Server,
+        settings: &Settings,
+        keys: PreparedKeys,
+        certificates: &Certificates,
+    ) -> io::Result<Background> {
+        let acceptors = &server.shared.acceptors;
+        Ok(Background {
+            keys: KeyThread::start(keys, &server.shared.tokens, &server.mailboxes)?,
+            certificates: stentor_tls_layer::start_thread(&settings.tls, acceptors, certificates)?,
+        })
     }
 
-    /// Has the threads work: the settings are in use.
-    pub(super) fn begin(&self) {
-        self.keys.iter().for_each(KeyThread::begin);
+    /// Has the threads work: the settings are in use. `is_start`: no process has served before.
+    pub(super) fn begin(&self, is_start: bool) {
+        self.keys.begin(is_start);
         self.certificates.iter().for_each(LookThread::begin);
-    }
-
-    /// The keys that were fetched for the issuers of these settings.
-    pub(super) fn fetched(&self, settings: &Settings) -> Vec<Arc<Jwks>> {
-        KeyThread::fetched(self.keys.as_ref(), &settings.tokens)
     }
 }
 

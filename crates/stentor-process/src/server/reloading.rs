@@ -5,7 +5,7 @@ use super::{Server, StartError};
 use std::sync::Arc;
 use stentor_config::Settings;
 use stentor_hub::Op;
-use stentor_server::{Failed, Order, Reloaded, keys};
+use stentor_server::{Failed, Order, Reloaded};
 
 impl Server {
     /// Has reloads begun by `begin` that are asked for at a control listener. It returns at once.
@@ -41,25 +41,24 @@ impl Server {
         let settings = with_what_is_fixed(&self.settings, next.clone());
         let acceptors = Arc::clone(&self.shared.acceptors);
         let (user, left_out) = (None, None);
-        let fetched = self.background.iter().flat_map(|before| before.fetched(&settings)).collect();
+        let fetched = self.shared.tokens.fetched();
         let prepared = bounded(gives_up, move || {
             check_for_restart(&settings, &next, &acceptors.left_out(stentor_io::unix_s()))?;
             let running = Running { user, acceptors: Some(acceptors), left_out, fetched };
-            Prepared::read(settings, &running)
+            Prepared::read(settings, running)
         })?;
-        let background = Background::start(self, &prepared)?;
+        let Prepared { settings, certificates, keys } = prepared;
+        let background = Background::start(self, &settings, keys, &certificates)?;
         // Else they come from whoever is followed.
         if self.service.follow().is_none() {
-            self.commit(Op::Rules(prepared.settings.rules()))
+            self.commit(Op::Rules(settings.rules()))
                 .map_err(|error| StartError(format!("the rules of topics: {error}")))?;
         }
         // The commit was the last step that may fail.
-        let Prepared { settings, certificates, keys, .. } = prepared;
         self.shared.acceptors.set(certificates, stentor_io::unix_s());
         self.shared.memory.configure(&settings);
         self.shared.hub.set_stored_bytes_max(settings.limits.stored_bytes_max.resolve().0);
-        keys::tell(&self.shared.tokens, &self.mailboxes, &keys);
-        background.begin();
+        background.begin(false);
         (self.settings, self.background) = (settings, Some(background));
         self.start_file_loaders();
         let settings = Arc::new(self.settings.clone());

@@ -1,7 +1,8 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
 use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, Ready, kind, next_entry, tip_of, told, unexpected,
+    Entrance, Gate, Hello, PATIENCE, Phases, Ready, expect, kind, next_entry, tip_of, told,
+    unexpected,
 };
 use super::life::{Cue, Report};
 use super::{Server, StartError, counters};
@@ -46,18 +47,23 @@ impl Predecessor {
         let Some(mut channel) = Channel::inherited().map_err(named)? else { return Ok(None) };
         channel.set_patience(PATIENCE).map_err(named)?;
         let parcel = channel.receive().map_err(named)?;
-        let hello = match parcel.kind {
-            kind::HELLO => Hello::from_bytes(parcel.bytes),
+        let announced = match parcel.kind {
+            kind::HELLO => Hello::announced(parcel.bytes),
             other => Err(unexpected(other).to_string()),
         };
         let (token, parent) = parcel.into_token();
-        let (hello, form) = hello.inspect_err(|reason| {
-            let _ = channel.send(kind::REFUSED, reason.as_bytes());
-        })?;
+        let received = announced.and_then(|(form, length)| {
+            let mut state = Vec::new();
+            while state.len() < length {
+                state.append(&mut expect(&mut channel, kind::STATE)?);
+            }
+            Ok((Hello::from_bytes(&state)?, form))
+        });
         let refused = |reason: String| {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
             reason
         };
+        let (hello, form) = received.map_err(refused)?;
         let parent = parent.map_or_else(WaitingParent::named, |parent| Ok(Some(parent)));
         let parent = parent.map_err(|error| refused(format!("no first process: {error}")))?;
         let intermediate = Intermediate::fork()
@@ -324,6 +330,7 @@ mod tests {
             left_out: Vec::new(),
             started_unix_s: 0,
             upgrades: Default::default(),
+            documents: Vec::new(),
         };
         let channel = Channel::connect(listener.name(), own).unwrap();
         Predecessor {

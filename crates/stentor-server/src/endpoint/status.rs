@@ -55,7 +55,7 @@ fn not_ready(x: &Exchange<'_>) -> Vec<String> {
     ];
     let of_process = of_process.iter().filter(|(is_so, _)| *is_so).map(|it| it.1.to_owned());
     let of_service = shared.committer.service().and_then(|service| service.complaint());
-    of_process.chain(of_service).collect()
+    of_process.chain(of_service).chain(shared.tokens.not_ready_reason()).collect()
 }
 
 fn answer_readiness(x: &mut Exchange<'_>, reasons: &[String]) {

@@ -57,8 +57,6 @@ mod limits;
 #[cfg_attr(not(test), allow(dead_code, reason = "the clients of a fuzzer do less"))]
 pub(crate) mod net;
 #[cfg(test)]
-mod pages;
-#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod proxies;
@@ -81,7 +79,7 @@ mod tokens;
 
 use crate::access_log::AccessLog;
 use crate::context::Context;
-use crate::keys::{self, TokenState};
+use crate::keys::{PreparedKeys, TokenState};
 use crate::limits::TOKENS_BYTES_MAX;
 #[cfg(test)]
 use crate::listeners::{CONTROL, PUBLIC};
@@ -230,7 +228,7 @@ impl World {
         let log = &settings.log;
         let access_log = log.access.as_ref().map(|_| Arc::new(AccessLog::new(log.access_format)));
         let client = crate::endpoint::client::module(NOW_S);
-        let keys = keys::load(&settings.tokens, &[]).expect("the keys are good");
+        let keys = PreparedKeys::read(&settings.tokens, Vec::new()).unwrap().keys();
         let tokens = TokenState::new(keys, TOKENS_BYTES_MAX).unwrap();
         let process = ProcessState::default();
         let shared = Shared::new(committer, client, tokens, workers, process).unwrap();

@@ -5,7 +5,7 @@
 use super::codec::{COMMANDER, PONG, TEXT, put_frame};
 use super::net::{Client, Layers};
 use super::{CONTROL, PUBLIC, Parts, World, kind, patient};
-use crate::keys;
+use crate::keys::PreparedKeys;
 use crate::limits::EXPELLED_PER_TURN;
 use crate::mailbox::Order;
 use std::fmt::{Debug, Write};
@@ -51,7 +51,7 @@ impl World {
 
     /// The keys change, and nothing else.
     fn rekey(&mut self, settings: &Settings) {
-        self.use_keys(keys::load(&settings.tokens, &[]).unwrap());
+        self.use_keys(PreparedKeys::read(&settings.tokens, Vec::new()).unwrap().keys());
     }
 
     fn use_keys(&mut self, keys: Arc<Keys>) {
@@ -485,7 +485,9 @@ fn world_of_reader(window_bytes: usize) -> (World, String) {
 
 /// The key of the token goes, and then something is published. Returns all that the client gets.
 fn received_after_revocation(world: &mut World, client: Client) -> String {
-    world.use_keys(keys::load(&settings(&["/in/**"], &[]).tokens, &[]).unwrap());
+    world.use_keys(
+        PreparedKeys::read(&settings(&["/in/**"], &[]).tokens, Vec::new()).unwrap().keys(),
+    );
     // The recheck passes each connection before its socket or its queue has room.
     world.turn();
     world.publish("/in/a", b"SECRET".to_vec(), ContentType::TEXT);

@@ -39,6 +39,7 @@ mod files;
 mod follow;
 mod following;
 mod framing;
+mod issuers;
 mod lifecycle;
 mod log;
 mod long_poll;

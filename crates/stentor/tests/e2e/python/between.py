@@ -29,7 +29,7 @@ import sys
 import time
 
 MAIN = ["", "hello", "ready", "refused", "snapshot", "entries", "store", "stands-still", "counters",
-        "", "gone-on", "copied"]
+        "", "gone-on", "copied", "state"]
 WORKERS = ["", "w-numbers", "w-mark", "w-changed", "w-listener", "w-set", "", "w-end",
            "w-files", "w-packed"]
 # There may be nothing to say.

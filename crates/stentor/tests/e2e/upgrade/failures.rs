@@ -53,8 +53,9 @@ use std::thread::{self, JoinHandle};
 
 /// What the processes say, in the order in which it is first said, but for what only comes if there
 /// is something to tell: without that, and without a store, `w-end` is taken for it.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 16] = [
     "hello",
+    "state",
     "ready",
     "snapshot",
     "copied",
