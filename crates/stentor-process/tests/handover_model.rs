@@ -15,7 +15,7 @@
 //!
 //! [`Fault`] breaks the protocol on purpose, so a test sees each check fail.
 
-use std::collections::{HashMap, VecDeque};
+use stentor_test::model::search;
 
 /// The process that hands over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -243,35 +243,22 @@ impl World {
 }
 
 /// Visits every world and returns their number, or a violation and the way to it.
-fn search(fault: Fault) -> Result<usize, (&'static str, Vec<World>)> {
-    let mut earlier = HashMap::from([(World::FIRST, None)]);
-    let mut queue = VecDeque::from([World::FIRST]);
-    while let Some(world) = queue.pop_front() {
-        let next = world.next(fault);
-        // Nobody has to be killed.
-        let is_end = next.iter().all(|next| world.may_kill && !next.may_kill);
-        let end = || if is_end { world.check_end() } else { Ok(()) };
-        if let Err(reason) = world.check(fault).and_then(|()| end()) {
-            let mut way = vec![world];
-            while let Some(Some(before)) = earlier.get(&way[way.len() - 1]) {
-                way.push(*before);
-            }
-            way.reverse();
-            return Err((reason, way));
-        }
-        for next in next {
-            earlier.entry(next).or_insert_with(|| {
-                queue.push_back(next);
-                Some(world)
-            });
-        }
-    }
-    Ok(earlier.len())
+fn visit(fault: Fault) -> Result<usize, (&'static str, Vec<World>)> {
+    search(
+        World::FIRST,
+        |world| world.next(fault),
+        |world, next| {
+            world.check(fault)?;
+            // Nobody has to be killed.
+            let is_end = next.iter().all(|next| world.may_kill && !next.may_kill);
+            if is_end { world.check_end() } else { Ok(()) }
+        },
+    )
 }
 
 #[test]
 fn one_process_continues_whatever_fails_and_when() {
-    let worlds = search(Fault::None).unwrap_or_else(|(reason, way)| panic!("{reason}: {way:#?}"));
+    let worlds = visit(Fault::None).unwrap_or_else(|(reason, way)| panic!("{reason}: {way:#?}"));
     assert!(worlds > 100, "{worlds} worlds");
 }
 
@@ -285,7 +272,7 @@ fn the_search_finds_each_fault() {
         (Fault::WritesBeforeToken, "two processes write to the store"),
         (Fault::EndsAtTimeout, "the old process has ended, and no other had the token"),
     ] {
-        let found = search(fault).map_err(|(reason, _)| reason);
+        let found = visit(fault).map_err(|(reason, _)| reason);
         assert_eq!(found, Err(expected), "{fault:?}");
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod http;
 mod marks;
+pub mod model;
 pub mod pattern;
 pub mod seeds;
 mod skip;
