@@ -118,17 +118,59 @@ impl Event {
             return [br#"{"delete":"#, &self.place()[..], b"}"].concat();
         }
         let mut out = Vec::with_capacity(message.data().len() + ENVELOPE_BYTES_USUAL);
-        self.write_place(&mut out);
-        out.extend_from_slice(br#","type":"#);
-        json_string(&mut out, message.content_type());
-        out.extend_from_slice(br#","data":"#);
+        self.write_before_data(&mut out);
         message.write_json(&mut out);
-        if let Some(event) = message.event() {
+        self.write_after_data(&mut out);
+        out
+    }
+
+    /// How many bytes the envelope has. Found out without writing its data.
+    #[must_use]
+    pub fn envelope_len(&self) -> usize {
+        if self.message.is_deletion() {
+            return self.envelope().len();
+        }
+        let mut around = Vec::with_capacity(ENVELOPE_BYTES_USUAL);
+        self.write_before_data(&mut around);
+        self.write_after_data(&mut around);
+        around.len() + self.message.json_len()
+    }
+
+    /// Appends a part of the envelope: with at most so many bytes of the data, from this one on.
+    /// Returns where the next part begins; `None` if this was the last.
+    pub fn append_envelope_part(
+        &self,
+        from: usize,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        if self.message.is_deletion() {
+            out.extend_from_slice(&self.envelope());
+            return None;
+        }
+        if from == 0 {
+            self.write_before_data(out);
+        }
+        let next = self.message.write_json_part(from, bytes_max, out);
+        if next.is_none() {
+            self.write_after_data(out);
+        }
+        next
+    }
+
+    fn write_before_data(&self, out: &mut Vec<u8>) {
+        self.write_place(out);
+        out.extend_from_slice(br#","type":"#);
+        json_string(out, self.message.content_type());
+        out.extend_from_slice(br#","data":"#);
+    }
+
+    fn write_after_data(&self, out: &mut Vec<u8>) {
+        if let Some(event) = self.message.event() {
             out.extend_from_slice(br#","event":"#);
-            json_string(&mut out, event);
+            json_string(out, event);
         }
         out.push(b'}');
-        out
     }
 
     /// Topic and id as a JSON object.

@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use httpdate::HttpDate;
 use serde::de::IgnoredAny;
 use stentor_wire::deflate::Inflater;
-use stentor_wire::lookup::{json_string, json_string_len};
+use stentor_wire::lookup::{json_escaped, json_string_len};
 use stentor_wire::negotiate::{Encoding, Encodings};
 
 use crate::encode::{self, Encoder, GzipError};
@@ -509,15 +509,37 @@ impl Message {
     /// (standard alphabet, padded). It is JSON if the content type says so and it parses, and text
     /// if it is UTF-8.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        match self.embed() {
-            Embed::Json => out.extend_from_slice(&self.data),
-            Embed::Text => json_string(out, str::from_utf8(&self.data).unwrap_or_default()),
-            Embed::Bytes => {
-                out.extend_from_slice(BASE64_BEFORE);
-                out.extend_from_slice(STANDARD.encode(&self.data).as_bytes());
-                out.extend_from_slice(br#""}"#);
-            }
+        self.write_json_part(0, usize::MAX, out);
+    }
+
+    /// Appends the part of that JSON value which at most so many bytes of the data make, from this
+    /// one on. Returns where the next part begins; `None` if this was the last.
+    pub fn write_json_part(
+        &self,
+        from: usize,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        // Three bytes make a group of base64.
+        let to = from.saturating_add((bytes_max / 3).max(1) * 3).min(self.data.len());
+        let (part, is_first, is_last) = (&self.data[from..to], from == 0, to == self.data.len());
+        let [before, after]: [&[u8]; 2] = match self.embed() {
+            Embed::Json => [b"", b""],
+            Embed::Text => [b"\"", b"\""],
+            Embed::Bytes => [BASE64_BEFORE, br#""}"#],
+        };
+        if is_first {
+            out.extend_from_slice(before);
         }
+        match self.embed() {
+            Embed::Json => out.extend_from_slice(part),
+            Embed::Text => json_escaped(out, part),
+            Embed::Bytes => out.extend_from_slice(STANDARD.encode(part).as_bytes()),
+        }
+        if is_last {
+            out.extend_from_slice(after);
+        }
+        (!is_last).then_some(to)
     }
 
     /// How many bytes [`Message::write_json`] appends: never fewer than the data has. Found out

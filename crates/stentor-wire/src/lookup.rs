@@ -127,7 +127,13 @@ pub fn names(list: &[u8]) -> impl Iterator<Item = Result<Cow<'_, str>, BadEscape
 /// Appends `text` as a JSON string, quotes included, to `out` (RFC 8259 section 7).
 pub fn json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let mut rest = text.as_bytes();
+    json_escaped(out, text.as_bytes());
+    out.push(b'"');
+}
+
+/// Appends a part of a JSON string, without its quotes. A part may end within a character.
+pub fn json_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    let mut rest = text;
     while let Some(at) = first_escaped(rest) {
         out.extend_from_slice(&rest[..at]);
         let byte = rest[at];
@@ -145,7 +151,6 @@ pub fn json_string(out: &mut Vec<u8>, text: &str) {
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
-    out.push(b'"');
 }
 
 /// Where the first byte stands that is escaped. Most text has few of them: a processor compares

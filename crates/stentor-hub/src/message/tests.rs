@@ -271,13 +271,27 @@ fn a_publishers_gzip_is_kept_as_it_is() {
 
 #[test]
 fn what_json_takes_is_known_before_it_is_written() {
-    for data in [&b""[..], b"{\"a\":1}", b"plain \"\\\n\x01", b"\xff", b"\xff\xfe", b"\xff\xfe\xfd"]
-    {
+    for data in [
+        &b""[..],
+        b"{\"a\":1}",
+        b"plain \"\\\n\x01",
+        b"\xc3\xa9\xc3\xa9",
+        b"\xff",
+        b"\xff\xfe",
+        b"\xff\xfe\xfd",
+    ] {
         for content_type in [ContentType::TEXT, ContentType::JSON] {
             let message = message(Draft::new(data).with_content_type(content_type));
             let mut out = Vec::new();
             message.write_json(&mut out);
             assert_eq!(message.json_len(), out.len(), "{data:?}");
+            for bytes_max in 1..8 {
+                let (mut parts, mut from) = (Vec::new(), Some(0));
+                while let Some(at) = from {
+                    from = message.write_json_part(at, bytes_max, &mut parts);
+                }
+                assert_eq!(parts, out, "{data:?} {bytes_max}");
+            }
         }
     }
 }
