@@ -91,8 +91,8 @@ impl Answers {
 
     /// The request is whole, and is answered later.
     pub(crate) fn hold(&mut self) -> Asked {
-        let since_us = Some(self.since_us());
-        Asked { since_us, ..std::mem::take(&mut self.asked) }
+        let asked = std::mem::take(&mut self.asked);
+        Asked { since_us: asked.since_us.or(Some(self.since_us())), ..asked }
     }
 
     /// An answer begins.

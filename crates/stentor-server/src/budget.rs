@@ -90,6 +90,9 @@ pub(crate) struct Budget {
     holds: bool,
     /// The cost of each class since the start.
     costs: [u64; WorkClass::ALL.len()],
+    /// The cost of the largest step since the start.
+    #[cfg(test)]
+    largest_step: usize,
 }
 
 impl Packed for Budget {
@@ -130,7 +133,11 @@ pub(crate) fn admitted<C: AsMut<Budget>, R>(
         Some(class) => cx.as_mut().admit(class)?,
         None => Permit::SMALL,
     };
+    #[cfg(test)]
+    let from = cx.as_mut().cost;
     let result = work(cx, &permit);
+    #[cfg(test)]
+    cx.as_mut().note_step(from);
     cx.as_mut().settle(permit);
     Some(result)
 }
@@ -272,6 +279,18 @@ impl Budget {
     #[cfg(debug_assertions)]
     pub(crate) fn has_place(&self, class: WorkClass, place: Place, peer: Peer) -> bool {
         self.queues[class as usize].at(place) == Some(peer)
+    }
+
+    /// A step has ended, before which the visit had this cost.
+    #[cfg(test)]
+    fn note_step(&mut self, from: usize) {
+        self.largest_step = self.largest_step.max(self.cost.saturating_sub(from));
+    }
+
+    /// The cost of the largest step since the start.
+    #[cfg(test)]
+    pub(crate) fn largest_step(&self) -> usize {
+        self.largest_step
     }
 
     /// Leaves a class no budget in the next iterations.

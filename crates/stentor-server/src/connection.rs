@@ -8,6 +8,7 @@
 //! read, no further request is looked at and no further byte is read. And when a turn has cost
 //! its share, the rest of the input waits for the next turn, behind everybody else's.
 
+mod body;
 mod check;
 mod client;
 mod ending;
@@ -117,6 +118,7 @@ impl Connection {
             State::Stream(_) | State::Poll(_) if self.is_blocked() => Activity::Behind,
             _ if self.is_blocked() => Activity::Writing,
             State::Http(_) if !self.is_between_requests() => Activity::Reading,
+            State::Body(making) if matches!(making.phase(), Phase::Open(_)) => Activity::Reading,
             _ => Activity::Waiting,
         }
     }
@@ -126,7 +128,7 @@ impl Connection {
     /// responses, and then the connection reads the end.
     pub(crate) fn reads(&self) -> bool {
         let takes_input = match &self.state {
-            State::Free | State::Pending(_) => false,
+            State::Free | State::Pending(_) | State::Body(_) => false,
             State::Http(http) => !http.is_sink_full(),
             // Behind a long-poll, a connection keeps no more input than one head may have.
             State::Poll(_) => self.work.input().len() < http1::HEAD_BYTES_MAX,
@@ -224,7 +226,7 @@ impl Connection {
             State::Poll(poll) => poll.arm(cx, room_ms, expires_ms),
             State::Pending(pending) => room_ms.unwrap_or_else(|| pending.deadline_ms(now_ms)),
             State::Transfer(transfer) => transfer.arm(now_ms, room_ms, expires_ms),
-            State::Closing | State::Refusing => room_ms.unwrap_or(now_ms),
+            State::Body(_) | State::Closing | State::Refusing => room_ms.unwrap_or(now_ms),
             State::Lingering => now_ms + LINGER_MS,
             State::Delivering => now_ms + ACKNOWLEDGE_MS,
         };

@@ -9,8 +9,10 @@ use crate::budget::Permit;
 use crate::connection::poll::{answer_array, write_array};
 use crate::context::Context;
 use crate::endpoint;
+use crate::exchange::{Answer, Exchange};
 use crate::head;
 use crate::keys::TokenState;
+use crate::large_body::Mark;
 use crate::listeners::PUBLIC;
 use crate::mailbox::Mailbox;
 use crate::paths::EVENTS;
@@ -143,20 +145,22 @@ impl Desk {
     fn get(&mut self, target: &str, tag: Option<&str>) -> (Vec<u8>, usize) {
         let mut request = Request::new(Method::Get, target.as_bytes());
         request.if_none_match = tag.map(str::as_bytes);
-        self.exchange(&request, |x, request| drop(route::answer(x, request)))
+        self.exchange(&request, route::answer)
     }
 
     fn exchange(
         &mut self,
         request: &Request<'_>,
-        answer: impl FnOnce(&mut crate::exchange::Exchange<'_>, &Request<'_>),
+        answer: impl FnOnce(&mut Exchange<'_>, &Request<'_>) -> Answer,
     ) -> (Vec<u8>, usize) {
         let persistence = Persistence { keep_alive: true, http10: false };
         let mut x =
             self.cx.exchange(PUBLIC, request, persistence, Ticket::of_nobody(), &Permit::SMALL);
         // What is private costs as much as all else.
         x.requester.bearer = Bearer::Judged;
-        answer(&mut x, request);
+        if let Answer::Body(body) = answer(&mut x, request) {
+            body.append_rest(Mark::default(), self.cx.out.bytes());
+        }
         let made = self.cx.out.bytes().clone();
         let shared = self.cx.out.len() - made.len();
         self.cx.out.clear();
@@ -203,14 +207,16 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     }
 
     let mut body = Vec::new();
-    let seq = write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
+    let (seq, rest) =
+        write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
     let cursor = Id { epoch: desk.hub.epoch(), seq };
     let (array, _) = desk.exchange(&Request::new(Method::Get, EVENTS), |x, _| {
         x.resources.scratch.body.extend_from_slice(&body);
-        let _ = answer_array(x, Some(cursor));
+        answer_array(x, Some(cursor), rest)
     });
     let mut rows = head(&array);
-    rows.extend(pieces(&body, data, &ENVELOPE_CUTS));
+    let body = &array[sum(&rows)..];
+    rows.extend(pieces(body, data, &ENVELOPE_CUTS));
     accounts.push(Account { title: named("a long-poll of /-/events with one message"), rows });
     Ok(accounts)
 }

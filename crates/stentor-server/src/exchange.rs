@@ -9,6 +9,7 @@ use crate::endpoint::Sink;
 use crate::endpoint::bulk::Bulk;
 use crate::endpoint::file::Looks;
 use crate::head::Field;
+use crate::large_body::LargeBody;
 use crate::limits::PROMISES_TOGETHER;
 use crate::listeners::Listener;
 use crate::mailbox::Order;
@@ -47,6 +48,8 @@ pub(crate) enum Answer {
     Poll(HeldPoll, Box<Opening>),
     /// It is answered later.
     Later(Box<Pending>),
+    /// Its head is written, and its body is made in steps.
+    Body(Box<LargeBody>),
     /// Its answer has begun, and goes on as long as there is something that a follower is to be
     /// sent.
     Copy(Box<Copying>),
@@ -294,6 +297,15 @@ impl Exchange<'_> {
     /// The request is answered when what it awaits is there.
     pub(crate) fn answer_later(&mut self, awaits: Awaits) -> Answer {
         Answer::Later(Box::new(Pending { exchange: self.hold(), awaits }))
+    }
+
+    /// The head is written: a body of so many more bytes follows, unless it is that of a HEAD.
+    pub(crate) fn answer_in_steps(&mut self, body: LargeBody, bytes: usize) -> Answer {
+        if self.reply.shape.head_only {
+            return Answer::Now;
+        }
+        self.reply.count_body(bytes as u64);
+        Answer::Body(Box::new(body))
     }
 
     /// Takes the parts that the connection keeps until the answer comes.

@@ -23,6 +23,7 @@ mod guard;
 mod head;
 pub mod keys;
 mod labels;
+mod large_body;
 mod limits;
 mod line_writer;
 mod listeners;

@@ -16,6 +16,10 @@ pub(crate) const SHARE_BYTES_MIN: usize = 8 * 1024;
 /// alone, and kept for it if it does not read.
 pub(crate) const MANY_BYTES_MAX: usize = 1024 * 1024;
 
+/// The size of one part of such an answer, after which other connections have their turn: it takes
+/// some 100 µs to make and to send.
+pub(crate) const PART_BYTES: usize = GATHER_BYTES;
+
 /// The longest message that a page writes to the guestbook.
 pub(crate) const GUESTBOOK_BYTES_MAX: u64 = 300;
 

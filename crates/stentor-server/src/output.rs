@@ -55,12 +55,8 @@ impl Body {
 
     /// If its owner has dropped it, the share of it of each that holds it, in bytes.
     fn detached_share(&self) -> usize {
-        let share = |message: &Arc<Message>| match message.is_dropped() {
-            true => message.kept_bytes() / Arc::strong_count(message),
-            false => 0,
-        };
         match self {
-            Body::Value { message, .. } => share(message),
+            Body::Value { message, .. } => detached_share(message),
             Body::Rendered(bytes) if bytes.is_detached() => {
                 bytes.stored_bytes() / Arc::strong_count(bytes)
             }
@@ -70,6 +66,12 @@ impl Body {
             Body::Bytes(_) | Body::Stored { .. } => 0,
         }
     }
+}
+
+/// If the topic of a message has dropped it, the share of it of each that holds it, in bytes.
+pub(crate) fn detached_share(message: &Arc<Message>) -> usize {
+    let is_dropped = message.is_dropped();
+    if is_dropped { message.kept_bytes() / Arc::strong_count(message) } else { 0 }
 }
 
 /// What a worker is about to send to one connection.
@@ -282,7 +284,7 @@ pub(crate) struct Rest {
 /// What one connection has still to be sent: at most what one gathering made. Large bodies are
 /// not copied, but a message stays in memory, and a file open, as long as somebody is being sent
 /// it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     /// How much of the first piece has been sent.
@@ -294,10 +296,7 @@ pub(crate) struct Backlog {
 
 impl Packed for Backlog {
     fn pack(&self, out: &mut Packer) {
-        let Backlog { pieces, offset, own_bytes: _ } = self;
-        (pieces.len() as u32).pack(out);
-        pieces.iter().for_each(|piece| piece.pack(out));
-        offset.pack(out);
+        self.pack_with(&[], out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Backlog> {
@@ -375,6 +374,15 @@ impl Backlog {
         let pieces = left.chain(last).collect();
         let offset = backlog.map_or(0, |backlog| backlog.offset);
         Backlog { pieces, offset, own_bytes: 0 }.shrunk()
+    }
+
+    /// Packs it with bytes behind it.
+    pub(crate) fn pack_with(&self, rest: &[u8], out: &mut Packer) {
+        let Backlog { pieces, offset, own_bytes: _ } = self;
+        let rest = (!rest.is_empty()).then(|| Piece::Own(rest.into()));
+        (pieces.len() as u32 + u32::from(rest.is_some())).pack(out);
+        pieces.iter().chain(&rest).for_each(|piece| piece.pack(out));
+        offset.pack(out);
     }
 
     /// The bytes that it owned when it was made.

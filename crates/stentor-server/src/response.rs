@@ -342,7 +342,8 @@ impl<'a> Reply<'a> {
         self.begin(status).refuse(reason);
     }
 
-    fn count_body(&mut self, bytes: u64) {
+    /// So many bytes of body belong to the answer.
+    pub(crate) fn count_body(&mut self, bytes: u64) {
         self.stats.bytes_bodies.add(bytes);
         self.answers.add_body(bytes);
     }

@@ -80,14 +80,16 @@ fn read(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option<
     if matches!(path, FEED | SNAPSHOT) && listener.operates {
         return replication::begin(x, path, query);
     }
+    if path == VALUES.as_bytes() && listener.reads {
+        return endpoint::values::many(x, request, query);
+    }
     if path.starts_with(b"/-/") || !listener.reads {
         reserved(x, request, path, query);
         return Answer::Now;
     }
     for (index, lookup) in x.settings.lookups.iter().enumerate() {
         if let Some(names) = request.target.strip_prefix(lookup.path.as_bytes()) {
-            endpoint::values::lookup(x, request, index, names);
-            return Answer::Now;
+            return endpoint::values::lookup(x, request, index, names);
         }
     }
     if let (b"/", Some(home)) = (path, x.settings.home) {
@@ -120,7 +122,6 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
     let Listener { reads, operates, monitors, .. } = *x.listener();
     let probes = monitors || x.settings.public_probes;
     match path {
-        _ if path == VALUES.as_bytes() && reads => endpoint::values::many(x, request, query),
         b"/-/stentor.js" if reads => endpoint::client::get(x, request),
         b"/-/status" if monitors => endpoint::status::status(x, request),
         b"/-/metrics" if monitors => endpoint::metrics::metrics(x),

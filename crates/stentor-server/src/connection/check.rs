@@ -29,7 +29,7 @@ impl Connection {
         let has_input = !work.input().is_empty();
         let is_legal = match &self.state {
             State::Free | State::Lingering | State::Delivering => work.is_none(),
-            State::Closing | State::Refusing => self.is_blocked(),
+            State::Closing | State::Refusing => waits,
             State::Http(http) => match http.wait() {
                 RequestWait::Idle => self.is_between_requests(),
                 RequestWait::Handshake => self.is_between_requests() && self.is_secured(),
@@ -42,6 +42,7 @@ impl Connection {
             State::Poll(poll) => poll.wait().fits(waits, self.has_pass()),
             State::Transfer(transfer) => transfer.wait().fits(waits, transfer.has_pass()),
             State::Pending(_) => true,
+            State::Body(_) => waits,
         };
         ensure(is_legal, "An illegal state.")?;
         if let Some(reading) = self.reading() {

@@ -54,7 +54,8 @@ impl Packed for Connection {
             let body = http.and_then(Http::body);
             body.is_some().pack(out);
             body.iter().for_each(|body| body.pack(out));
-            work.pack_wait(out);
+            let rest = if let State::Body(making) = state { making.rest() } else { Vec::new() };
+            work.pack_wait(&rest, out);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A connection that reads HTTP requests: heads and bodies as HTTP/1 frames them, and what answers
 //! them. No other state knows how a request is framed.
 
+use super::body::Making;
 use super::state::State;
 use super::{Connection, Origin, Progress, REQUEST_COST, RequestWait};
 use crate::access::Act;
@@ -385,6 +386,10 @@ impl Connection {
                 self.begin_reading(cx, *opening, Some(held), permit);
             }
             Answer::Later(pending) => self.enter(cx, State::Pending(pending)),
+            Answer::Body(body) => {
+                let ending = (!keep_alive).then_some(ending);
+                self.enter(cx, Making::begin(*body, ending));
+            }
             Answer::Copy(copying) => self.begin_copying(cx, *copying),
         }
     }

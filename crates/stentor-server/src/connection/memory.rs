@@ -13,6 +13,7 @@ impl Connection {
             State::Stream(reading) => reading.own_bytes(),
             State::Poll(poll) => poll.own_bytes(),
             State::Pending(pending) => pending.own_bytes(),
+            State::Body(making) => making.own_bytes(),
             _ => 0,
         };
         of_state + self.work.own_bytes()
@@ -20,7 +21,9 @@ impl Connection {
 
     /// Its share of the detached bodies that it has still to be sent, in bytes.
     pub(crate) fn detached_share(&self) -> usize {
-        self.work.backlog().map_or(0, Backlog::detached_share)
+        let of_body =
+            if let State::Body(making) = &self.state { making.detached_share() } else { 0 };
+        of_body + self.work.unsent().map_or(0, Backlog::detached_share)
     }
 
     /// The bytes of its feeds, as closing it would free them.

@@ -67,6 +67,12 @@ impl Connection {
         if admitted(cx, class, |cx, permit| self.answer_due(cx, permit)).is_none() {
             self.work.wait_in(WorkClass::Requests);
         }
+        // It takes another step.
+        if let State::Pending(pending) = &self.state
+            && pending.is_due(now_ms)
+        {
+            self.work.wait_in(WorkClass::Requests);
+        }
     }
 
     fn answer_due(&mut self, cx: &mut Context, permit: &Permit) {

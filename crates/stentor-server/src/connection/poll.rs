@@ -16,7 +16,9 @@ use crate::endpoint::file::Looks;
 use crate::endpoint::values::NO_SNIFFING;
 use crate::exchange::{self, Exchange, HeldPoll};
 use crate::head::Field;
-use crate::limits::MANY_BYTES_MAX;
+use crate::large_body::{LargeBody, Mark};
+use crate::limits::{MANY_BYTES_MAX, PART_BYTES};
+use crate::output::detached_share;
 use crate::panics::may_panic;
 use crate::phase::ReplyWait;
 use crate::response::Persistence;
@@ -200,12 +202,14 @@ impl Connection {
         // mutation: poll-panic
         let State::Poll(poll) = &mut self.state else { return };
         let (mut seq, traits) = (poll.reading.cursor(), poll.reading.traits());
+        let mut rest = None;
         if let Answer::Many(upto_seq) = answer {
             let first = [
                 poll.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
                 poll.gap.as_ref().map(Gap::object),
             ];
-            seq = write_array(&mut cx.resources.scratch.body, first, &cx.streams.found, *upto_seq);
+            let (body, found) = (&mut cx.resources.scratch.body, &cx.streams.found);
+            (seq, rest) = write_array(body, first, found, *upto_seq);
             cx.streams.found.clear();
             cx.load.budget.cost += cx.resources.scratch.body.len();
         }
@@ -223,7 +227,7 @@ impl Connection {
         let answer = match answer {
             Answer::Expelled(why) => x.deny(&Connection::denied_as(*why, traits.has(HAS_PASS))),
             Answer::Value => answer_value(&mut x, &request),
-            Answer::Many(_) => answer_array(&mut x, cursor),
+            Answer::Many(_) => answer_array(&mut x, cursor, rest),
             Answer::Nothing if expects_value && !has_value(&x, &request) => {
                 answer_value(&mut x, &request)
             }
@@ -239,14 +243,15 @@ fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) -> exchange::Answer
     endpoint::value::get(x, request, target::split(request.target).0, Looks::default())
 }
 
-/// Writes what a replay has found as an array, as much as one answer may hold. Returns the number
-/// up to which the client has then seen everything: `upto_seq`, if it is sent all.
+/// Writes the beginning of what a replay has found as an array, as much as one answer may hold.
+/// Returns the number up to which the client has then seen everything, which is `upto_seq` if it is
+/// sent all; and what is still to be written.
 pub(crate) fn write_array(
     body: &mut Vec<u8>,
     first: [Option<String>; 2],
     found: &[Event],
     upto_seq: u64,
-) -> u64 {
+) -> (u64, Option<ArrayBody>) {
     body.push(b'[');
     for object in first.iter().flatten() {
         if body.len() > 1 {
@@ -256,30 +261,94 @@ pub(crate) fn write_array(
     }
     let mut seq = upto_seq;
     let mut last_seq = None;
+    let mut rest = ArrayBody { events: Vec::new(), is_continued: body.len() > 1, bytes: 1 };
     for event in found {
         may_panic();
-        if let Some(last_seq) = last_seq.filter(|_| body.len() > MANY_BYTES_MAX) {
+        let bytes = body.len() + rest.bytes - 1;
+        if let Some(last_seq) = last_seq.filter(|_| bytes > MANY_BYTES_MAX) {
             seq = last_seq;
             break;
         }
-        if body.len() > 1 {
-            body.push(b',');
+        let between = usize::from(bytes > 1);
+        if rest.events.is_empty() && body.len() + event.message.data().len() <= PART_BYTES {
+            body.extend_from_slice(&b","[..between]);
+            event.append(StreamForm::Envelope, body);
+            rest.is_continued = true;
+        } else {
+            rest.bytes += between + event.envelope_len();
+            rest.events.push(event.clone());
         }
-        event.append(StreamForm::Envelope, body);
         last_seq = Some(event.seq());
     }
-    body.push(b']');
-    seq
+    if rest.events.is_empty() {
+        body.push(b']');
+        return (seq, None);
+    }
+    (seq, Some(rest))
 }
 
-/// Answers with what is in the scratch body. The cursor goes with it: it may be beyond the last
-/// message, and after a gap there need be none.
-pub(crate) fn answer_array(x: &mut Exchange<'_>, cursor: Option<Id>) -> exchange::Answer {
+/// The rest of an array.
+#[derive(Debug)]
+pub(crate) struct ArrayBody {
+    events: Vec<Event>,
+    /// Whether other messages come before these.
+    is_continued: bool,
+    /// The number of bytes that it makes.
+    bytes: usize,
+}
+
+impl ArrayBody {
+    /// Appends the next part. Returns where the one after it begins.
+    pub(crate) fn append(&self, mut mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
+        let end = out.len() + PART_BYTES;
+        while out.len() < end {
+            may_panic();
+            let Some(event) = self.events.get(mark.item) else {
+                out.push(b']');
+                return None;
+            };
+            if mark.offset == 0 && (mark.item > 0 || self.is_continued) {
+                out.push(b',');
+            }
+            mark = match event.append_envelope_part(mark.offset, PART_BYTES, out) {
+                Some(offset) => Mark { offset, ..mark },
+                None => Mark { item: mark.item + 1, offset: 0 },
+            };
+        }
+        Some(mark)
+    }
+
+    /// The bytes that it owns.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.events.capacity() * size_of::<Event>()
+    }
+
+    /// Its share of the messages that their topics have dropped, in bytes.
+    pub(crate) fn detached_share(&self) -> usize {
+        self.events.iter().map(|event| detached_share(&event.message)).sum()
+    }
+}
+
+/// Answers with what is in the scratch body, and the rest behind it. The cursor goes with it: it
+/// may be beyond the last message, and after a gap there need be none.
+pub(crate) fn answer_array(
+    x: &mut Exchange<'_>,
+    cursor: Option<Id>,
+    rest: Option<ArrayBody>,
+) -> exchange::Answer {
+    let rest_bytes = rest.as_ref().map_or(0, |rest| rest.bytes);
+    *x.reply.cost += x.resources.scratch.body.len();
     let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
     let head = head.fields(tag(cursor)).field(Field::NO_SNIFFING, NO_SNIFFING);
-    head.content("application/json", &x.resources.scratch.body);
-    x.resources.scratch.body.clear();
-    exchange::Answer::Now
+    let body = &mut x.resources.scratch.body;
+    head.field(Field::CONTENT_TYPE, "application/json")
+        .end_with_length((body.len() + rest_bytes) as u64)
+        .body(body);
+    body.clear();
+    match rest {
+        Some(rest) => x.answer_in_steps(LargeBody::Array(rest), rest_bytes),
+        None => exchange::Answer::Now,
+    }
 }
 
 /// Where the client is now.

@@ -2,7 +2,7 @@
 //!
 //! A connection may have a source. A stream has the worker's log, and a replay of history before
 //! that. A follower has a feed or a snapshot. A response that comes later has the event that it
-//! waits for. [`Connection::pump`] takes one step of the source after another, until there is
+//! waits for, and a large one the rest of its body. [`Connection::pump`] takes one step of the source after another, until there is
 //! nothing more, or no room, or the connection has used up its share. It is the one place that
 //! checks whether a reader still has its rights before it sends anything.
 
@@ -48,15 +48,23 @@ impl Connection {
             let goes_on = match &mut self.state {
                 State::Pending(_) => {
                     self.answer_pending(cx);
-                    false
+                    matches!(self.state, State::Body(_))
                 }
                 State::Poll(_) => {
                     self.pump_poll(cx);
-                    false
+                    matches!(self.state, State::Body(_))
                 }
                 State::Stream(_) | State::Transfer(_) if cx.load.budget.is_over_share() => {
                     self.work.wait_in(WorkClass::CatchUp);
                     break;
+                }
+                State::Body(_) if cx.load.budget.is_over_share() => {
+                    self.work.wait_in(WorkClass::Requests);
+                    break;
+                }
+                State::Body(_) => {
+                    self.pump_body(cx);
+                    true
                 }
                 State::Stream(reading) => reading.pump(cx, &mut self.work, io)?,
                 State::Transfer(_) => self.pump_transfer(cx),

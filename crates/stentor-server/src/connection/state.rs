@@ -1,5 +1,6 @@
 //! The states of a connection. Each owns its data, and every transition is here.
 
+use super::body::Making;
 use super::http::Http;
 use super::poll::Poll;
 use super::reader::Reading;
@@ -27,6 +28,9 @@ pub(super) enum State {
     Poll(Box<Poll>),
     /// The answer to its last request comes later.
     Pending(Box<Pending>),
+    /// The body of the answer to its last request is made in steps. Between two of them it waits
+    /// for room or in a queue.
+    Body(Box<Making>),
     /// A follower reads it.
     Transfer(Transferring),
     /// The last answer waits for room to write. Then the socket is closed.
@@ -65,6 +69,7 @@ impl Connection {
             State::Poll(poll) => Phase::Pending(poll.wait()),
             State::Pending(_) if self.waits() => Phase::Pending(ReplyWait::Room),
             State::Pending(_) => Phase::Pending(ReplyWait::Event),
+            State::Body(making) => making.phase(),
             State::Transfer(transfer) => Phase::Copying(transfer.wait()),
             State::Closing => Phase::Closing,
             State::Refusing => Phase::Refusing,
@@ -107,9 +112,9 @@ impl Connection {
         matches!(self.state, State::Poll(_))
     }
 
-    /// Whether the answer to its last request comes later.
+    /// Whether the answer to its last request, or the rest of it, comes later.
     pub(super) fn is_pending(&self) -> bool {
-        matches!(self.state, State::Pending(_) | State::Poll(_))
+        matches!(self.state, State::Pending(_) | State::Poll(_) | State::Body(_))
     }
 
     /// Whether a follower reads it.

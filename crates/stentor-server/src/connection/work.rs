@@ -31,6 +31,8 @@ enum Wait {
     /// This work queue serves it.
     Queue {
         class: WorkClass,
+        /// The rest of a response that another process has made.
+        rest: Option<Backlog>,
         /// `None` within a visit: the worker gives it a place, or serves it.
         place: Option<Place>,
         /// When its input arrived.
@@ -71,9 +73,18 @@ impl Unfinished {
         self.wait().is_some()
     }
 
+    /// The bytes that wait for room.
     pub(super) fn backlog(&self) -> Option<&Backlog> {
         match self.wait() {
             Some(Wait::Room(backlog)) => Some(backlog),
+            _ => None,
+        }
+    }
+
+    /// The bytes that are sent after the wait, for room or in a queue.
+    pub(super) fn unsent(&self) -> Option<&Backlog> {
+        match self.wait() {
+            Some(Wait::Room(backlog) | Wait::Queue { rest: Some(backlog), .. }) => Some(backlog),
             _ => None,
         }
     }
@@ -97,7 +108,7 @@ impl Unfinished {
     /// Gives a connection that waits in a queue its place there. Returns whether it does.
     pub(super) fn take_place<B: Backend>(&mut self, cx: &mut Context, io: &B, now_us: u64) -> bool {
         let wait = self.0.as_deref_mut().and_then(|work| work.wait.as_mut());
-        let Some(Wait::Queue { class, place, since_us }) = wait else { return false };
+        let Some(Wait::Queue { class, place, since_us, .. }) = wait else { return false };
         if place.is_none() {
             *since_us = Some(now_us);
             *place = Some(cx.load.budget.enter(*class, io.carrier(cx.peer), cx.peer));
@@ -107,7 +118,7 @@ impl Unfinished {
 
     /// Leaves the rest for when the work queue serves it: this one, unless it waits already.
     pub(super) fn wait_in(&mut self, class: WorkClass) {
-        let queue = Wait::Queue { class, place: None, since_us: None };
+        let queue = Wait::Queue { class, rest: None, place: None, since_us: None };
         self.0.get_or_insert_default().wait.get_or_insert(queue);
     }
 
@@ -136,15 +147,17 @@ impl Unfinished {
         io: &mut B,
     ) -> Result<bool, Gone> {
         let Some(work) = self.0.as_deref_mut() else { return Ok(true) };
-        if let Some(Wait::Room(backlog)) = &mut work.wait
+        let (backlog, since_us) = match work.wait.take() {
+            Some(Wait::Room(backlog)) => (Some(backlog), None),
+            Some(Wait::Queue { rest, since_us, .. }) => (rest, since_us),
+            None => (None, None),
+        };
+        if let Some(mut backlog) = backlog
             && !backlog.send(io, cx.peer, &cx.stats, &mut cx.load.sent_bytes)?
         {
+            work.wait = Some(Wait::Room(backlog));
             return Ok(false);
         }
-        let since_us = match work.wait.take() {
-            Some(Wait::Queue { since_us, .. }) => since_us,
-            _ => None,
-        };
         cx.responses.answers.go_on(since_us);
         Ok(true)
     }
@@ -179,17 +192,18 @@ impl Unfinished {
     }
 
     pub(super) fn own_bytes(&self) -> usize {
-        let backlog = self.backlog().map_or(0, Backlog::own_bytes);
+        let backlog = self.unsent().map_or(0, Backlog::own_bytes);
         self.0.as_deref().map_or(0, |work| size_of::<Work>() + work.input.capacity() + backlog)
     }
 
     /// Packs the wait: the backlog and the number of unacknowledged bytes, then the queue. The
-    /// budget packs the order of each queue.
-    pub(super) fn pack_wait(&self, out: &mut Packer) {
-        let backlog = self.backlog();
-        backlog.is_some().pack(out);
-        if let Some(backlog) = backlog {
-            backlog.pack(out);
+    /// budget packs the order of each queue. The `rest` of a body is sent behind the backlog.
+    pub(super) fn pack_wait(&self, rest: &[u8], out: &mut Packer) {
+        let unsent = self.unsent();
+        let has_unsent = unsent.is_some() || !rest.is_empty();
+        has_unsent.pack(out);
+        if has_unsent {
+            unsent.unwrap_or(&Backlog::default()).pack_with(rest, out);
             self.pace().unacknowledged().pack(out);
         }
         let class = self.place().map(|(class, _)| class);
@@ -198,24 +212,23 @@ impl Unfinished {
     }
 
     /// Unpacks the wait, for work with this `input`. An older release may have packed a queue
-    /// besides a backlog. Such a queue has no effect.
+    /// without a place besides a backlog. Such a queue has no effect.
     ///
     /// # Errors
     /// If a connection waits in a queue without a place, or the other way round.
     pub(super) fn unpack_wait(input: Vec<u8>, packed: &mut Unpacker<'_>) -> Unpacked<Unfinished> {
-        let backlog = Option::<Backlog>::unpack(packed)?;
+        let unsent = Option::<Backlog>::unpack(packed)?;
         let mut work = Work { input, ..Work::default() };
-        if backlog.is_some() {
+        if unsent.is_some() {
             work.pace = Pace::resumed(Packed::unpack(packed)?);
         }
         let class = Option::<WorkClass>::unpack(packed)?;
         let has_place = bool::unpack(packed)?;
-        work.wait = match (backlog, class) {
-            (Some(_), _) if has_place => return Err(MISFIT),
-            (Some(backlog), _) => Some(Wait::Room(backlog)),
-            (None, Some(class)) if has_place => {
-                Some(Wait::Queue { class, place: Some(Place::default()), since_us: None })
+        work.wait = match (unsent, class) {
+            (rest, Some(class)) if has_place => {
+                Some(Wait::Queue { class, rest, place: Some(Place::default()), since_us: None })
             }
+            (Some(backlog), _) if !has_place => Some(Wait::Room(backlog)),
             (None, None) if !has_place => None,
             _ => return Err(MISFIT),
         };

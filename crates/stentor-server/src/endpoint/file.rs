@@ -4,7 +4,7 @@
 //! file as it is on the disk, never of a compressed form: what is compressed, and when, is the
 //! server's affair, and a client that goes on with an interrupted download must not depend on it.
 
-use super::listing;
+use super::listing::{self, ShownRows};
 use super::publish::RETRY_SOON;
 use super::value;
 use super::values::NO_SNIFFING;
@@ -33,12 +33,16 @@ use stentor_wire::target::{self, NotAFile};
 /// The names that a request had the loader look at, and the outcomes so far. The last look may be
 /// under way.
 #[derive(Debug, Default)]
-pub(crate) struct Looks(Vec<(Box<str>, Option<FileLook>)>);
+pub(crate) struct Looks {
+    made: Vec<(Box<str>, Option<FileLook>)>,
+    /// The rows of a list that the client is shown.
+    shown: ShownRows,
+}
 
 impl Looks {
     /// The look that is under way has this outcome.
     pub(crate) fn note(&mut self, looked: FileLook) {
-        if let Some((_, outcome)) = self.0.last_mut() {
+        if let Some((_, outcome)) = self.made.last_mut() {
             *outcome = Some(looked);
         }
     }
@@ -49,23 +53,28 @@ impl Looks {
             Some(FileLook::List(list)) => list.share_bytes(),
             _ => 0,
         };
-        self.0.iter().map(share).sum()
+        self.made.iter().map(share).sum::<usize>() + self.shown.own_bytes()
     }
 
     /// Whether no look is under way.
     pub(crate) fn are_known(&self) -> bool {
-        self.0.last().is_none_or(|(_, outcome)| outcome.is_some())
+        self.made.last().is_none_or(|(_, outcome)| outcome.is_some())
     }
 
     fn outcome(&self, name: &str) -> Option<&FileLook> {
-        self.0.iter().find(|(of, _)| **of == *name)?.1.as_ref()
+        self.made.iter().find(|(of, _)| **of == *name)?.1.as_ref()
     }
 }
 
 /// Answers with the file that `path`, which is decoded and begins with a slash, leads to. A worker
 /// never waits for the file system to find a file: the loader looks at it first, and the answer
 /// comes when it has.
-pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks: Looks) -> Answer {
+pub(crate) fn get(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    path: &str,
+    mut looks: Looks,
+) -> Answer {
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");
@@ -116,8 +125,11 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks
                 _ if !mount.listing => {}
                 None => return look(x, request, path, looks),
                 Some(FileLook::List(list)) => {
-                    listing::answer(x, path, list);
-                    return Answer::Now;
+                    let list = Arc::clone(list);
+                    if !listing::judge(x, path, &list, &mut looks.shown) {
+                        return await_looks(x, request, looks);
+                    }
+                    return listing::answer(x, path, &list, looks.shown);
                 }
                 Some(FileLook::NotMade(reason)) => {
                     unavailable(x, reason);
@@ -148,11 +160,18 @@ fn look(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, mut looks: Look
             }
         }
     };
-    looks.0.push((name.into(), outcome));
+    looks.made.push((name.into(), outcome));
     if looks.are_known() {
         return get_with(x, request, looks);
     }
-    let wait_ms = if file_cache.keeps(name) { KEPT_FILE_WAIT_MS } else { FILE_WAIT_MS };
+    await_looks(x, request, looks)
+}
+
+/// Answers the request later: when the loader has looked, or in another iteration.
+fn await_looks(x: &mut Exchange<'_>, request: &Request<'_>, looks: Looks) -> Answer {
+    let is_kept = |(name, _): &(Box<str>, _)| x.shared.file_cache.keeps(name);
+    let is_kept = looks.made.last().is_some_and(is_kept);
+    let wait_ms = if is_kept { KEPT_FILE_WAIT_MS } else { FILE_WAIT_MS };
     let (request, deadline_ms) = (request.to_buf(), x.clock.now_ms + wait_ms);
     let is_judged = matches!(x.requester.bearer, Bearer::Judged);
     x.answer_later(Awaits::File(Box::new(FileWait { request, deadline_ms, looks, is_judged })))
@@ -215,7 +234,7 @@ fn fall_back(
     }
     if is_shadowed && looks.outcome(&name).is_none() {
         // The loader goes by names, and this one is another mount's.
-        looks.0.push((name.as_str().into(), Some(FileLook::File)));
+        looks.made.push((name.as_str().into(), Some(FileLook::File)));
     }
     let place = Place { mount, name: &name, rest: fallback };
     match from_disk(x, request, &place, &looks) {
@@ -263,7 +282,7 @@ fn from_memory(x: &mut Exchange<'_>, request: &Request<'_>, name: &str, looks: &
         };
         let Some(form) = entry.form(encoding) else { return Memory::NotThere };
         let stats = x.reply.stats;
-        if looks.0.is_empty() {
+        if looks.made.is_empty() {
             stats.file_hits.add(1)
         } else {
             stats.file_misses.add(1)

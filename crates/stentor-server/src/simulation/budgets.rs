@@ -5,10 +5,10 @@ use super::codec::{COMMANDER, TEXT, put_frame};
 use super::net::{Client, Layers};
 use super::{CONTROL, FILES, PUBLIC, Parts, World, handover, kind, patient};
 use crate::budget::WorkClass;
-use crate::limits::LINE_COST_PER_TURN;
+use crate::limits::{LINE_COST_PER_TURN, MANY_BYTES_MAX, PART_BYTES};
 use stentor_config::{Mount, Settings};
 use stentor_hub::ContentType;
-use stentor_io::{Peer, Rng};
+use stentor_io::{Faults, Peer, Rng};
 
 fn world(settings: Settings) -> World {
     World::of(Parts::over(Layers::Plain), 1, kind(), settings)
@@ -84,7 +84,8 @@ fn an_iteration_makes_few_large_responses_of_long_polls() {
         assert!(spent < 3 * LINE_COST_PER_TURN, "an iteration has spent {spent}");
         before = after;
     }
-    assert!(world.totals().waiting_replays > 0, "none of them waits");
+    let totals = world.totals();
+    assert!(totals.waiting_replays + totals.waiting_requests > 0, "none of them waits");
     world.settle();
     for client in attackers {
         let answers = String::from_utf8(world.sim.read(client)).unwrap();
@@ -145,8 +146,9 @@ fn a_connection_that_is_reset_leaves_its_queue() {
 fn queues_are_rebuilt_from_the_records_by_another_process() {
     let mut world = world(patient());
     world.publish("/half", vec![b'"'; LINE_COST_PER_TURN / 2], ContentType::TEXT);
-    let clients: [Client; 6] = world.clients();
-    clients.iter().for_each(|&client| world.sim.write(client, &get("/-/values?topic=/half")));
+    let clients: [Client; 20] = world.clients();
+    let request = b"HEAD /-/values?topic=/half HTTP/1.1\r\nHost: h\r\n\r\n";
+    clients.iter().for_each(|&client| world.sim.write(client, request));
     let World { sim, worker, .. } = &mut world;
     while sim.turn(worker) {}
     let waiting: Vec<Peer> = worker.waiting(WorkClass::Requests);
@@ -196,7 +198,105 @@ fn directory_lists_are_charged_to_requests() {
     world.settle();
     let list = String::from_utf8(world.sim.read(client)).unwrap();
     let charged = world.totals().cost_requests - before;
-    assert!(list.contains("large.txt") && charged > 500, "{charged}: {list}");
+    assert!(list.contains("large.txt") && charged > 200, "{charged}: {list}");
+}
+
+/// However much a request asks for, no step of its answer costs more than an iteration may.
+#[test]
+fn no_step_of_a_large_answer_is_large() {
+    let mut settings = patient();
+    settings.mounts.push(Mount { listing: true, ..Mount::new("/files/", FILES) });
+    let mut world = world(settings);
+    let value_bytes = MANY_BYTES_MAX / 8 - 100;
+    let mut topics = String::new();
+    for n in 0..8 {
+        world.publish(&format!("/v{n}"), vec![b'x'; value_bytes], ContentType::TEXT);
+        topics += &format!("&topic=/v{n}");
+    }
+    for (target, part) in [
+        (format!("/-/values?{topics}"), "\"/v7\":\"x"),
+        (format!("/-/events?{topics}&wait=9"), "\"topic\":\"/v7\""),
+        ("/files/".to_owned(), "large.txt"),
+    ] {
+        let (_, answer) = world.ask(PUBLIC, &get(&target));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(part), "{target}");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{target}: {head}");
+    }
+    let largest = world.worker.largest_step();
+    assert!((100_000..=LINE_COST_PER_TURN).contains(&largest), "a step has cost {largest}");
+}
+
+/// A connection in the middle of a large answer holds messages, and at most one part of the body.
+#[test]
+fn large_answers_to_slow_clients_take_little_memory() {
+    let faults = Faults { window_bytes: 1_000, ..kind() };
+    let mut world = World::of(Parts::over(Layers::Plain), 1, faults, patient());
+    for n in 0..8 {
+        world.publish(&format!("/v{n}"), vec![b'x'; 100_000], ContentType::TEXT);
+    }
+    let topics: String = (0..8).map(|n| format!("&topic=/v{n}")).collect();
+    let before = world.totals().readers_bytes;
+    let slow: [Client; 10] = world.clients();
+    for &client in &slow {
+        world.sim.write(client, &get(&format!("/-/values?{topics}")));
+    }
+    world.long_turn();
+    for _ in 0..100 {
+        world.turn();
+    }
+    let held = (world.totals().readers_bytes - before) as usize;
+    assert!(held > 0 && held < slow.len() * 2 * PART_BYTES, "{held} bytes");
+    // The values change while they are being sent. Each client is sent those that it asked for.
+    for n in 0..8 {
+        world.publish(&format!("/v{n}"), b"y".to_vec(), ContentType::TEXT);
+    }
+    for client in slow {
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\"}") {
+            world.settle();
+            let read = world.sim.read(client);
+            assert!(!read.is_empty(), "{} bytes, and no more", answer.len());
+            answer.extend(read);
+        }
+        assert!(answer.len() > 800_000 && !answer.ends_with(b":\"y\"}"));
+    }
+    world.settle();
+    assert_eq!(world.totals().readers_bytes, before);
+}
+
+/// A worker goes over while it makes large answers. Some of them wait for their clients, and some
+/// in the queue.
+#[test]
+fn large_answers_go_over_to_another_process() {
+    let topics: String = (0..8).map(|n| format!("&topic=/v{n}")).collect();
+    for turns in 0..6 {
+        let mut world = world(patient());
+        for n in 0..8 {
+            world.publish(&format!("/v{n}"), vec![b'x'; 100_000], ContentType::TEXT);
+        }
+        let clients: [Client; 12] = world.clients();
+        let requests = ["", "Connection: close\r\n"].map(|fields| {
+            format!("GET /-/values?{topics} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
+        });
+        for (client, request) in clients.iter().zip(requests.iter().cycle()) {
+            world.sim.write(*client, request);
+        }
+        for _ in 0..turns {
+            world.turn();
+        }
+        assert!(world.hand_over(0));
+        for client in clients {
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\"}") {
+                world.settle();
+                let read = world.sim.read(client);
+                assert!(!read.is_empty(), "after {turns}: {} bytes, and no more", answer.len());
+                answer.extend(read);
+            }
+            assert!((800_000..801_000).contains(&answer.len()), "{} bytes", answer.len());
+        }
+    }
 }
 
 /// A socket with many streams has one share, as a socket with one.

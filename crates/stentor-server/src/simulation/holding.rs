@@ -4,7 +4,8 @@ use super::codec::{COMMANDER, PING, PONG, TEXT, put_frame};
 use super::net::{Client, Layers};
 use super::{CONTROL, FILES, PUBLIC, Parts, SMALL, World, kind, patient};
 use crate::limits::{
-    FILE_WAIT_MS, HELD_MS_MAX, INFLATE_COST, KEPT_FILE_WAIT_MS, LINE_COST_PER_TURN, TURN_COST_MAX,
+    FILE_WAIT_MS, HELD_MS_MAX, INFLATE_COST, KEPT_FILE_WAIT_MS, LINE_COST_PER_TURN, PART_BYTES,
+    TURN_COST_MAX,
 };
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -14,6 +15,9 @@ use stentor_io::{Faults, Rng};
 use stentor_test::websocket::Frame;
 
 const BYTES_MAX: usize = 1024 * 1024;
+
+/// So many parts of a body fit.
+const FITTING: usize = BYTES_MAX / (PART_BYTES + 2_000);
 
 const GET: &str = "GET /small HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -28,7 +32,7 @@ fn world() -> World {
     world
 }
 
-/// A client that asks and never reads.
+/// A client that asks and never reads. For a look-up it holds a part of the body.
 fn hoarder(world: &mut World, request: &str) -> Client {
     let client = world.sim.connect(PUBLIC);
     world.sim.stall(client, true);
@@ -42,7 +46,7 @@ fn those_who_hold_the_most_are_cut_and_not_those_who_come_last() {
     let early = world.sim.connect(PUBLIC);
     world.sim.write(early, &GET.as_bytes()[..20]);
     let hoarders: Vec<Client> =
-        (0..10).map(|_| hoarder(&mut world, "/-/values?topic=/big")).collect();
+        (0..40).map(|_| hoarder(&mut world, "/-/values?topic=/big")).collect();
     world.settle();
     let late = world.sim.connect(PUBLIC);
     world.sim.write(late, &GET.as_bytes()[..20]);
@@ -50,7 +54,8 @@ fn those_who_hold_the_most_are_cut_and_not_those_who_come_last() {
     let totals = world.totals();
     assert!(totals.readers_bytes <= BYTES_MAX as u64, "{totals:?}");
     let cut = hoarders.iter().filter(|&&client| world.sim.was_cut(client)).count();
-    assert_eq!((cut as u64, totals.readers_cut), (7, 7), "three fit");
+    assert_eq!(cut as u64, totals.readers_cut);
+    assert!((24..=28).contains(&cut), "some fourteen fit: {cut} are cut");
     for small in [early, late] {
         world.sim.write(small, &GET.as_bytes()[20..]);
         world.settle();
@@ -196,7 +201,7 @@ fn whoever_comes_where_nobody_was_cut_is_not_spared() {
     world.settle();
     let totals = world.totals();
     assert!(totals.connections_writing == 20 && totals.readers_cut == 0, "{totals:?}");
-    for _ in 0..10 {
+    for _ in 0..40 {
         hoarder(&mut world, "/-/values?topic=/big");
     }
     world.settle();
@@ -219,12 +224,12 @@ fn what_filters_take_counts_to_what_is_held() {
     world.settle();
     assert_eq!(world.totals().walks_bytes, 0);
     // By themselves they would fit.
-    for _ in 0..3 {
+    for _ in 0..FITTING {
         hoarder(&mut world, "/-/values?topic=/big");
     }
     world.settle();
     let totals = world.totals();
-    assert_eq!(totals.readers_cut, 1, "{totals:?}");
+    assert!((1..4).contains(&totals.readers_cut), "{totals:?}");
     assert!(totals.readers_bytes + totals.filters_bytes <= BYTES_MAX as u64, "{totals:?}");
 }
 
@@ -232,7 +237,6 @@ fn what_filters_take_counts_to_what_is_held() {
 #[test]
 fn the_reader_of_most_topics_is_cut_first() {
     let mut world = world();
-    world.publish("/third", vec![b'x'; 100_000], ContentType::TEXT);
     let names = names("made", 400);
     for name in &names {
         world.publish(name, b"1".to_vec(), ContentType::TEXT);
@@ -242,7 +246,7 @@ fn the_reader_of_most_topics_is_cut_first() {
     world.sim.sleep(10_000);
     world.settle();
     assert_eq!(world.totals().readers_cut, 0);
-    let hoarders = [(); 9].map(|()| hoarder(&mut world, "/-/values?topic=/third"));
+    let hoarders = [(); FITTING].map(|()| hoarder(&mut world, "/-/values?topic=/big"));
     world.settle();
     assert!(world.sim.was_cut(commander.client));
     assert!(hoarders.iter().any(|&client| !world.sim.was_cut(client)));
@@ -288,7 +292,7 @@ fn walks_of_readers_that_have_gone_cut_nobody() {
     let held = world.totals().walks_bytes;
     assert_eq!(world.totals().readers_cut, 0);
     // By themselves they fit.
-    for _ in 0..3 {
+    for _ in 0..FITTING {
         hoarder(&mut world, "/-/values?topic=/big");
     }
     world.settle();

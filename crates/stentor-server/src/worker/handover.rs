@@ -32,6 +32,7 @@
 //! - walks over names begin anew, and a gap that one had found may be told again;
 //! - bodies that are being sent go over as bytes, once for each worker, beside the message;
 //! - feeds end behind what is on its way, so that followers come back; snapshots are cut;
+//! - of a body that is made in steps, the rest is made and goes over as bytes;
 //! - handshakes of TLS that are under way: their connections are closed (`secured/handover.rs`);
 //! - connections that come over are counted by their addresses a little later;
 //! - messages being compressed, and files kept in memory, are made again when asked for;
