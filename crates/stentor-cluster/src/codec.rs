@@ -2,9 +2,11 @@
 //!
 //! | part | form |
 //! |---|---|
-//! | version | a byte, 1 |
-//! | kind | a byte: batch, epoch record, seed |
+//! | magic | `F5 53 43`: a node wrote it |
+//! | version | a byte, 2 |
+//! | checksum | eight bytes: XXH3-64 of all that follows the attempt |
 //! | attempt | a byte: how often it was sent before, modulo 256, so that retries differ |
+//! | kind | a byte: batch, epoch record, seed |
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
@@ -14,13 +16,26 @@
 //!
 //! Numbers are little-endian, and have eight bytes where nothing is said. An entry has its length
 //! before it, four bytes, and is as [`stentor_hub::encode_entry`] writes it: one that waits for its
-//! place in a batch, and one that had another place in a seed. A node that reads what it does not
-//! know stops there: to leave it out would make it another server than the others. All nodes must
-//! write the same bytes for the same message; the library `postcard` takes several spellings of a
-//! number.
+//! place in a batch, and one that had another place in a seed. All nodes must write the same bytes
+//! for the same message; the library `postcard` takes several spellings of a number.
+//!
+//! [`Unreadable`] says what a node does with a message that it cannot read.
 
 use crate::line::{ENTRIES_MAX, Jump, SequenceMapping};
 use stentor_hub::Epoch;
+use twox_hash::XxHash3_64;
+
+/// Why a node cannot read a message of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unreadable {
+    /// No node wrote it: every node skips it.
+    Foreign,
+    /// A node wrote it, and it has changed since: it counts as deleted.
+    Damaged,
+    /// A node of another version wrote it. The node stops before it, since a node that skipped it
+    /// would have other values than the rest.
+    OtherVersion,
+}
 
 /// A message of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,7 +144,7 @@ impl Growing {
         let mut head = head(kind, of);
         head.extend_from_slice(rest);
         self.bytes.splice(..HEAD_BYTES_MAX, head);
-        self.bytes
+        seal(self.bytes)
     }
 }
 
@@ -153,7 +168,7 @@ impl EpochRecord {
         for number in numbers.into_iter().chain(jumps) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes
+        seal(bytes)
     }
 
     /// Where the life began, and its line as far as the message here, at `at`.
@@ -167,8 +182,21 @@ impl EpochRecord {
     }
 }
 
+/// Whether a message of [`crate::log::LogSubject::Life`] is an epoch record, as far as this version
+/// can tell.
+pub(super) fn may_be_epoch_record(bytes: &[u8]) -> bool {
+    match decode(bytes) {
+        Ok(message) => matches!(message.body, MessageBody::Epoch(_)),
+        Err(reason) => reason == Unreadable::OtherVersion,
+    }
+}
+
+/// The head of a message, without its checksum.
 fn head(kind: u8, (epoch, run, counter): (Epoch, u64, u64)) -> Vec<u8> {
-    let mut head = vec![VERSION, kind, 0];
+    let mut head = MAGIC.to_vec();
+    head.push(VERSION);
+    head.extend_from_slice(&[0; CHECKSUM_BYTES + 1]);
+    head.push(kind);
     head.extend_from_slice(&epoch.number().to_le_bytes());
     head.extend_from_slice(&run.to_le_bytes());
     head.extend_from_slice(&counter.to_le_bytes());
@@ -182,16 +210,39 @@ pub(super) fn again(bytes: &[u8], attempt: u32) -> Vec<u8> {
     bytes
 }
 
+/// Completes a message with its checksum.
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = XxHash3_64::oneshot(&bytes[ATTEMPT_AT + 1..]).to_le_bytes();
+    bytes[CHECKSUM_AT..ATTEMPT_AT].copy_from_slice(&checksum);
+    bytes
+}
+
 /// Reads a message of the log.
 ///
 /// # Errors
-/// One sentence, if it is none that this version writes.
-pub(super) fn decode(bytes: &[u8]) -> Result<LogMessage<'_>, &'static str> {
-    let mut rest = bytes;
-    let [version, kind, _] = take(&mut rest)?;
-    if version != VERSION {
-        return Err("it is of a version that is not known here");
+/// [`Unreadable`]
+pub(super) fn decode(bytes: &[u8]) -> Result<LogMessage<'_>, Unreadable> {
+    let Some(rest) = bytes.strip_prefix(MAGIC) else {
+        // Version 1 had no magic.
+        let is_of_version_1 = matches!(bytes, [1, BATCH..=SEED, ..]) && bytes.len() >= 23;
+        return Err(if is_of_version_1 { Unreadable::OtherVersion } else { Unreadable::Foreign });
+    };
+    match rest.split_first() {
+        Some((&VERSION, rest)) => {
+            let (checksum, rest) = rest.split_first_chunk().ok_or(Unreadable::Damaged)?;
+            let (_attempt, rest) = rest.split_first().ok_or(Unreadable::Damaged)?;
+            if XxHash3_64::oneshot(rest) != u64::from_le_bytes(*checksum) {
+                return Err(Unreadable::Damaged);
+            }
+            decode_sealed(rest).map_err(|_| Unreadable::Foreign)
+        }
+        Some(_) => Err(Unreadable::OtherVersion),
+        None => Err(Unreadable::Foreign),
     }
+}
+
+fn decode_sealed(mut rest: &[u8]) -> Result<LogMessage<'_>, &'static str> {
+    let [kind] = take(&mut rest)?;
     let epoch = Epoch::from_number(u32::from_le_bytes(take(&mut rest)?));
     let run = u64::from_le_bytes(take(&mut rest)?);
     let counter = u64::from_le_bytes(take(&mut rest)?);
@@ -265,15 +316,18 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
 }
 
 /// What a batch has beside its entries; seeds have less.
-const HEAD_BYTES_MAX: usize = 3 + 4 + 8 + 8 + 8 + 8 + 8;
-const ATTEMPT_AT: usize = 2;
+const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8 + 8;
+const MAGIC: &[u8] = b"\xF5SC";
+const CHECKSUM_AT: usize = MAGIC.len() + 1;
+const CHECKSUM_BYTES: usize = 8;
+const ATTEMPT_AT: usize = CHECKSUM_AT + CHECKSUM_BYTES;
 
 /// No sequence and no number is as large, and sums of them are no concern.
 const NUMBER_MAX: u64 = 1 << 50;
 
 const LENGTH_BYTES: usize = 4;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const BATCH: u8 = 0;
 const TURN: u8 = 1;
 const SEED: u8 = 2;
@@ -325,8 +379,7 @@ mod tests {
                 let bytes = turn.encode((epoch, 1, 2));
                 assert_eq!(decode(&bytes).unwrap().body, MessageBody::Epoch(turn.clone()));
                 let whole = (0..=bytes.len()).filter(|end| decode(&bytes[..*end]).is_ok()).count();
-                // What lacks jumps cannot be told from what has none.
-                assert_eq!(whole, 1 + turn.again.map_or(0, |again| again.line.jumps.len()));
+                assert_eq!(whole, 1);
             }
         }
         let turn = EpochRecord {
@@ -357,10 +410,14 @@ mod tests {
         let of = Of { rules: 1, jump: 1, since: None };
         let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
         assert!(decode(&batch).is_ok());
-        batch[0] = 2;
-        assert_eq!(decode(&batch), Err("it is of a version that is not known here"));
-        batch[..2].copy_from_slice(&[1, 3]);
-        assert_eq!(decode(&batch), Err(MALFORMED));
+        batch[3] = 3;
+        assert_eq!(decode(&batch), Err(Unreadable::OtherVersion));
+        assert_eq!(decode(&[&[1, 0][..], &[0; 21]].concat()), Err(Unreadable::OtherVersion));
+        batch[3] = VERSION;
+        batch[ATTEMPT_AT + 1] = 3;
+        assert_eq!(decode(&batch), Err(Unreadable::Damaged));
+        assert_eq!(decode(&seal(batch)), Err(Unreadable::Foreign));
+        assert_eq!(decode(b"hello"), Err(Unreadable::Foreign));
         assert!(entries(&[1, 0, 0, 0]).is_err() && entries(&[0, 0, 0]).is_err());
         assert!(entries(&[0; 4 * ENTRIES_MAX]).is_ok());
         assert!(entries(&[0; 4 * (ENTRIES_MAX + 1)]).is_err());

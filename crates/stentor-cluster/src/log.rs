@@ -39,8 +39,10 @@ pub(super) struct Looked {
     pub(super) first: u64,
     /// The last message there was.
     pub(super) last: u64,
-    /// The last message of [`LogSubject::Life`], and whether it would soon not be kept any more.
+    /// The last epoch record, and whether it would soon not be kept any more.
     pub(super) life: Option<(u64, Vec<u8>, bool)>,
+    /// The last message of [`LogSubject::Life`], which may be another client's; 0 if there is none.
+    pub(super) life_last: u64,
     /// The message that was asked for, if it is kept.
     pub(super) at: Option<u64>,
     /// The sequence of the first message behind that one, if there was one.

@@ -22,6 +22,7 @@ pub(super) use self::link::check;
 use self::link::{Link, LinkReader};
 use self::wire::Message;
 pub(super) use self::wire::Said;
+use crate::codec::may_be_epoch_record;
 use crate::protocol::{Action, Appended, ClusterNode, Looked, hash_of};
 use crate::state::{ClusterState, Input};
 use std::collections::HashMap;
@@ -72,10 +73,15 @@ enum Asked {
     Info(u64),
     Create,
     Life(u64),
+    /// The next message of the subject of epoch records, from the first on.
+    EarlierLife(u64),
     At(u64),
     Next(u64),
     Consumer,
-    Append { token: u64, sent_us: u64 },
+    Append {
+        token: u64,
+        sent_us: u64,
+    },
 }
 
 /// What is known of the log so far.
@@ -84,6 +90,11 @@ struct Look {
     token: u64,
     asked_ms: u64,
     info: Option<Info>,
+    /// The last message of the subject of epoch records; 0 if there is none.
+    life_last: u64,
+    /// The last epoch record that was found, and how many answers that took, if another client's
+    /// message is behind it.
+    earlier: (u32, Option<(u64, Vec<u8>)>),
     life: Option<Option<(u64, Vec<u8>)>>,
     message: Option<Option<u64>>,
     next: Option<Option<u64>>,
@@ -356,22 +367,58 @@ impl Broker {
                 self.node.handle_connected(now);
             }
             Asked::Life(token) => {
-                let life = found(jetstream::read_message(&message.payload))?;
-                session.looking(token).for_each(|look| look.life = Some(life.clone()));
+                let life = found(jetstream::read_message(&message))?;
+                let life = life.map(|(seq, bytes)| (seq, bytes.unwrap_or_default()));
+                let mut looks = session.looking(token);
+                let Some(look) = looks.next() else { return Ok(()) };
+                look.life_last = life.as_ref().map_or(0, |(seq, _)| *seq);
+                match life {
+                    // Another client published there: the last epoch record is before that.
+                    Some((_, bytes)) if !may_be_epoch_record(&bytes) => {
+                        drop(looks);
+                        let (subject, request) = self.stream.next_life(1);
+                        session.ask(&subject, &request, Asked::EarlierLife(token));
+                    }
+                    life => look.life = Some(life),
+                }
+            }
+            Asked::EarlierLife(token) => {
+                let life = found(jetstream::read_message(&message))?;
+                self.take_earlier_life(session, token, life);
             }
             Asked::At(token) => {
-                let at = found(jetstream::read_message(&message.payload))?;
-                let hash = at.map(|(_, bytes)| hash_of(&bytes));
+                let at = found(jetstream::read_message(&message))?;
+                let hash = at.and_then(|(_, bytes)| bytes).map(|bytes| hash_of(&bytes));
                 session.looking(token).for_each(|look| look.message = Some(hash));
             }
             Asked::Next(token) => {
-                let next = found(jetstream::read_message(&message.payload))?.map(|(seq, _)| seq);
+                let next = found(jetstream::read_message(&message))?.map(|(seq, _)| seq);
                 session.looking(token).for_each(|look| look.next = Some(next));
             }
             Asked::Consumer => read_done(&message.payload)
                 .map_err(|reason| format!("the stream is not read: {reason:?}"))?,
         }
         self.end_look(session, now)
+    }
+
+    /// Takes a message of the subject of epoch records, and asks for the next one, up to the last.
+    fn take_earlier_life(
+        &self,
+        session: &mut Session,
+        token: u64,
+        life: Option<(u64, Option<Vec<u8>>)>,
+    ) {
+        let Some(look) = session.looking(token).next() else { return };
+        look.earlier.0 += 1;
+        match life.filter(|(seq, _)| *seq < look.life_last && look.earlier.0 < EARLIER_MAX) {
+            Some((seq, bytes)) => {
+                let record = bytes.filter(|bytes| may_be_epoch_record(bytes));
+                look.earlier.1 = record.map(|bytes| (seq, bytes)).or(look.earlier.1.take());
+                let (subject, request) = self.stream.next_life(seq + 1);
+                session.ask(&subject, &request, Asked::EarlierLife(token));
+            }
+            None => look.life = Some(look.earlier.1.take()),
+        }
     }
 
     /// Something of the stream.
@@ -401,11 +448,16 @@ impl Broker {
         }
         *brought = number;
         self.state.note_behind(behind);
-        if self.stream.is_of_nodes(&message.subject) {
-            self.node.handle_message(seq, &message.payload, now);
+        let is_whole = message.left_out == 0;
+        let skips = if is_whole && self.stream.is_of_nodes(&message.subject) {
+            self.node.handle_message(seq, &message.payload, now)
         } else {
-            self.state.note_foreign(seq, &shortened(&message.subject));
-            self.node.handle_foreign(seq, &message.payload, now);
+            let hash = is_whole.then(|| hash_of(&message.payload));
+            self.node.handle_foreign(seq, hash, now);
+            Some(if is_whole { "no node writes there" } else { "no node writes one as large" })
+        };
+        if let Some(why) = skips {
+            self.state.note_skipped(seq, &shortened(&message.subject), why);
         }
         Ok(())
     }
@@ -424,8 +476,10 @@ impl Broker {
             asked_ms,
             info: Some(info),
             life: Some(life),
+            life_last,
             message: Some(at),
             next: Some(next),
+            ..
         }) = session.look.take_if(is_whole)
         else {
             return Ok(());
@@ -443,7 +497,7 @@ impl Broker {
             None => hash_of(session.link.server_id.as_bytes()),
         };
         let (first, last, unix_ms) = (info.first, info.last, unix_ns() as u64 / 1_000_000);
-        let looked = Looked { broker, unix_ms, first, last, life, at, next };
+        let looked = Looked { broker, unix_ms, first, last, life, life_last, at, next };
         self.state.note_last(info.last, asked_ms * 1_000);
         self.node.handle_looked(token, &looked, now);
         Ok(())
@@ -594,10 +648,10 @@ pub(super) fn input_channel() -> (SyncSender<Input>, Receiver<Input>) {
 /// All that is said, in pieces of this length, and why the rest is not.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'static str>) {
-    let (mut all, mut rest) = (Vec::new(), Vec::new());
+    let (mut all, mut rest) = (Vec::new(), wire::Received::default());
     for piece in bytes.chunks(piece) {
-        rest.extend_from_slice(piece);
-        if let Err(reason) = wire::read_whole(&mut rest, &mut all) {
+        rest.bytes.extend_from_slice(piece);
+        if let Err(reason) = rest.take(&mut all) {
             return (all, Some(reason));
         }
     }
@@ -679,6 +733,9 @@ const PING_MS: u64 = 1_000;
 /// Something is heard of a broker, and of its stream, every second.
 const SILENCE_MAX_MS: u64 = 4_000;
 const LOOK_MAX_MS: u64 = 4_000;
+
+/// So many messages of the subject of epoch records are read to find the last epoch record.
+const EARLIER_MAX: u32 = 1_000;
 
 /// An append that was not answered for so long is tried again.
 const APPEND_MAX_US: u64 = 2_000_000;

@@ -52,7 +52,7 @@ use self::state::{
     Divergence, EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion,
     Values,
 };
-use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, decode};
+use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, Unreadable, decode};
 use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
@@ -62,6 +62,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
 use stentor_io::Rng;
+use stentor_order::NotReady;
 use twox_hash::XxHash3_64;
 
 /// A node, from one connection to the next.
@@ -171,28 +172,46 @@ impl ClusterNode {
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
         self.intake.expire(now_ms);
-        let may_look = self.log.is_connected() && !self.log.is_faulted();
-        if may_look && now_ms >= self.look.at_ms && self.look.pending.is_none() {
+        if self.log.is_connected() && now_ms >= self.look.at_ms && self.look.pending.is_none() {
             self.look(now_ms);
         }
         self.write(now_ms);
     }
 
-    /// A message comes, with its sequence.
-    pub(super) fn handle_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
+    /// A message comes, with its sequence. Returns why the node skips it, if it does.
+    pub(super) fn handle_message(
+        &mut self,
+        seq: u64,
+        bytes: &[u8],
+        now_ms: u64,
+    ) -> Option<&'static str> {
         if !self.is_next(seq, bytes, now_ms) {
-            return self.count_again(seq, bytes);
+            self.count_again(seq, bytes);
+            return None;
         }
-        if let Err(reason) = self.take(seq, bytes, now_ms) {
-            return self.stop_for_good(format!("message {seq} of the stream: {reason}"));
-        }
-        self.end_message(seq, bytes, now_ms);
+        let skips = match decode(bytes) {
+            Ok(message) => self.take(seq, &message, now_ms).err(),
+            Err(Unreadable::Foreign) => Some("no node writes such bytes"),
+            Err(Unreadable::Damaged) => {
+                self.position.damaged = Some(seq);
+                self.stop_reading();
+                self.look(now_ms);
+                return None;
+            }
+            Err(Unreadable::OtherVersion) => {
+                self.stop_before(seq);
+                return None;
+            }
+        };
+        self.end_message(seq, Some(hash_of(bytes)), now_ms);
+        skips
     }
 
-    /// A message comes that no node wrote: it has a sequence of the log, and changes nothing.
-    pub(super) fn handle_foreign(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        if self.is_next(seq, bytes, now_ms) {
-            self.end_message(seq, bytes, now_ms);
+    /// A message comes that no node wrote: it has a sequence of the log, and changes nothing. Its
+    /// hash is `None` if this node does not have all its bytes.
+    pub(super) fn handle_foreign(&mut self, seq: u64, hash: Option<u64>, now_ms: u64) {
+        if self.is_next(seq, &[], now_ms) {
+            self.end_message(seq, hash, now_ms);
         }
     }
 
@@ -222,8 +241,8 @@ impl ClusterNode {
         is_next
     }
 
-    fn end_message(&mut self, seq: u64, bytes: &[u8], now_ms: u64) {
-        (self.position.read, self.position.hash) = (seq, Some(hash_of(bytes)));
+    fn end_message(&mut self, seq: u64, hash: Option<u64>, now_ms: u64) {
+        (self.position.read, self.position.hash) = (seq, hash);
         self.position.has_counts = true;
         (self.look.consumer_at_ms, self.look.given_up, self.look.overdue_ms) = (0, 0, None);
         self.note_position();
@@ -254,6 +273,9 @@ impl ClusterNode {
         let is_other_epoch = ours.epoch != theirs.epoch;
         match self.adopt(staged) {
             Ok(()) => {
+                if self.log.is_faulted() {
+                    self.log = LogState::Idle;
+                }
                 // Whether it reaches as far as the log, is looked at.
                 (self.staging, self.position.placement) = (None, Placement::Unknown);
                 self.late.extend(self.writer.forget(&self.intake));
@@ -320,45 +342,26 @@ impl ClusterNode {
         self.position.read
     }
 
-    /// Why this node does not go on with the log, if it does not.
-    pub(super) fn complaint(&self) -> Option<String> {
-        if let LogState::Faulted { reason, .. } = &self.log {
-            return Some(format!(
-                "Nothing more is read: {reason}. All nodes have to be of a version that knows it."
-            ));
+    /// Why this node takes no changes, if it takes none.
+    pub(super) fn not_ready(&self) -> Option<NotReady> {
+        if self.is_open() {
+            return None;
         }
         let max = self.intake.payload_max();
-        if let Some(bytes) = self.writer.too_large(max) {
-            return Some(format!(
-                "{bytes} bytes are to be written in one message, and the broker takes {max}: raise \
-                 max_payload in its configuration."
-            ));
-        }
-        if let Some(Want { epoch, .. }) = self.obstacles.want {
-            return Some(format!(
-                "The stream does not reach back to what is here, or lacks messages behind it, in \
-                 its life {epoch}: a snapshot of another node is needed, and none of cluster.peers \
-                 has given one."
-            ));
-        }
-        if self.reads_over() {
-            return Some(
-                "The stream lacks messages, and no other node that is reached has read them: a new \
-                 EPOCH begins with the values that are left, and readers are told of a gap."
-                    .to_owned(),
-            );
-        }
-        let Suspicion { why, .. } = self.obstacles.suspicion?;
-        Some(format!(
-            "The broker has lost something: the stream {why} here, up to message {}. Unless a node \
-             has read no more than is left, a new EPOCH begins, and readers are told of a gap.",
-            self.position.read
-        ))
-    }
-
-    /// The log does not reach back to what is here, and a peer is asked.
-    pub(super) fn wants_snapshot(&self) -> bool {
-        self.obstacles.want.is_some()
+        Some(match (&self.log, self.obstacles.want, self.obstacles.suspicion) {
+            (LogState::Disconnected, ..) => NotReady::Disconnected,
+            (LogState::Faulted { seq, .. }, ..) => NotReady::OtherVersion { seq: *seq },
+            _ if self.writer.too_large(max).is_some() => {
+                NotReady::TooLarge { bytes: self.writer.too_large(max).unwrap_or(max), max }
+            }
+            (_, Some(Want { epoch, .. }), _) => NotReady::NeedsSnapshot { epoch },
+            (_, None, Some(Suspicion { why, .. })) => {
+                NotReady::Suspecting { why, read: self.position.read }
+            }
+            (LogState::StartingEpoch { .. }, ..) => NotReady::StartingEpoch,
+            _ if self.staging.is_some() => NotReady::Bootstrapping,
+            (LogState::Idle | LogState::Reading, ..) => NotReady::Inspecting,
+        })
     }
 
     fn stop_reading(&mut self) {
@@ -368,15 +371,16 @@ impl ClusterNode {
         self.show();
     }
 
-    /// A message cannot be read, and nothing behind it.
-    fn stop_for_good(&mut self, reason: String) {
-        self.log = LogState::Faulted { reason, is_connected: true };
+    /// A node of another version wrote the message `seq`. Reads nothing from there on, until the
+    /// log has another message there, or begins an epoch behind it.
+    fn stop_before(&mut self, seq: u64) {
+        self.log = LogState::Faulted { seq, is_connected: true };
         self.show();
     }
 
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
-        if now_ms >= self.look.consumer_at_ms {
+        if now_ms >= self.look.consumer_at_ms && !self.log.is_faulted() {
             (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
             self.look.overdue_ms = None;
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
@@ -391,6 +395,7 @@ impl ClusterNode {
         self.position = LogPosition::before(began);
         (self.obstacles.suspicion, self.obstacles.want) = (None, None);
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
+        self.log = LogState::Idle;
         self.read_on(now_ms);
     }
 
@@ -410,7 +415,7 @@ impl ClusterNode {
         if is_open {
             self.local.values = Values::FromLog;
         }
-        self.intake.set_open(is_open);
+        self.intake.set_open(self.not_ready());
     }
 
     /// One look is under way at a time, so that a log which says nothing is found out.
@@ -434,11 +439,15 @@ impl ClusterNode {
         if asked.is_outdated {
             return self.look(now_ms);
         }
-        if !matches!(self.log, LogState::Idle | LogState::Reading) {
-            return;
+        match self.log {
+            LogState::Disconnected | LogState::StartingEpoch { .. } => return,
+            LogState::Faulted { seq, .. } if self.next(&asked, looked) > seq => {
+                self.log = LogState::Idle;
+            }
+            LogState::Faulted { .. } | LogState::Idle | LogState::Reading => {}
         }
-        let Looked { broker, unix_ms, last, .. } = *looked;
-        self.look.remote = Some(Remote { broker, unix_ms, last });
+        let Looked { broker, unix_ms, last, life_last, .. } = *looked;
+        self.look.remote = Some(Remote { broker, unix_ms, last, life_last });
         if self.is_overdue(&asked, looked, now_ms) {
             self.look.given_up += 1;
             self.read_on(now_ms);
@@ -456,9 +465,8 @@ impl ClusterNode {
                     now_ms,
                 );
             }
-            _ => {
-                self.stop_for_good(format!("message {life_seq} of the stream makes no sense"));
-            }
+            Err(Unreadable::OtherVersion) => self.stop_before(*life_seq),
+            _ => self.handle_no_life(looked, asked, now_ms),
         }
         self.show();
     }
@@ -471,7 +479,7 @@ impl ClusterNode {
         now_ms: u64,
     ) {
         let (began, line) = life.turn.life(life.seq);
-        let next = asked.next(looked);
+        let next = self.next(&asked, looked);
         if self.local.divergence.is_some() && self.hub.epoch() == life.epoch {
             // It may have lost more since.
             self.keep_lost(&line, now_ms);
@@ -480,30 +488,28 @@ impl ClusterNode {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
                 // It went back to before.
-                () if self.epoch.past.contains(&life.epoch) => {
-                    self.suspect(life.seq, IS_PAST, now_ms)
-                }
+                () if self.epoch.past.contains(&life.epoch) => self.suspect(IS_PAST, now_ms),
                 // It comes in its place.
                 () if self.reads() && began > self.read() && began <= looked.last => {}
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
                     self.read_life(began, now_ms);
                 }
-                () if self.is_alone(now_ms) => self.turn(life.seq, now_ms),
+                () if self.is_alone(now_ms) => self.turn(now_ms),
                 () => self.want(life.epoch, looked.last, now_ms),
             };
         }
         (self.epoch.began, self.epoch.since_ms) = (began, life.turn.since_ms);
         if self.position.placement == Placement::Unknown && self.staging.is_none() {
             if !self.place(&line, began) {
-                return self.leave(&line, life.seq, now_ms);
+                return self.leave(&line, now_ms);
             }
         } else if line.is_lacked_by(&self.epoch.mapping, asked.read) {
-            return self.leave(&line, life.seq, now_ms);
+            return self.leave(&line, now_ms);
         }
         let differs = self.differs(&asked, looked);
         if differs || looked.last < self.read().min(asked.read).max(self.position.known_last) {
             let why = if differs { DIFFERS } else { ENDS };
-            return self.suspect(life.seq, why, now_ms);
+            return self.suspect(why, now_ms);
         }
         (self.obstacles.suspicion, self.local.divergence) = (None, None);
         if self.position.lacks_before(next) && !self.reads_over() {
@@ -515,7 +521,7 @@ impl ClusterNode {
             self.epoch.broker = life.turn.broker;
         }
         if self.reads_over() && self.read() >= looked.last {
-            return self.turn(life.seq, now_ms);
+            return self.turn(now_ms);
         }
         if !self.reads() {
             self.read_on(now_ms);
@@ -539,7 +545,7 @@ impl ClusterNode {
         {
             // A node that knows the life says it again, but not in an empty log.
             if looked.last == 0 || self.is_bare(now_ms) {
-                self.turn(0, now_ms);
+                self.turn(now_ms);
             }
             return;
         }
@@ -549,9 +555,9 @@ impl ClusterNode {
         let has_all = looked.last >= asked.read.max(self.position.known_last) && is_whole;
         if differs || !has_all || looked.last == 0 {
             let why = if has_all { DIFFERS } else { ENDS };
-            return self.suspect(0, why, now_ms);
+            return self.suspect(why, now_ms);
         }
-        let next = asked.next(looked);
+        let next = self.next(&asked, looked);
         let line = match self.read() < self.position.applied {
             true => SequenceMapping::of_lost(&here),
             false => self.epoch.mapping.clone(),
@@ -562,7 +568,7 @@ impl ClusterNode {
         self.skip_to(next, &line);
         if self.reads_over() {
             if self.read() >= looked.last {
-                self.turn(0, now_ms);
+                self.turn(now_ms);
             } else if !self.reads() {
                 self.read_on(now_ms);
             }
@@ -574,7 +580,7 @@ impl ClusterNode {
             return;
         }
         let jumps = !self.may_write();
-        self.say_again(0, self.epoch.mapping.clone(), jumps);
+        self.say_again(self.epoch.mapping.clone(), jumps);
     }
 
     /// Whether the log has had no epoch record for a while: no node seems to know the epoch.
@@ -582,8 +588,8 @@ impl ClusterNode {
         now_ms >= *self.obstacles.no_epoch_ms.get_or_insert(now_ms) + BARE_PATIENCE_MS
     }
 
-    /// Says again which life it is, if nobody has since the message at this sequence.
-    fn say_again(&mut self, life_seq: u64, line: SequenceMapping, jumps: bool) {
+    /// Says again which life it is, if no other node has since the last look.
+    fn say_again(&mut self, line: SequenceMapping, jumps: bool) {
         let Some(remote) = self.look.remote else { return };
         if self.epoch.since_ms == 0 {
             // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
@@ -602,21 +608,27 @@ impl ClusterNode {
         let epoch = self.hub.epoch();
         let payload = turn.encode((epoch, self.run, 0)).into();
         let (to, token) = (LogSubject::Life, self.writer.next_token());
-        self.actions.push_back(Action::Append { to, after: life_seq, payload, token });
+        let after = remote.life_last;
+        self.actions.push_back(Action::Append { to, after, payload, token });
     }
 
     /// Looks after the life that is.
     fn go_on(&mut self, looked: &Looked, life: &CurrentEpoch, now_ms: u64) {
+        if self.log.is_faulted() {
+            return;
+        }
         // Before it is not kept any more.
         let is_old = looked.life.as_ref().is_some_and(|(.., is_old)| *is_old);
         let is_other = life.turn.broker != looked.broker;
+        // Another client's message hides the epoch record from nodes that start.
+        let is_hidden = looked.life_last != life.seq;
         match &self.staging {
             Some(Staging { hole: Some(_), .. }) => {}
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
                 if is_late || is_other && self.has_all() {
-                    self.turn(life.seq, now_ms);
+                    self.turn(now_ms);
                 }
             }
             None => {
@@ -624,9 +636,9 @@ impl ClusterNode {
                 let own = &self.epoch.mapping;
                 // A node that has lost a part of the epoch has said it again.
                 let is_short = life.seq <= self.read() && own.is_lacked_by(&line, life.seq);
-                if is_old || is_other || is_short {
+                if is_old || is_other || is_short || is_hidden {
                     let line = if is_short { own.clone() } else { line };
-                    self.say_again(life.seq, line, is_other || is_short);
+                    self.say_again(line, is_other || is_short);
                 }
             }
         }
@@ -634,7 +646,7 @@ impl ClusterNode {
     }
 
     /// What was read last is not in the log: somebody has gone on before it.
-    fn leave(&mut self, line: &SequenceMapping, life_seq: u64, now_ms: u64) {
+    fn leave(&mut self, line: &SequenceMapping, now_ms: u64) {
         self.stop_reading();
         if self.staging.take().is_some() {
             // The values in the hub are of another epoch, or from before a hole. The node reads
@@ -644,12 +656,12 @@ impl ClusterNode {
         }
         if self.hub.id(self.hub.seq()).seq >= line.seq(line.last()) {
             // The log has lost a longer jump, and would use SEQs again that readers were sent.
-            return self.say_again(life_seq, line.clone(), true);
+            return self.say_again(line.clone(), true);
         }
         self.keep_lost(line, now_ms);
         (self.local.has_diverged, self.position.placement) = (true, Placement::Unknown);
         match self.is_alone(now_ms) {
-            true => self.turn(life_seq, now_ms),
+            true => self.turn(now_ms),
             false => self.look.at_ms = 0,
         }
     }
@@ -676,7 +688,7 @@ impl ClusterNode {
     }
 
     /// The log lacks something that is here. Begins a life if that is so for a while.
-    fn suspect(&mut self, life_seq: u64, why: &'static str, now_ms: u64) {
+    fn suspect(&mut self, why: &'static str, now_ms: u64) {
         self.stop_reading();
         let suspicion = Suspicion { since_ms: now_ms, why };
         let since_ms = self.obstacles.suspicion.get_or_insert(suspicion).since_ms;
@@ -684,12 +696,12 @@ impl ClusterNode {
         let is_old = self.local.values == Values::FromDisk;
         let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
         if now_ms >= since_ms + patience_ms {
-            self.turn(life_seq, now_ms);
+            self.turn(now_ms);
         }
     }
 
-    /// Begins a life, if none has begun since the one whose epoch record is at this sequence.
-    fn turn(&mut self, life_seq: u64, now_ms: u64) {
+    /// Begins a life, if no other node has since the last look.
+    fn turn(&mut self, now_ms: u64) {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
         let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
@@ -711,7 +723,7 @@ impl ClusterNode {
         self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
             to: LogSubject::Life,
-            after: life_seq,
+            after: self.look.remote.map_or(0, |remote| remote.life_last),
             payload,
             token,
         });
@@ -722,6 +734,7 @@ impl ClusterNode {
         if !self.reads() || !self.may_write() {
             return;
         }
+        self.late.append(&mut self.writer.lost);
         let is_open = self.is_open();
         let staged = self.staging.as_ref().map(|staging| staging.epoch);
         let epoch = staged.unwrap_or_else(|| self.hub.epoch());

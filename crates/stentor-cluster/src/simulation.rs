@@ -35,7 +35,7 @@ use stentor_hub::{
     Restore, Snapshot, Subscriber,
 };
 use stentor_io::{Rng, mark};
-use stentor_order::{CommitError, Outcome, ReturnAddress};
+use stentor_order::{CommitError, NotReady, Outcome, ReturnAddress};
 use stentor_test::seeds;
 use stentor_wire::target::TopicName;
 
@@ -560,8 +560,10 @@ impl World {
             }
             for _ in 0..1 + usize::from(self.rng.percent(5)) {
                 match subject {
-                    Some(_) => member.node.handle_message(seq, payload, now_ms),
-                    None => member.node.handle_foreign(seq, payload, now_ms),
+                    Some(_) => {
+                        member.node.handle_message(seq, payload, now_ms);
+                    }
+                    None => member.node.handle_foreign(seq, Some(hash_of(payload)), now_ms),
                 }
             }
             self.act(index);
@@ -615,7 +617,7 @@ impl World {
                     self.answered.push((id, it.data.clone()));
                 }
                 Err(CommitError::Failed) => self.outcomes[1] += 1,
-                Err(CommitError::BrokerAway | CommitError::BrokerBehind) => {
+                Err(CommitError::NotReady(_) | CommitError::BrokerBehind) => {
                     self.outcomes[2] += 1;
                     self.refused.insert(it.data.clone());
                 }
@@ -632,8 +634,9 @@ impl World {
 
     /// The log went back to a life that nobody has, and does not reach back to its beginning.
     fn is_stuck(&self) -> bool {
-        let wants = self.members.iter().map(|it| it.node.complaint().is_some());
-        self.members.iter().all(|it| !it.node.is_open()) && wants.into_iter().any(|wants| wants)
+        let wants =
+            |it: &Member| matches!(it.node.not_ready(), Some(NotReady::NeedsSnapshot { .. }));
+        self.members.iter().all(|it| !it.node.is_open()) && self.members.iter().any(wants)
     }
 
     /// What an operator does then, as the documentation says.

@@ -14,7 +14,7 @@ use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Epoch, Hub};
 use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
-use stentor_order::{Applier, OrderKind, Report, Sequencer, metrics};
+use stentor_order::{Applier, NotReady, OrderKind, Report, Sequencer, metrics};
 use stentor_replication::{agent, authorization, snapshot_of};
 use ureq::Agent;
 
@@ -28,6 +28,8 @@ pub struct ClusterState {
     pub(crate) has_all: AtomicBool,
     pub(crate) reconnects: Counter,
     pub(crate) snapshots: Counter,
+    /// Messages of the stream that the node skipped.
+    pub(crate) skipped: Counter,
     /// Pages ask for it, and workers once a second.
     pub(crate) status: Mutex<NodeStatus>,
 }
@@ -36,9 +38,9 @@ pub struct ClusterState {
 #[derive(Default)]
 pub(crate) struct NodeStatus {
     pub(crate) is_connected: bool,
-    /// The log is read, and takes what is published. The node is asked for this after a connection
-    /// ends, so it may be true for a moment longer.
-    pub(crate) is_open: bool,
+    /// Why the node takes no changes. The node is asked for this after a connection ends, so it may
+    /// be `None` for a moment longer.
+    pub(crate) not_ready: Option<NotReady>,
     pub(crate) freshness: Freshness,
     log: LogCounters,
     rules_differ: bool,
@@ -89,32 +91,33 @@ struct Problems {
     failure: Option<String>,
     /// and the last failure of each broker.
     failures: BTreeMap<String, String>,
-    /// Why the log is not read.
-    complaint: Option<String>,
     /// The last refusal of the broker, or of a peer.
     refusal: Option<String>,
     /// In which case an acknowledgement of the broker is worth less than it seems.
     warning: Option<&'static str>,
-    /// A message of the stream was skipped, because no node wrote it.
-    has_foreign: bool,
 }
 
 impl NodeStatus {
-    /// Why nothing is published here, if nothing is.
+    /// Whether the node takes changes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.not_ready.is_none()
+    }
+
+    /// Why nothing is published here, if nothing is: a sentence without its end.
     fn why(&self) -> Option<String> {
-        if self.is_open {
-            return None;
-        }
-        // A broker that lets nodes in, and is of no use, says why at the end of each connection.
-        let Problems { failure, complaint, refusal, .. } = &self.problems;
-        // mutation: complaint-stays
-        let Some(complaint) = complaint.as_ref().filter(|_| self.is_connected) else {
-            return [failure, refusal].into_iter().flatten().next().cloned();
+        let reason = self.not_ready?;
+        let Problems { failure, refusal, .. } = &self.problems;
+        let sentence = reason.to_string();
+        let sentence = sentence.trim_end_matches('.');
+        let detail = match reason {
+            NotReady::Disconnected => failure.as_ref().or(refusal.as_ref()),
+            // A broker that lets nodes in and does not serve them ends each connection.
+            NotReady::Inspecting => failure.as_ref(),
+            _ => refusal.as_ref(),
         };
-        let complaint = complaint.trim_end_matches('.');
-        Some(match refusal {
-            Some(refusal) => format!("{complaint} ({refusal})"),
-            None => complaint.to_owned(),
+        Some(match detail {
+            Some(detail) => format!("{sentence} ({detail})"),
+            None => sentence.to_owned(),
         })
     }
 
@@ -155,7 +158,12 @@ impl ClusterState {
             has_all: AtomicBool::new(false),
             reconnects: Counter::default(),
             snapshots: Counter::default(),
-            status: Mutex::new(NodeStatus { freshness: Freshness::now(), ..NodeStatus::default() }),
+            skipped: Counter::default(),
+            status: Mutex::new(NodeStatus {
+                not_ready: Some(NotReady::Disconnected),
+                freshness: Freshness::now(),
+                ..NodeStatus::default()
+            }),
         }
     }
 
@@ -193,42 +201,47 @@ impl ClusterState {
         }
     }
 
-    /// Warns of the first message that no node wrote: its publisher may send a thousand more.
-    pub(crate) fn note_foreign(&self, seq: u64, subject: &str) {
-        if !mem::replace(&mut self.status().problems.has_foreign, true) {
+    /// Counts a message that the node skipped. Warns of the first: its publisher may send a
+    /// thousand more.
+    pub(crate) fn note_skipped(&self, seq: u64, subject: &str, why: &str) {
+        if self.skipped.value() == 0 {
             tracing::warn!(
-                "message {seq} of the stream is skipped: no node writes under {subject}; let \
-                 other clients publish nothing under {}.> (see \"Who may talk to it\" in the \
-                 documentation of clusters)",
+                "message {seq} of the stream is skipped, and so are others like it: {why}; its \
+                 subject is {subject}. Let other clients publish nothing under {}.> (see \"Who \
+                 may talk to it\" in the documentation of clusters)",
                 self.settings.stream.as_str()
             );
         }
+        self.skipped.add(1);
     }
 
     pub(crate) fn note(&self, node: &ClusterNode) {
         let mut status = self.status();
-        let is_open = node.is_open();
-        let was_open = mem::replace(&mut status.is_open, is_open);
+        let not_ready = node.not_ready();
+        let before = mem::replace(&mut status.not_ready, not_ready);
         // mutation: always-old-values
         if node.reads() {
             status.freshness.read_us = monotonic_us();
         }
-        if is_open && !was_open {
+        if not_ready.is_none() && before.is_some() {
             // Not before: a broker may take every connection, and be of no use.
-            let Problems { warning, has_foreign, .. } = status.problems;
-            status.problems = Problems { warning, has_foreign, ..Problems::default() };
+            let warning = status.problems.warning;
+            status.problems = Problems { warning, ..Problems::default() };
             let (read, epoch) = (node.read(), node.epoch().map(|it| it.to_string()));
             let epoch = epoch.unwrap_or_default();
             tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
-        } else if !is_open {
-            let complaint = node.complaint();
-            // Whoever begins often waits for a peer; and if none gives anything, that is said.
-            let is_news = was_open || !node.wants_snapshot();
-            let is_other = is_news && status.problems.complaint != complaint;
-            if let Some(new) = complaint.as_ref().filter(|_| is_other) {
-                tracing::error!("{new}");
+        } else if let Some(reason) = not_ready.filter(|_| not_ready != before) {
+            match reason {
+                // Each lasts a moment, and the end of a connection has a line of its own.
+                NotReady::Disconnected
+                | NotReady::Inspecting
+                | NotReady::StartingEpoch
+                | NotReady::Bootstrapping => {}
+                // A node that starts often waits for a peer. If no peer gives a snapshot, that has
+                // a line of its own.
+                NotReady::NeedsSnapshot { .. } if before.is_some() => {}
+                _ => tracing::error!("{reason}"),
             }
-            status.problems.complaint = complaint;
         }
         status.log.read = node.read();
         self.note_what_is_here(&mut status);
@@ -241,7 +254,7 @@ impl ClusterState {
     pub(crate) fn note_what_is_here(&self, status: &mut NodeStatus) {
         let Freshness { read_us, goal, goal_us, .. } = status.freshness;
         // mutation: early-old-values
-        if status.is_open && status.log.read >= goal {
+        if status.is_open() && status.log.read >= goal {
             (status.freshness.here_us, status.freshness.old_us) = (goal_us, 0);
             self.has_all.store(true, Ordering::Release);
         } else if status.freshness.is_old() && since(read_us) >= ALONE_US {
@@ -315,7 +328,7 @@ impl Report for ClusterState {
         let status = self.status();
         vec![
             ("connected", status.is_connected.into()),
-            ("open", status.is_open.into()),
+            ("open", status.is_open().into()),
             ("failure", status.why().into()),
             ("position", hub.id(hub.seq()).to_string().into()),
             ("message", status.log.read.into()),
@@ -325,6 +338,7 @@ impl Report for ClusterState {
             ("replicas", status.log.replicas.into()),
             ("warning", status.problems.warning.into()),
             ("rules_differ", status.rules_differ.into()),
+            ("skipped", self.skipped.value().into()),
             ("reconnects", self.reconnects.value().into()),
             ("snapshots", self.snapshots.value().into()),
             ("saved_s", status.saved_s().into()),
@@ -333,13 +347,15 @@ impl Report for ClusterState {
 
     metrics! { |self, _hub, status|
         /// Whether the broker is there, and takes what is published.
-        Gauge cluster_up [=> status.is_open];
+        Gauge cluster_up [=> status.is_open()];
         /// Messages of the broker's stream that are not here yet; each has up to 1,023 changes.
         Gauge cluster_behind [=> status.log.behind()];
         /// From sending a message to the broker until it has said that it has it.
         Gauge cluster_round_trip_seconds [=> status.log.round_trip_us as f64 / 1e6];
         /// Bytes of changes that wait for the broker.
         Gauge cluster_waiting_bytes [=> self.intake.bytes()];
+        /// Messages of the broker's stream that no node wrote, and that were skipped.
+        Counter cluster_skipped_total [=> self.skipped.value()];
         /// Connections to brokers that came to an end, or to nothing.
         Counter cluster_reconnects_total [=> self.reconnects.value()];
         /// Snapshots that were taken of other nodes.
@@ -363,6 +379,12 @@ impl Report for ClusterState {
         let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
         let age_s = age_us / 1_000_000;
         is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
+    }
+
+    fn publish_complaints(&self) -> Vec<String> {
+        let why = self.status().why().filter(|_| self.complaint().is_none());
+        let is_full = self.intake.is_full().then_some(BROKER_BEHIND);
+        why.map(|why| format!("{why}.")).into_iter().chain(is_full.map(str::to_owned)).collect()
     }
 
     /// `None`: it is as the log says.
@@ -502,6 +524,8 @@ fn since(us: u64) -> u64 {
     monotonic_us().saturating_sub(us)
 }
 
+const BROKER_BEHIND: &str = "The broker is slower than what is published: its queue is full.";
+
 /// A broker that is away for a moment is nothing to speak of.
 const AGE_USUAL_US: u64 = 3_000_000;
 
@@ -529,8 +553,7 @@ mod tests {
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
         let seen = Some((1, turn.clone(), false));
         state.note_last(3, monotonic_us());
-        let looked =
-            Looked { broker: 5, unix_ms: 0, first: 1, last: 3, life: seen, at: None, next: None };
+        let looked = Looked { broker: 5, first: 1, last: 3, life: seen, ..Looked::default() };
         node.handle_looked(token, &looked, 0);
         assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
         node.handle_message(1, &turn, 0);
@@ -600,7 +623,7 @@ mod tests {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-        state.status().is_open = true;
+        state.status().not_ready = None;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));
         let broker = Broker::new(Arc::clone(&state), node, fetch, nats::input_channel());
@@ -609,31 +632,30 @@ mod tests {
             panic!("on purpose");
         });
         assert!(thread.join().is_err());
-        assert!(!state.status().is_open);
+        assert!(!state.status().is_open());
         assert!(state.complaint().unwrap().contains("has panicked"));
     }
 
     #[test]
     fn what_is_wrong_now_is_said_and_not_what_was() {
         let state = ClusterState::new(&Settings::default());
-        let why = || state.status().why().unwrap_or_default();
-        assert_eq!(why(), "");
+        let why = |not_ready| {
+            state.status().not_ready = Some(not_ready);
+            state.status().why().unwrap()
+        };
+        assert!(why(NotReady::Disconnected).ends_with("serves this node"));
         state.note_failure("nats://a:1", "it is away");
-        assert_eq!(why(), "nats://a:1: it is away");
+        assert!(why(NotReady::Disconnected).ends_with("this node (nats://a:1: it is away)"));
         // It is there again, and something else is wrong.
-        state.connected(true);
-        state.status().problems.complaint = Some("A snapshot is needed.".to_owned());
-        assert_eq!(why(), "A snapshot is needed");
+        let suspects = NotReady::Suspecting { why: "ends early", read: 7 };
+        assert!(!why(suspects).contains("nats://"));
         state.note_refusal("http://b: 401");
-        assert_eq!(why(), "A snapshot is needed (http://b: 401)");
-        assert!(state.complaint().unwrap().ends_with("needed (http://b: 401)."));
-        state.connected(false);
-        assert_eq!(why(), "nats://a:1: it is away");
-        // One that lets a node in and is of no use is not better than before.
-        state.connected(true);
-        state.status().problems.complaint = None;
-        assert_eq!(why(), "nats://a:1: it is away");
-        state.status().is_open = true;
+        let wants = NotReady::NeedsSnapshot { epoch: Epoch::from_number(1) };
+        assert!(why(wants).ends_with("has given one (http://b: 401)"));
+        assert!(state.complaint().unwrap().ends_with("given one (http://b: 401)."));
+        // One that lets a node in and does not serve it is not better than before.
+        assert!(why(NotReady::Inspecting).ends_with("(nats://a:1: it is away)"));
+        state.status().not_ready = None;
         assert_eq!(state.status().why(), None);
     }
 

@@ -12,13 +12,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use stentor_hub::{Entry, Place, encode_entry};
-use stentor_order::{Applier, Commit, CommitError, ReturnAddress, Sequencer, Telling};
+use stentor_order::{Applier, Commit, CommitError, NotReady, ReturnAddress, Sequencer, Telling};
 
 /// What waits for the thread that talks to the broker.
 pub struct ClusterIntake {
     waiting: Mutex<IntakeQueue>,
-    /// The broker can be reached, and takes what is published.
-    is_open: AtomicBool,
     /// The thread sleeps.
     sleeps: AtomicBool,
     /// The broker takes no message that is larger.
@@ -27,8 +25,9 @@ pub struct ClusterIntake {
     rules: Mutex<()>,
 }
 
-#[derive(Default)]
 struct IntakeQueue {
+    /// Why the node takes no changes, if it takes none.
+    closed: Option<NotReady>,
     batches: VecDeque<ChangeBatch>,
     /// What they keep in memory, roughly, and what those keep that are under way.
     bytes: usize,
@@ -52,8 +51,14 @@ pub(super) struct ChangeBatch {
 impl ClusterIntake {
     pub(crate) fn new() -> ClusterIntake {
         ClusterIntake {
-            waiting: Mutex::default(),
-            is_open: AtomicBool::new(false),
+            waiting: Mutex::new(IntakeQueue {
+                closed: Some(NotReady::Disconnected),
+                batches: VecDeque::new(),
+                bytes: 0,
+                due_ms: 0,
+                expires_ms: 0,
+                bell: None,
+            }),
             sleeps: AtomicBool::new(false),
             payload_max: AtomicUsize::new(BATCH_BYTES_MAX),
             rules: Mutex::default(),
@@ -83,9 +88,8 @@ impl ClusterIntake {
     pub(super) fn put(&self, entry: &Entry<'_>, back: ReturnAddress) -> Result<(), CommitError> {
         let bytes_max = self.payload_max().min(BATCH_BYTES_MAX);
         let mut waiting = self.waiting();
-        // Under the lock: when it is closed, all that is in it is told so.
-        if !self.is_open.load(Ordering::Relaxed) {
-            return Err(CommitError::BrokerAway);
+        if let Some(reason) = waiting.closed {
+            return Err(CommitError::NotReady(reason));
         }
         if waiting.bytes >= WAITING_BYTES_MAX {
             return Err(CommitError::BrokerBehind);
@@ -153,19 +157,19 @@ impl ClusterIntake {
         self.waiting().bytes -= bytes;
     }
 
-    /// From now on changes are taken, or no longer: then those that wait were not appended.
-    pub(super) fn set_open(&self, is_open: bool) {
-        if self.is_open.load(Ordering::Relaxed) == is_open {
-            return;
-        }
+    /// From now on changes are taken, or are not, for this reason: then those that wait were not
+    /// appended.
+    pub(super) fn set_open(&self, closed: Option<NotReady>) {
         let mut waiting = self.waiting();
-        self.is_open.store(is_open, Ordering::Relaxed);
+        waiting.closed = closed;
+        let Some(reason) = closed else { return };
         let batches = std::mem::take(&mut waiting.batches);
         waiting.bytes -= batches.iter().map(|batch| batch.bytes).sum::<usize>();
         drop(waiting);
         let mut telling = Telling::default();
         for batch in batches {
-            batch.backs.into_iter().for_each(|it| telling.add(it, Err(CommitError::BrokerAway)));
+            let error = CommitError::NotReady(reason);
+            batch.backs.into_iter().for_each(|it| telling.add(it, Err(error)));
         }
     }
 
@@ -175,6 +179,11 @@ impl ClusterIntake {
         let may_sleep = waiting.batches.is_empty();
         self.sleeps.store(may_sleep, Ordering::Relaxed);
         may_sleep
+    }
+
+    /// Whether so much waits that no change is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes() >= WAITING_BYTES_MAX
     }
 
     /// What waits, in bytes, with what is under way.

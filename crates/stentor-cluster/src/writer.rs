@@ -7,7 +7,7 @@ use crate::waiting::{ClusterIntake, PATIENCE_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{Epoch, Event};
-use stentor_order::{CommitError, ReturnAddress, Telling};
+use stentor_order::{CommitError, NotReady, ReturnAddress, Telling};
 
 /// What this run writes under its own subject, one message at a time.
 pub(super) struct LogWriter {
@@ -18,6 +18,8 @@ pub(super) struct LogWriter {
     pub(super) sending: Option<Sending>,
     /// In the log, and not read yet.
     pub(super) stored: VecDeque<UnreadAppend>,
+    /// What was late, in the log, and not brought from there: to be put back.
+    pub(super) lost: VecDeque<Late>,
     pub(super) seeding: Option<VecDeque<Event>>,
     /// The epoch that this run has begun last, and its seeds, until its epoch record is read.
     pub(super) started: Option<(Epoch, VecDeque<Event>)>,
@@ -64,6 +66,7 @@ impl LogWriter {
             token: 0,
             sending: None,
             stored: VecDeque::new(),
+            lost: VecDeque::new(),
             seeding: None,
             started: None,
         }
@@ -132,7 +135,7 @@ impl LogWriter {
                 AppendContent::Batch(_) => {
                     let sending = self.sending.take().expect("it was there");
                     let error = match sending.sent {
-                        1 => CommitError::BrokerAway,
+                        1 => CommitError::NotReady(NotReady::Inspecting),
                         _ => CommitError::Failed,
                     };
                     sending.what.promises().tell_all(intake, error);
@@ -153,7 +156,10 @@ impl LogWriter {
         }
         // What was in the log before it, and was not brought, is lost.
         while let Some(lost) = self.stored.pop_front_if(|it| it.counter < message.counter) {
-            lost.what.promises().tell_all(intake, CommitError::Failed);
+            match lost.what {
+                AppendContent::Late(entries) => self.lost.extend(entries),
+                what => what.promises().tell_all(intake, CommitError::Failed),
+            }
         }
         if let Some(sending) = self.sending.take_if(|it| it.counter == message.counter) {
             return sending.what.promises();
@@ -169,8 +175,14 @@ impl LogWriter {
             .sending
             .take_if(|it| matches!(it.what, AppendContent::Batch(_)) && is_old(it.since_ms));
         sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
-        while let Some(stored) = self.stored.pop_front_if(|it| is_old(it.since_ms)) {
-            stored.what.promises().tell_all(intake, CommitError::Failed);
+        // Other changes are kept: if the broker loses them, this node publishes them again.
+        // mutation: expired-republish
+        for stored in &mut self.stored {
+            if let AppendContent::Batch(promises) = &mut stored.what
+                && is_old(stored.since_ms)
+            {
+                std::mem::take(promises).tell_all(intake, CommitError::Failed);
+            }
         }
     }
 
@@ -202,7 +214,9 @@ impl LogWriter {
                 AppendContent::Late(entries) => late.extend(entries),
                 // Who has read it in a log that has lost it since may publish it again.
                 what if sent > 0 => what.promises().tell_all(intake, CommitError::Failed),
-                what => what.promises().tell_all(intake, CommitError::BrokerAway),
+                what => {
+                    what.promises().tell_all(intake, CommitError::NotReady(NotReady::StartingEpoch))
+                }
             }
         }
         self.seeding = None;

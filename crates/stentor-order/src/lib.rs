@@ -14,6 +14,7 @@ mod change_queue;
 mod committer;
 mod compressor;
 mod exposition;
+mod not_ready;
 mod report;
 mod sequencer;
 
@@ -21,6 +22,7 @@ pub use change_queue::{ChangeQueue, HubChange, QueueCut};
 pub use committer::{Applier, Committer};
 pub use compressor::{Compressor, Jobs};
 pub use exposition::{Kind, Page, Shown, label, labels};
+pub use not_ready::NotReady;
 pub use report::Report;
 pub use sequencer::{
     Commit, CommitError, Due, InMemory, Notifier, OrderKind, Outcome, Outcomes, Promised,

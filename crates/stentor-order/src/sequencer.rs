@@ -6,6 +6,7 @@
 //! [`ReturnAddress`] what came of it. A worker waits for nobody: the connection's answer does.
 
 use crate::committer::Applier;
+use crate::not_ready::NotReady;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub enum CommitError {
     DiskBehind,
     /// It was not taken, since this server follows another one, which makes the order.
     Elsewhere,
-    /// It was not taken, since the broker that makes the order is not to be had.
-    BrokerAway,
+    /// It was not taken, since this node of a cluster takes no changes.
+    NotReady(NotReady),
     /// It was not taken, since too much waits for the broker.
     BrokerBehind,
     /// It was not taken, since the broker takes no message that is so large.
@@ -60,7 +61,7 @@ impl CommitError {
             CommitError::DiskFailed
             | CommitError::DiskBehind
             | CommitError::Elsewhere
-            | CommitError::BrokerAway
+            | CommitError::NotReady(_)
             | CommitError::BrokerBehind
             | CommitError::Failed => Status::SERVICE_UNAVAILABLE,
         }
@@ -90,10 +91,7 @@ impl fmt::Display for CommitError {
             CommitError::Elsewhere => f.write_str(
                 "This server follows another one: publish there; /-/status says which it is.",
             ),
-            CommitError::BrokerAway => f.write_str(
-                "The broker cannot be reached: nothing is published until it can; /-/readyz says \
-                 what is wrong.",
-            ),
+            CommitError::NotReady(reason) => f.write_str(reason.answer()),
             CommitError::BrokerBehind => {
                 f.write_str("The broker is slower than what is published: try again in a while.")
             }

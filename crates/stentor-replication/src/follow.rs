@@ -157,14 +157,24 @@ impl Report for FollowState {
         let (leader, failure) = self.leader().clone();
         let why = failure.map_or_else(String::new, |why| format!(": {why}"));
         if self.may_answer().is_err() {
-            return Some(format!("Nothing was had of the leader {leader} yet{why}."));
+            return Some(match &*leader {
+                "" => "No leader was asked for its values yet.".to_owned(),
+                _ => format!("The leader {leader} has given no values yet{why}."),
+            });
         }
         let silence_us = self.silence_us();
         let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
         let silence_s = silence_us / 1_000_000;
-        is_too_old.then(|| {
-            format!("Nothing was heard of a leader for {silence_s} s; last of {leader}{why}.")
+        is_too_old.then(|| match &*leader {
+            "" => format!("No leader has answered for {silence_s} s, and none was asked yet."),
+            _ => format!("No leader has answered for {silence_s} s; the last was {leader}{why}."),
         })
+    }
+
+    fn publish_complaints(&self) -> Vec<String> {
+        let is_redirected = self.settings.publish_url.is_some();
+        let reason = (!is_redirected).then(|| CommitError::Elsewhere.to_string());
+        reason.into_iter().collect()
     }
 
     /// `None`: a leader was heard a moment ago.

@@ -169,6 +169,12 @@ impl Stream {
         (format!("$JS.API.STREAM.MSG.GET.{}", self.name), request.to_string())
     }
 
+    /// The first message of the subject of epoch records from this sequence on.
+    pub(super) fn next_life(&self, seq: u64) -> (String, String) {
+        let request = json!({ "seq": seq, "next_by_subj": self.subject(LogSubject::Life) });
+        (format!("$JS.API.STREAM.MSG.GET.{}", self.name), request.to_string())
+    }
+
     pub(super) fn last_life(&self) -> (String, String) {
         let subject = self.subject(LogSubject::Life);
         let request = json!({ "last_by_subj": subject });
@@ -246,13 +252,25 @@ impl Stream {
     }
 }
 
+/// The sequence and the bytes of a message of the stream. The bytes are `None` if the message is
+/// larger than one that a node writes: then only the beginning of the answer is there.
+///
 /// # Errors
 /// [`No`]
-pub(super) fn read_message(bytes: &[u8]) -> Result<(u64, Vec<u8>), No> {
-    let stored = parse(bytes)?.message.ok_or(No::NotFound)?;
+pub(super) fn read_message(answer: &Message) -> Result<(u64, Option<Vec<u8>>), No> {
+    if answer.left_out > 0 {
+        // The sequence stands before the data. A subject that has this text has its quotes escaped.
+        let seq = memchr::memmem::find(&answer.payload, SEQ_KEY).map(|at| at + SEQ_KEY.len());
+        let digits = seq.map_or(&[][..], |at| &answer.payload[at..]);
+        let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(0);
+        let seq = std::str::from_utf8(&digits[..end]).ok().and_then(|digits| digits.parse().ok());
+        let seq = seq.ok_or_else(|| No::Other("a large message has no sequence".to_owned()))?;
+        return Ok((seq, None));
+    }
+    let stored = parse(&answer.payload)?.message.ok_or(No::NotFound)?;
     let data = STANDARD.decode(stored.data);
     let data = data.map_err(|_| No::Other("a message of the stream is no base64".to_owned()))?;
-    Ok((stored.seq, data))
+    Ok((stored.seq, Some(data)))
 }
 
 /// Whether something was done that was asked for.
@@ -318,6 +336,8 @@ pub(super) fn read_delivery(reply: &str) -> Option<ConsumerMessage> {
     let word = |index: usize| words[at + index].parse().ok();
     Some(ConsumerMessage { seq: word(1)?, number: word(2)?, behind: word(4)? })
 }
+
+const SEQ_KEY: &[u8] = b"\"seq\":";
 
 /// A subject of nodes is the name of the stream, and one of these.
 const LIFE: &str = ".life";
@@ -385,11 +405,17 @@ mod tests {
     fn what_jetstream_answers() {
         let missing =
             br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
-        assert_eq!(read_message(missing), Err(No::NotFound));
+        let answer = |payload: &[u8], left_out| {
+            read_message(&Message { payload: payload.to_vec(), left_out, ..Message::default() })
+        };
+        assert_eq!(answer(missing, 0), Err(No::NotFound));
         let failed = br#"{"error":{"code":503,"description":"no leader"}}"#;
         assert_eq!(read_done(failed), Err(No::Other("no leader".to_owned())));
         let message = br#"{"message":{"subject":"a","seq":3,"data":"aGk=","time":"t"}}"#;
-        assert_eq!(read_message(message), Ok((3, b"hi".to_vec())));
+        assert_eq!(answer(message, 0), Ok((3, Some(b"hi".to_vec()))));
+        let large = br#"{"message":{"subject":"\"seq\":9","seq":3,"data":"aGk"#;
+        assert_eq!(answer(large, 1), Ok((3, None)));
+        assert!(answer(&large[..30], 1).is_err());
         let told = |payload: &str, headers: &str| {
             read_append(&Message {
                 payload: payload.as_bytes().to_vec(),

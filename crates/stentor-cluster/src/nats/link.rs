@@ -9,7 +9,7 @@
 
 use super::channel::{self, Sink, Source};
 use super::credentials::Credentials;
-use super::wire::{self, Said};
+use super::wire::{self, Received, Said};
 use crate::state::Input;
 use serde::Deserialize;
 use std::io;
@@ -33,8 +33,7 @@ pub(super) struct Link {
 /// The reading half of a connection.
 pub(super) struct LinkReader {
     pub(super) source: Source,
-    /// The beginning of what is not whole yet.
-    pub(super) bytes: Vec<u8>,
+    pub(super) received: Received,
 }
 
 /// What a broker says of itself.
@@ -84,7 +83,7 @@ impl Link {
         let until_us = monotonic_us() + CONNECT_MAX_US;
         let stream = dial(dialer, &url.address(), until_us)?;
         let (mut source, mut sink) = channel::open(stream, until_us);
-        let mut rest = Vec::new();
+        let mut rest = Received::default();
         let Said::Info(info) = hear(&mut source, &mut rest)? else {
             return Err("it does not begin as a server of NATS does".to_owned());
         };
@@ -97,7 +96,7 @@ impl Link {
             (true, false) if !about.tls_available => {
                 return Err("it has no TLS, and is named as tls://".to_owned());
             }
-            (true, _) if !rest.is_empty() => {
+            (true, _) if !rest.bytes.is_empty() => {
                 return Err("something was said in the clear before there was TLS".to_owned());
             }
             (true, _) => {
@@ -121,7 +120,7 @@ impl Link {
         source.read_until(None);
         out.clear();
         let link = Link { sink, out, payload_max, server_id: about.server_id };
-        Ok((link, LinkReader { source, bytes: rest }))
+        Ok((link, LinkReader { source, received: rest }))
     }
 
     /// What is to be written.
@@ -195,13 +194,14 @@ fn options(settings: &Settings, name: &str, nonce: &str) -> Result<String, Strin
 }
 
 /// Waits for what is said next.
-fn hear(source: &mut Source, rest: &mut Vec<u8>) -> Result<Said, String> {
+fn hear(source: &mut Source, rest: &mut Received) -> Result<Said, String> {
     loop {
-        if let Some((said, length)) = wire::read(rest)? {
-            rest.drain(..length);
+        if let Some((said, length)) = wire::read(&rest.bytes)? {
+            // A client without a subscription receives no message.
+            rest.bytes.drain(..length.min(rest.bytes.len()));
             return Ok(said);
         }
-        if !source.read(rest).map_err(|error| error.to_string())? {
+        if !source.read(&mut rest.bytes).map_err(|error| error.to_string())? {
             return Err("it ended the connection".to_owned());
         }
     }
@@ -235,7 +235,7 @@ impl LinkReader {
     /// # Errors
     /// What is behind it makes no sense.
     pub(super) fn take(&mut self, all: &mut Vec<Said>) -> Result<(), String> {
-        wire::read_whole(&mut self.bytes, all).map_err(str::to_owned)
+        self.received.take(all).map_err(str::to_owned)
     }
 
     /// Waits for more.
@@ -243,7 +243,7 @@ impl LinkReader {
     /// # Errors
     /// The connection is of no use any more.
     pub(super) fn read_more(&mut self) -> Result<(), String> {
-        match self.source.read(&mut self.bytes) {
+        match self.source.read(&mut self.received.bytes) {
             Ok(true) => Ok(()),
             Ok(false) => Err("it ended the connection".to_owned()),
             Err(error) => Err(error.to_string()),

@@ -169,7 +169,7 @@ impl World {
             if let Err(reason) = self.broker.step(&mut session) {
                 return reason;
             }
-            let waiting = reader.bytes.len();
+            let waiting = reader.received.bytes.len();
             assert!(waiting <= WAITING_BYTES_MAX, "{waiting} bytes wait for the rest of a message");
             assert!(session.asked.len() < 200, "{} requests wait", session.asked.len());
             let silence_ms = now_ms() - heard_ms;
@@ -180,7 +180,7 @@ impl World {
     }
 
     fn publish(&mut self) {
-        if !self.broker.state.status().is_open || !self.rng.percent(5) {
+        if !self.broker.state.status().is_open() || !self.rng.percent(5) {
             return;
         }
         self.counter += 1;

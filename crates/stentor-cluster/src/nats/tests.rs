@@ -90,9 +90,14 @@ impl Talk {
                 let wanted = request["last_by_subj"].as_str().unwrap();
                 script.messages.iter().rposition(|(subject, _)| subject == wanted)
             };
-            let at = match request["seq"].as_u64() {
-                Some(seq) => Some(seq as usize - 1).filter(|at| *at < last),
-                None => of_subject(),
+            let next = |from: usize, wanted: &str| {
+                let is_of = |at: &usize| wanted == ">" || script.messages[*at].0 == wanted;
+                (from..last).find(is_of)
+            };
+            let at = match (request["seq"].as_u64(), request["next_by_subj"].as_str()) {
+                (Some(seq), Some(wanted)) => next(seq as usize - 1, wanted),
+                (Some(seq), None) => Some(seq as usize - 1).filter(|at| *at < last),
+                (None, _) => of_subject(),
             };
             let found = at.map(|at| (at + 1, STANDARD.encode(&script.messages[at].1)));
             self.answer(
@@ -181,22 +186,30 @@ impl Member {
         let of_broker = Arc::clone(&script);
         thread::spawn(move || {
             for socket in listener.incoming() {
-                let socket = socket.unwrap();
+                let (socket, of_broker) = (socket.unwrap(), Arc::clone(&of_broker));
                 let talk = Talk { socket, sids: HashMap::new(), delivers: None, brought: 0 };
-                let _ = talk.go_on(&of_broker);
+                thread::spawn(move || talk.go_on(&of_broker));
             }
         });
         (member, script)
     }
 
     fn at(broker: &TcpListener) -> Member {
-        let url = format!("nats://{}", broker.local_addr().unwrap());
+        Member::with_broker(&format!("nats://{}", broker.local_addr().unwrap()), 7)
+    }
+
+    /// Another node of the same broker.
+    fn beside(other: &Member) -> Member {
+        Member::with_broker(&other.state.settings.nats[0].to_string(), 8)
+    }
+
+    fn with_broker(url: &str, seed: u64) -> Member {
         let settings = Settings { nats: vec![url.parse().unwrap()], ..Settings::default() };
         let state = Arc::new(ClusterState::new(&settings));
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         hub.begin_following();
         let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
-        let node = ClusterNode::new(Arc::clone(&hub), intake, 7, Box::new(|_| {}));
+        let node = ClusterNode::new(Arc::clone(&hub), intake, seed, Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
         let (sender, inputs) = input_channel();
         let broker = Broker::new(Arc::clone(&state), node, fetch, (sender.clone(), inputs));
@@ -210,10 +223,10 @@ impl Member {
             let op = Op::Put(TopicName::parse("/a").unwrap(), Draft::new(vec![b'x'; bytes]));
             let entry = self.hub.admit(op, Precondition::None, 1).unwrap();
             let (sender, outcome) = mpsc::channel();
-            if self.state.status().is_open {
+            if self.state.status().is_open() {
                 match self.state.intake.put(&entry, ReturnAddress::Thread(sender)) {
                     Ok(()) => return outcome.recv().unwrap(),
-                    Err(CommitError::BrokerAway) => {}
+                    Err(CommitError::NotReady(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -253,7 +266,7 @@ fn what_a_broker_does_not_take_is_sent_once() {
     let script = Script { takes: 4_000, says: 1 << 20, ..Script::default() };
     let (member, script) = Member::of(script);
     assert!(member.publish(3_000).is_ok());
-    assert_eq!(member.publish(5_000).unwrap_err(), CommitError::BrokerAway);
+    assert!(matches!(member.publish(5_000), Err(CommitError::NotReady(_))));
     // What comes before the connection is given up is told so, too.
     while member.publish(3_000).is_err() {}
     let script = script.lock().unwrap();
@@ -266,11 +279,26 @@ fn a_message_that_no_node_wrote_is_skipped() {
     let (member, script) =
         Member::of(Script { takes: 1 << 20, says: 1 << 20, ..Script::default() });
     assert!(member.publish(10).is_ok());
-    for subject in ["stentor.oops", "stentor.lifeboat", "stentor.node"] {
-        script.lock().unwrap().messages.push((subject.to_owned(), b"x".to_vec()));
+    let large = vec![b'x'; 3 << 20];
+    let strange: [(&str, &[u8]); 7] = [
+        ("stentor.oops", b"x"),
+        ("stentor.lifeboat", b"x"),
+        ("stentor.node", b"x"),
+        ("stentor.node.0", b"x"),
+        ("stentor.life", b"hello"),
+        ("stentor.oops", &large),
+        ("stentor.life", &large),
+    ];
+    for (subject, bytes) in strange {
+        script.lock().unwrap().messages.push((subject.to_owned(), bytes.to_vec()));
         assert!(member.publish(10).is_ok());
     }
-    assert_eq!(member.state.reconnects.value(), 0);
+    assert_eq!((member.state.reconnects.value(), member.state.skipped.value()), (0, 7));
+    // A node that starts finds the epoch record, and skips the same.
+    let other = Member::beside(&member);
+    assert!(other.publish(10).is_ok());
+    assert_eq!((other.state.reconnects.value(), other.state.skipped.value()), (0, 7));
+    assert_eq!(other.hub.epoch(), member.hub.epoch());
 }
 
 /// Its own sequences do not tell: the message may be one that was deleted.

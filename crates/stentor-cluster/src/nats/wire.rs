@@ -25,6 +25,9 @@ pub(crate) struct Message {
     /// With its first line.
     pub(super) headers: Vec<u8>,
     pub(super) payload: Vec<u8>,
+    /// The client received so many more bytes of the payload, and keeps none of them: no node
+    /// writes a message as large.
+    pub(super) left_out: usize,
 }
 
 impl Message {
@@ -36,27 +39,42 @@ impl Message {
     }
 }
 
-/// Takes all that is whole from the beginning of `bytes`.
-///
-/// # Errors
-/// What is behind it makes no sense: one sentence.
-pub(super) fn read_whole(bytes: &mut Vec<u8>, all: &mut Vec<Said>) -> Result<(), &'static str> {
-    let mut used = 0;
-    let taken = loop {
-        match read(&bytes[used..]) {
-            Ok(Some((said, length))) => {
-                all.push(said);
-                used += length;
-            }
-            Ok(None) => break Ok(()),
-            Err(reason) => break Err(reason),
-        }
-    };
-    bytes.drain(..used);
-    taken
+/// What a client has received, and not taken yet.
+#[derive(Default)]
+pub(super) struct Received {
+    /// The beginning of what is not whole yet.
+    pub(super) bytes: Vec<u8>,
+    /// So many of the next bytes are the rest of a message that is too large.
+    skips: usize,
 }
 
-/// Reads what is at the beginning of `bytes`, and how long it is. `None`: more is needed.
+impl Received {
+    /// Takes all that is whole.
+    ///
+    /// # Errors
+    /// What is behind it makes no sense: one sentence.
+    pub(super) fn take(&mut self, all: &mut Vec<Said>) -> Result<(), &'static str> {
+        let mut used = self.skips.min(self.bytes.len());
+        self.skips -= used;
+        let taken = loop {
+            match read(&self.bytes[used..]) {
+                Ok(Some((said, length))) => {
+                    all.push(said);
+                    let end = used + length;
+                    used = end.min(self.bytes.len());
+                    self.skips = end - used;
+                }
+                Ok(None) => break Ok(()),
+                Err(reason) => break Err(reason),
+            }
+        };
+        self.bytes.drain(..used);
+        taken
+    }
+}
+
+/// Reads what is at the beginning of `bytes`, and how long it is; a message that is too large may
+/// be longer than `bytes`. `None`: more is needed.
 ///
 /// # Errors
 /// One sentence, if it is not of this protocol.
@@ -96,7 +114,7 @@ fn read_message(
     let mut words: Vec<&str> = line.split_ascii_whitespace().collect();
     let mut number = || -> Result<usize, &'static str> {
         let number = words.pop().and_then(|word| word.parse().ok()).ok_or(MALFORMED)?;
-        if number > PAYLOAD_BYTES_MAX { Err("a message is too long") } else { Ok(number) }
+        if number > u32::MAX as usize { Err("a message is too long") } else { Ok(number) }
     };
     let length = number()?;
     let headers = if has_headers { number()? } else { 0 };
@@ -108,9 +126,16 @@ fn read_message(
     if headers > length {
         return Err(MALFORMED);
     }
-    let Some(body) = bytes.get(after..after + length + 2) else { return Ok(None) };
-    let (body, end) = body.split_at(length);
-    if end != b"\r\n" {
+    let left_out = if length > PAYLOAD_BYTES_MAX { length - BEGINNING_BYTES } else { 0 };
+    if headers > BEGINNING_BYTES && left_out > 0 {
+        return Err("the headers of a message are too long");
+    }
+    let there = length - left_out;
+    let Some(body) = bytes.get(after..after + there + if left_out > 0 { 0 } else { 2 }) else {
+        return Ok(None);
+    };
+    let (body, end) = body.split_at(there);
+    if left_out == 0 && end != b"\r\n" {
         return Err(MALFORMED);
     }
     let message = Message {
@@ -119,6 +144,7 @@ fn read_message(
         reply,
         headers: body[..headers].to_vec(),
         payload: body[headers..].to_vec(),
+        left_out,
     };
     Ok(Some((Said::Message(message), after + length + 2)))
 }
@@ -170,6 +196,9 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// wait to be heard are kept in memory.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
+/// Of a larger message so much is kept: an answer of JetStream names the sequence before the data.
+const BEGINNING_BYTES: usize = 64 << 10;
+
 const MALFORMED: &str = "a message makes no sense";
 
 #[cfg(test)]
@@ -218,7 +247,8 @@ mod tests {
             "MSG a 1 b c 1\r\n",
             "MSG a 1 x\r\n",
             "MSG a x 0\r\n\r\n",
-            "MSG a 1 2097153\r\n",
+            "MSG a 1 4294967296\r\n",
+            "HMSG a 1 65537 2097153\r\n",
             "HMSG a 1 5 4\r\n12345\r\n",
             "MSG a 1 1\r\n123",
         ] {

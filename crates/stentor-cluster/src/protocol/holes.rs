@@ -24,17 +24,16 @@ pub(super) struct Want {
     last: u64,
 }
 
-impl PendingLook {
-    /// The first sequence behind the message read last that may have a message.
-    pub(super) fn next(&self, looked: &Looked) -> u64 {
+impl ClusterNode {
+    /// The first sequence behind the message read last that may have a message. A damaged message
+    /// counts as deleted.
+    pub(super) fn next(&self, asked: &PendingLook, looked: &Looked) -> u64 {
         // Messages may be appended between two answers. Only a last sequence that was known before
         // the look has no message if the look found none.
-        let next = looked.next.unwrap_or(self.last.min(looked.last) + 1);
-        next.max(looked.first)
+        let next = looked.next.unwrap_or(asked.last.min(looked.last) + 1).max(looked.first);
+        if self.position.damaged == Some(next) { next + 1 } else { next }
     }
-}
 
-impl ClusterNode {
     /// Asks peers for a snapshot of this life.
     pub(super) fn want(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.stop_reading();

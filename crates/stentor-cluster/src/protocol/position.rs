@@ -12,6 +12,8 @@ pub(super) struct LogPosition {
     pub(super) hash: Option<u64>,
     /// The log once contained this message. If the log ends before it, messages are lost.
     pub(super) known_last: u64,
+    /// A message behind `read` that has changed since a node wrote it.
+    pub(super) damaged: Option<u64>,
     /// The hub has every change of the messages up to this one, even if they are read again.
     pub(super) applied: u64,
     pub(super) placement: Placement,

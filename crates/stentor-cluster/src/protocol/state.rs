@@ -16,8 +16,9 @@ pub(super) enum LogState {
     Reading,
     /// The record that begins an epoch is being appended.
     StartingEpoch { token: u64 },
-    /// A message cannot be read, so neither is any message behind it.
-    Faulted { reason: String, is_connected: bool },
+    /// A node of another version wrote the message `seq`. The node reads no message from there on,
+    /// and goes on inspecting the log.
+    Faulted { seq: u64, is_connected: bool },
 }
 
 impl LogState {
@@ -159,4 +160,6 @@ pub(super) struct Remote {
     pub(super) unix_ms: u64,
     /// The last sequence of the log.
     pub(super) last: u64,
+    /// The sequence of the last message of [`crate::log::LogSubject::Life`].
+    pub(super) life_last: u64,
 }

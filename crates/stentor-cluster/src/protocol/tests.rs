@@ -21,7 +21,8 @@ struct Alone {
 const BROKER: u64 = 5;
 
 fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
-    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, at: None, next: None }
+    let life_last = life.as_ref().map_or(0, |(seq, ..)| *seq);
+    Looked { broker: BROKER, unix_ms: 1, first: 1, last, life, life_last, at: None, next: None }
 }
 
 /// The record that begins an epoch with no values.
@@ -117,7 +118,7 @@ fn one_look_is_under_way_at_a_time_and_another_follows_what_it_was_asked_for() {
     node.handle_connected(10 * LOOK_MS);
     assert!(matches!(node.poll(), Some(Action::Look { .. })));
     node.handle_looked(again, &looked(1, None), 10 * LOOK_MS);
-    assert!(node.complaint().is_none() && node.look.pending.is_some());
+    assert!(node.not_ready() == Some(NotReady::Inspecting) && node.look.pending.is_some());
 }
 
 #[test]
@@ -129,7 +130,10 @@ fn whoever_waits_is_told_when_nobody_goes_on() {
     let waits = alone.publish("/b", 1);
     alone.node.end();
     assert_eq!(on_its_way.try_recv().unwrap().unwrap_err(), CommitError::Failed);
-    assert_eq!(waits.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    assert_eq!(
+        waits.try_recv().unwrap().unwrap_err(),
+        CommitError::NotReady(NotReady::Disconnected)
+    );
     assert_eq!(alone.intake.bytes(), 0);
 }
 
@@ -194,23 +198,67 @@ fn a_waiting_batch_keeps_its_patience() {
 }
 
 #[test]
-fn what_cannot_be_read_of_ones_own_is_told() {
-    let rules = Op::Rules(vec![Rule::default()]);
-    let mut cut = encoded(put("/a", 5)).into_batch((Epoch::from_number(2), 0, 0), OF);
-    cut.truncate(cut.len() - 2);
-    let of_rules = encoded(rules).into_batch((Epoch::from_number(2), 0, 0), OF);
-    for malformed in [cut, of_rules] {
+fn a_malformed_message_of_this_run_is_skipped() {
+    let strange = |out: &mut Vec<u8>| out.push(b'x');
+    let mut malformed = Growing::new();
+    malformed.push(strange);
+    for malformed in [malformed, encoded(Op::Rules(vec![Rule::default()]))] {
         let mut alone = Alone::open();
         let outcome = alone.publish("/a", 1);
         alone.node.handle_time(0);
         let (payload, _) = alone.appends().pop().unwrap();
-        // With the head of the one that was sent.
-        let head = Growing::new().into_batch((alone.epoch, 9, 0), OF).len();
-        alone.read(&[&payload[..head], &malformed[head..]].concat());
-        assert!(alone.node.complaint().unwrap().contains("message 2 of the stream"));
+        let LogMessage { epoch, run, counter, .. } = decode(&payload).unwrap();
+        let malformed = malformed.into_batch((epoch, run, counter), OF);
+        assert!(alone.node.handle_message(2, &malformed, 0).is_some());
         assert_eq!(outcome.try_recv().unwrap().unwrap_err(), CommitError::Failed);
         assert_eq!(alone.intake.bytes(), 0);
+        assert!(alone.node.is_open() && alone.node.read() == 2);
     }
+}
+
+/// Its node may be newer, and its changes count. When the message is gone, the node continues.
+#[test]
+fn a_message_of_another_version_stops_the_node_while_it_exists() {
+    let mut alone = Alone::open();
+    let mut newer = encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF);
+    newer[3] += 1;
+    assert!(alone.node.handle_message(2, &newer, 0).is_none());
+    let stopped = Some(NotReady::OtherVersion { seq: 2 });
+    for now_ms in [LOOK_MS, 2 * LOOK_MS] {
+        assert_eq!(look_and_answer(&mut alone, 2, Some(2), now_ms), []);
+        assert_eq!((alone.node.not_ready(), alone.node.read()), (stopped, 1));
+    }
+    // It was deleted: that is a hole.
+    let actions = look_and_answer(&mut alone, 2, None, 3 * LOOK_MS);
+    assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
+    assert_ne!(alone.node.not_ready(), stopped);
+}
+
+#[test]
+fn a_damaged_message_counts_as_deleted() {
+    let mut alone = Alone::open();
+    let mut damaged = encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF);
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(alone.node.handle_message(2, &damaged, 0).is_none());
+    assert!(!alone.node.is_open());
+    let actions = look_and_answer(&mut alone, 3, Some(2), LOOK_MS);
+    assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
+    let wants = NotReady::NeedsSnapshot { epoch: alone.epoch };
+    assert_eq!(alone.node.not_ready(), Some(wants));
+}
+
+/// The log of the broker loses it after that: no other node has it.
+#[test]
+fn a_change_to_publish_again_does_not_expire() {
+    let mut alone = Alone::open();
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+    let only_here = newest(&alone.node.hub, 0);
+    alone.node.keep(&only_here, 1);
+    alone.node.handle_time(0);
+    let (_, token) = alone.appends().pop().unwrap();
+    alone.node.handle_appended(token, Appended::At(9), 0);
+    alone.node.handle_time(PATIENCE_MS);
+    assert_eq!(alone.node.writer.forget(&alone.intake).len(), 1);
 }
 
 const OF: Of = Of { rules: 0, jump: 0, since: None };
@@ -261,14 +309,14 @@ fn no_message_is_larger_than_the_log_takes() {
         alone.read(&payload);
     }
     assert!(seeds > 5);
-    let why = alone.node.complaint().unwrap();
-    assert!(why.contains("the broker takes 600: raise max_payload"), "{why}");
+    let why = alone.node.not_ready();
+    assert!(matches!(why, Some(NotReady::TooLarge { max: 600, .. })), "{why:?}");
     // It goes on once it may.
     alone.intake.set_payload_max(10_000);
     alone.node.handle_time(now_ms);
     let (payload, _) = alone.appends().pop().unwrap();
     alone.read(&payload);
-    assert!(alone.node.is_open() && alone.node.complaint().is_none());
+    assert!(alone.node.is_open() && alone.node.not_ready().is_none());
 }
 
 #[test]
@@ -315,7 +363,7 @@ fn a_node_that_starts_from_a_snapshot_skips_a_copy() {
     for (seq, message) in (1..).zip(&log).filter(|(seq, _)| *seq >= from) {
         node.handle_message(seq, message, 0);
     }
-    assert_eq!((node.read(), node.complaint()), (5, None));
+    assert_eq!((node.read(), node.not_ready()), (5, None));
     assert!(node.hub.value("/c").is_some() && node.hub.value("/a").is_none());
 }
 
@@ -324,7 +372,7 @@ fn what_a_broker_has_lost_is_said() {
     let of_life = |looked: Looked, at| {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        assert!(alone.node.obstacles.suspicion.is_none() && alone.node.complaint().is_none());
+        assert!(alone.node.is_open());
         alone.node.handle_time(LOOK_MS);
         let mut actions = std::iter::from_fn(|| alone.node.poll());
         let token = actions.find_map(|action| match action {
@@ -335,15 +383,12 @@ fn what_a_broker_has_lost_is_said() {
         let life = Some((1, turn.encode((alone.epoch, 9, 0)), false));
         let looked = Looked { at, life, ..looked };
         alone.node.handle_looked(token.unwrap(), &looked, LOOK_MS);
-        (alone.node.obstacles.suspicion.is_some(), alone.node.complaint())
+        alone.node.not_ready()
     };
     let same = Some(hash_of(&encoded(put("/a", 3)).into_batch((Epoch::from_number(2), 9, 1), OF)));
-    assert_eq!(of_life(looked(2, None), same), (false, None));
+    assert_eq!(of_life(looked(2, None), same), None);
     for (looked, at, why) in [(looked(1, None), None, ENDS), (looked(2, None), Some(7), DIFFERS)] {
-        let (suspects, said) = of_life(looked, at);
-        assert!(suspects);
-        let expected = format!("The broker has lost something: the stream {why} here, up to ");
-        assert!(said.as_ref().is_some_and(|it| it.starts_with(&expected)), "{said:?}");
+        assert_eq!(of_life(looked, at), Some(NotReady::Suspecting { why, read: 2 }));
     }
 }
 
@@ -354,7 +399,10 @@ fn what_is_sent_again_is_another_message_that_says_the_same() {
     alone.node.handle_time(0);
     let (_, token) = alone.appends().pop().unwrap();
     alone.node.handle_appended(token, Appended::Refused(String::new()), 0);
-    assert_eq!(refused_at_once.try_recv().unwrap().unwrap_err(), CommitError::BrokerAway);
+    assert_eq!(
+        refused_at_once.try_recv().unwrap().unwrap_err(),
+        CommitError::NotReady(NotReady::Inspecting)
+    );
     let refused_later = alone.publish("/a", 1);
     alone.node.handle_time(0);
     let (first, token) = alone.appends().pop().unwrap();
@@ -439,7 +487,7 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
         alone.node.handle_time(now_ms);
         let Some(Action::Look { token, .. }) = alone.node.poll() else { panic!("it looks") };
         alone.node.handle_looked(token, &looked, now_ms);
-        assert!(alone.node.complaint().is_none() && !alone.node.is_open());
+        assert_eq!(alone.node.not_ready(), Some(NotReady::Inspecting));
         next.extend(alone.node.poll());
     }
     assert_eq!(next, [Action::Read { from: 1 }]);
@@ -498,11 +546,8 @@ fn a_turn_lost_unread_hides_no_loss() {
             alone.node.handle_message(3, &message, now_ms);
             look_and_answer(&mut alone, 3, Some(3), now_ms);
         }
-        let complaint = alone.node.complaint();
-        assert!(
-            complaint.as_ref().is_some_and(|said| said.contains(DIFFERS)),
-            "{says_again} {complaint:?}"
-        );
+        let differs = NotReady::Suspecting { why: DIFFERS, read: alone.node.read() };
+        assert_eq!(alone.node.not_ready(), Some(differs), "{says_again}");
         assert!(alone.node.hub.value("/c").is_none());
     }
 }
@@ -701,7 +746,8 @@ fn a_message_appended_between_two_answers_is_no_hole() {
     // The look before has seen message 3, and this one does not find it.
     let actions = look_and_answer(&mut alone, 3, None, 2 * LOOK_MS);
     assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
-    assert!(alone.node.complaint().unwrap().contains("lacks messages behind it"));
+    let wants = NotReady::NeedsSnapshot { epoch: alone.epoch };
+    assert_eq!(alone.node.not_ready(), Some(wants));
 }
 
 #[test]
@@ -716,7 +762,7 @@ fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
                 Action::Snapshot { .. } => {}
                 Action::Read { from } => {
                     assert_eq!(from, 4);
-                    (4..=last).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
+                    (4..=last).for_each(|seq| alone.node.handle_foreign(seq, None, now_ms));
                 }
                 Action::Append { to: LogSubject::Life, after: 1, .. } => {
                     begins_ms.get_or_insert(now_ms);

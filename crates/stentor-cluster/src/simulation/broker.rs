@@ -1,6 +1,7 @@
 //! The simulated broker: a log, and what is on its way there and back.
 
 use super::*;
+use crate::codec::may_be_epoch_record;
 
 /// The broker.
 #[derive(Default)]
@@ -72,7 +73,7 @@ impl Log {
     fn is_copy(&self, last: u64, payload: &[u8]) -> bool {
         let (is_recent, of) = (last + 10 > self.last(), decode(payload).unwrap());
         let mut stored = self.message(last).into_iter();
-        of.counter > 0 && is_recent && stored.any(|(_, bytes)| decode(bytes) == Ok(of.clone()))
+        of.counter > 0 && is_recent && stored.any(|(_, bytes)| decode(bytes).as_ref() == Ok(&of))
     }
 
     /// Forgets its beginning, up to this message.
@@ -82,7 +83,12 @@ impl Log {
     }
 
     pub(super) fn look(&self, at: u64, unix_ms: u64) -> Looked {
-        let life = self.last_of(LogSubject::Life);
+        let life_last = self.last_of(LogSubject::Life);
+        let is_record = |seq: &u64| {
+            let stored = self.message(*seq).filter(|(of, _)| *of == Some(LogSubject::Life));
+            stored.is_some_and(|(_, bytes)| may_be_epoch_record(bytes))
+        };
+        let life = (self.before + 1..=life_last).rev().find(is_record).unwrap_or(0);
         let is_old =
             self.ages || self.before > 0 && life < self.before + self.messages.len() as u64 / 2;
         Looked {
@@ -90,6 +96,7 @@ impl Log {
             unix_ms,
             first: self.before + 1,
             last: self.last(),
+            life_last,
             life: self.message(life).map(|(_, payload)| (life, payload.to_vec(), is_old)),
             at: self.message(at).map(|(_, payload)| hash_of(payload)),
             next: self.next(at + 1),

@@ -51,7 +51,7 @@ impl World {
             .collect();
         for index in 0..self.members.len() {
             let member = &self.members[index];
-            assert!(member.node.is_open(), "{index}: {:?}", member.node.complaint());
+            assert!(member.node.is_open(), "{index}: {:?}", member.node.not_ready());
             assert_eq!(member.intake.bytes(), 0);
             assert_eq!(states[index], states[0], "node {index}");
             assert!(member.waiting.is_empty());

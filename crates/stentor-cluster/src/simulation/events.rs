@@ -13,6 +13,10 @@ enum Event {
     /// It is purged while a node is behind.
     PurgeUnread,
     Foreign,
+    /// Another client publishes under the subject of epoch records,
+    ForeignRecord,
+    /// and under the subject of a node.
+    ForeignOwn,
     /// A message in the middle is deleted,
     Hole,
     /// and the last one.
@@ -49,8 +53,17 @@ impl World {
             }
             Event::Hole => self.log.delete(self.middle()),
             Event::HoleAtEnd => self.log.delete(self.log.last()),
-            Event::Foreign => self.log.messages.push(Some((None, Arc::from(&b"x"[..])))),
+            Event::Foreign => self.put_foreign(None),
+            Event::ForeignRecord => self.put_foreign(Some(LogSubject::Life)),
+            Event::ForeignOwn => {
+                let run = self.members[0].node.run();
+                self.put_foreign(Some(LogSubject::Own(run)));
+            }
         }
+    }
+
+    fn put_foreign(&mut self, subject: Option<LogSubject>) {
+        self.log.messages.push(Some((subject, Arc::from(&b"hello"[..]))));
     }
 
     /// A message between the first and the last.
@@ -91,7 +104,7 @@ impl World {
         while !self.is_ready(index) {
             self.step(false);
             let took_ms = self.now_ms - begun_ms;
-            let why = self.members[index].node.complaint();
+            let why = self.members[index].node.not_ready();
             assert!(took_ms <= 15_000, "node {index} is not ready: {why:?}");
         }
     }
@@ -147,6 +160,8 @@ fn restarts_after_a_purge_keep_epoch_and_values() {
 #[test]
 fn restarts_after_a_foreign_message_keep_epoch_and_values() {
     survive_all(Event::Foreign);
+    survive_all(Event::ForeignRecord);
+    survive_all(Event::ForeignOwn);
 }
 
 #[test]

@@ -317,7 +317,7 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
             x.reply.stats.publishes_refused.add(u64::from(!is_deletion));
             x.reply.stats.count_refusal_for_memory(error);
             let wait_s = match error {
-                CommitError::BrokerAway
+                CommitError::NotReady(_)
                 | CommitError::BrokerBehind
                 | CommitError::Refused(Refusal::MemoryShort) => Some(RETRY_SOON),
                 CommitError::Refused(Refusal::StorageFull { .. }) => Some(RETRY_LATER),

@@ -138,7 +138,16 @@ impl Talk {
             let config = json!({"retention": "limits", "subjects": ["stentor.>"]});
             self.answer(reply, json!({"config": config, "state": state}), says);
         } else if subject.starts_with("$JS.API.STREAM.MSG.GET.") {
+            let next = |from: u64, wanted: &str| {
+                let log = lock(&self.log);
+                let rest = log.messages.iter().enumerate().skip(from as usize - 1);
+                let mut wanted = rest.filter(|(_, (of, _))| wanted == ">" || of == wanted);
+                wanted.next().map_or(0, |(at, _)| at as u64 + 1)
+            };
             let seq = match (request["seq"].as_u64(), request["last_by_subj"].as_str()) {
+                (Some(seq), _) if request["next_by_subj"].is_string() => {
+                    next(seq, request["next_by_subj"].as_str().unwrap())
+                }
                 (Some(seq), _) => seq,
                 (None, subject) => lock(&self.log).last_of(subject.unwrap()),
             };
@@ -247,7 +256,7 @@ fn bytes_of(said: &Said) -> Vec<u8> {
         Said::Ok => b"+OK\r\n".to_vec(),
         Said::Error(reason) => format!("-ERR '{reason}'\r\n").into_bytes(),
         Said::Message(message) => {
-            let Message { subject, sid, reply, headers, payload } = message;
+            let Message { subject, sid, reply, headers, payload, .. } = message;
             let reply = reply.as_ref().map_or_else(String::new, |reply| format!("{reply} "));
             let (of_head, all) = (headers.len(), headers.len() + payload.len());
             let line = match of_head {

@@ -303,7 +303,7 @@ fn counts_are_read_again_unless_all_were() {
         }
         let wanted = look_and_answer(&mut second, 5, Some(4), LOOK_MS);
         assert_eq!(wanted, [Action::Read { from: 1 }]);
-        (2..=5).for_each(|seq| second.node.handle_message(seq, &batch, LOOK_MS));
+        (2..=5).for_each(|seq| assert!(second.node.handle_message(seq, &batch, LOOK_MS).is_none()));
         assert_eq!(second.node.read(), 5);
         assert!(second.node.hub.value("/a").is_none());
     }
@@ -329,7 +329,7 @@ fn a_refused_epoch_record_opens_no_consumer() {
         for action in look_and_answer(&mut alone, 5, Some(4), now_ms) {
             match action {
                 Action::Read { .. } => {
-                    (4..=5).for_each(|seq| alone.node.handle_foreign(seq, b"", now_ms));
+                    (4..=5).for_each(|seq| alone.node.handle_foreign(seq, None, now_ms));
                 }
                 Action::Append { token, .. } => return Some((token, now_ms)),
                 _ => {}
