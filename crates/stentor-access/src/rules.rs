@@ -5,7 +5,7 @@
 //! matter here, and must not: an answer that depended on it would tell who asks which names exist.
 
 use crate::{Coverage, Patterns, PatternsRef};
-use stentor_hub::{Filter, Pattern};
+use stentor_hub::{AccessList, Filter, Pattern};
 
 /// Who may read the topics of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -46,6 +46,8 @@ pub struct TopicRules {
     read_end: usize,
     /// The same of publishers.
     publish_end: usize,
+    /// Rules of other servers, which guard topics here too.
+    others: Vec<TopicRules>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +74,25 @@ impl TopicRules {
             read_end: end(|access| access.read == Readers::Token),
             publish_end: end(|access| access.publish == Publishers::Token),
             rules,
+            others: Vec::new(),
         }
+    }
+
+    /// Has these lists of other servers guard topics too, in place of those before. A topic asks its
+    /// readers for a token if the rules here or any of the lists do.
+    pub fn guard_also(&mut self, lists: &[AccessList]) {
+        let access = |(pattern, is_private): &(Pattern, bool)| TopicAccess {
+            pattern: pattern.clone(),
+            read: if *is_private { Readers::Token } else { Readers::Anyone },
+            publish: Publishers::Control,
+        };
+        let rules = |list: &AccessList| TopicRules::new(list.iter().map(access));
+        self.others = lists.iter().map(rules).collect();
+    }
+
+    /// Whether some topics ask their readers for a token by the rules here.
+    fn has_own_private(&self) -> bool {
+        self.read_end > 0
     }
 
     /// What each says.
@@ -82,7 +102,7 @@ impl TopicRules {
 
     /// Whether some topics ask their readers for a token.
     pub fn has_private(&self) -> bool {
-        self.read_end > 0
+        self.has_own_private() || self.others.iter().any(TopicRules::has_own_private)
     }
 
     /// Whether some topics may be published to with a token.
@@ -95,6 +115,7 @@ impl TopicRules {
     pub fn is_private(&self, topic: &str) -> bool {
         let rule = first(&self.rules[..self.read_end], topic);
         rule.is_some_and(|access| access.read == Readers::Token)
+            || self.others.iter().any(|others| others.is_private(topic))
     }
 
     /// Whether this topic may be published to with a token.
@@ -106,12 +127,21 @@ impl TopicRules {
     /// The rules, to be compared with what somebody subscribes to who is allowed to read these.
     pub fn compare<'a>(&'a self, allowed: Option<PatternsRef<'a>>) -> Comparison<'a> {
         let patterns = allowed.map_or(0, |allowed| allowed.iter().count());
-        Comparison { rules: self, allowed, patterns, covered: Vec::new(), compared: patterns }
+        let others = self.others.iter().map(|others| others.compare(allowed)).collect();
+        Comparison {
+            rules: self,
+            allowed,
+            patterns,
+            covered: Vec::new(),
+            compared: patterns,
+            others,
+        }
     }
 
     /// What it costs to say of a topic whether who is allowed these may read it.
     pub fn cost_of_topic(&self, allowed: Option<PatternsRef<'_>>) -> usize {
-        self.read_end * COMPARED_COST + allowed.map_or(0, PatternsRef::bytes)
+        let others = self.others.iter().map(|others| others.read_end).sum::<usize>();
+        (self.read_end + others) * COMPARED_COST + allowed.map_or(0, PatternsRef::bytes)
     }
 }
 
@@ -126,23 +156,39 @@ pub struct Comparison<'a> {
     covered: Vec<Option<bool>>,
     /// How many patterns were looked at.
     compared: usize,
+    /// The same of the rules of other servers.
+    others: Vec<Comparison<'a>>,
 }
 
 impl Comparison<'_> {
     /// How much of what a subscription means may be read. It is never said to be more than it is.
     /// Where rules overlap it may be said to be less than whole.
     pub fn coverage(&mut self, filter: &Filter) -> Coverage {
+        let mut least = self.own_coverage(filter);
+        for other in &mut self.others {
+            least = match (least, other.coverage(filter)) {
+                (Coverage::Nothing, _) | (_, Coverage::Nothing) => Coverage::Nothing,
+                (Coverage::Part, _) | (_, Coverage::Part) => Coverage::Part,
+                (Coverage::Whole, Coverage::Whole) => Coverage::Whole,
+            };
+        }
+        least
+    }
+
+    fn own_coverage(&mut self, filter: &Filter) -> Coverage {
         let Comparison { rules, allowed, .. } = *self;
         self.compared += rules.read_end + self.patterns;
         if let Filter::Topic(topic) = filter {
             let may = || allowed.is_some_and(|allowed| allowed.matches(topic));
-            return match rules.is_private(topic) && !may() {
+            let rule = first(&rules.rules[..rules.read_end], topic);
+            let is_private = rule.is_some_and(|access| access.read == Readers::Token);
+            return match is_private && !may() {
                 true => Coverage::Nothing,
                 false => Coverage::Whole,
             };
         }
         let by_token = allowed.map_or(Coverage::Nothing, |allowed| allowed.coverage(filter));
-        if by_token == Coverage::Whole || !rules.has_private() {
+        if by_token == Coverage::Whole || !rules.has_own_private() {
             return Coverage::Whole;
         }
         let (mut sees, mut misses) = (by_token == Coverage::Part, false);
@@ -177,7 +223,8 @@ impl Comparison<'_> {
 
     /// What it has cost so far.
     pub fn cost(&self) -> usize {
-        self.compared * COMPARED_COST
+        let others = self.others.iter().map(Comparison::cost).sum::<usize>();
+        self.compared * COMPARED_COST + others
     }
 
     /// Whether a token allows all that a rule means.
@@ -232,6 +279,34 @@ mod tests {
         assert!(rules.has_private() && !rules.takes_tokens());
         assert!(!TopicRules::default().has_private());
         assert!(!TopicRules::default().is_private("/a"));
+    }
+
+    /// A topic that a list opens is open there alone.
+    #[test]
+    fn topics_are_private_by_any_list() {
+        use Readers::{Anyone, Token};
+        let mut rules = rules(&[("/a/open", Anyone), ("/a/*", Token), ("/c", Anyone)]);
+        let list = |all: &[(&str, bool)]| -> AccessList {
+            all.iter().map(|&(it, guards)| (Pattern::parse(it).unwrap(), guards)).collect()
+        };
+        rules.guard_also(&[list(&[("/b/open", false), ("/b/**", true)]), list(&[("/c", true)])]);
+        for (topic, is_private) in [
+            ("/a/open", false),
+            ("/a/x", true),
+            ("/b/open", false),
+            ("/b/x/y", true),
+            ("/c", true),
+            ("/d", false),
+        ] {
+            assert_eq!(rules.is_private(topic), is_private, "{topic}");
+            let filter = Filter::parse(topic).unwrap();
+            let expected = if is_private { Coverage::Nothing } else { Coverage::Whole };
+            assert_eq!(rules.compare(None).coverage(&filter), expected, "{topic}");
+        }
+        let all = Filter::parse("/**").unwrap();
+        assert_eq!(rules.compare(None).coverage(&all), Coverage::Part);
+        rules.guard_also(&[]);
+        assert!(!rules.is_private("/c") && rules.is_private("/a/x"));
     }
 
     #[test]

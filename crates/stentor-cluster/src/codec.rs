@@ -10,7 +10,7 @@
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | a hash of the node's rules; the last jump of SEQs; [`Of::since`]; then entries |
+//! | batch | the last jump of SEQs; [`Of::since`]; then entries |
 //! | epoch record | a byte of flags; EPOCH before; SEQ there; numbers of it and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
@@ -59,7 +59,6 @@ pub(super) enum MessageBody<'a> {
 /// What is said of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Of {
-    pub(super) rules: u64,
     /// The jump that its node had read last.
     pub(super) jump: u64,
     /// It is late: what has changed behind this SEQ stays as it is.
@@ -77,6 +76,8 @@ pub(super) struct EpochRecord {
     pub(super) broker: u64,
     /// When it began, in milliseconds of Unix time.
     pub(super) since_ms: u64,
+    /// Names the cluster that the epoch is of.
+    pub(super) cluster: u64,
     /// It began already, and this says so again.
     pub(super) again: Option<Again>,
 }
@@ -131,7 +132,7 @@ impl Growing {
 
     /// The message, once it is known whose it is.
     pub(super) fn into_batch(self, head: (Epoch, u64, u64), of: Of) -> Vec<u8> {
-        let numbers = [of.rules, of.jump, of.since.unwrap_or(u64::MAX)];
+        let numbers = [of.jump, of.since.unwrap_or(u64::MAX)];
         self.finish(BATCH, head, numbers.map(u64::to_le_bytes).as_flattened())
     }
 
@@ -163,7 +164,7 @@ impl EpochRecord {
         ];
         bytes.push(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
         bytes.extend_from_slice(&before.number().to_le_bytes());
-        let numbers = [seq, self.broker, self.since_ms, *began, jump.unwrap_or(0)];
+        let numbers = [seq, self.broker, self.since_ms, self.cluster, *began, jump.unwrap_or(0)];
         let jumps = line.jumps.iter().flat_map(|jump| [jump.at, jump.number]);
         for number in numbers.into_iter().chain(jumps) {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -248,10 +249,9 @@ fn decode_sealed(mut rest: &[u8]) -> Result<LogMessage<'_>, &'static str> {
     let counter = u64::from_le_bytes(take(&mut rest)?);
     let body = match kind {
         BATCH => {
-            let numbers = [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?];
-            let [rules, jump, since] = numbers.map(u64::from_le_bytes);
+            let [jump, since] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
             let since = (since != u64::MAX).then_some(since);
-            MessageBody::Batch { of: Of { rules, jump, since }, entries: rest }
+            MessageBody::Batch { of: Of { jump, since }, entries: rest }
         }
         SEED => match take(&mut rest)? {
             [last @ (0 | 1)] => MessageBody::Seed { is_last: last == 1, entries: rest },
@@ -267,8 +267,9 @@ fn decode_turn(mut rest: &[u8]) -> Result<EpochRecord, &'static str> {
     let rest = &mut rest;
     let [flags] = take(rest)?;
     let before = Epoch::from_number(u32::from_le_bytes(take(rest)?));
-    let numbers = [take(rest)?, take(rest)?, take(rest)?, take(rest)?, take(rest)?];
-    let [seq, broker, since_ms, began, jump] = numbers.map(u64::from_le_bytes);
+    let mut number = || Ok(u64::from_le_bytes(take(rest)?));
+    let [seq, broker, since_ms] = [number()?, number()?, number()?];
+    let [cluster, began, jump] = [number()?, number()?, number()?];
     let mut line = SequenceMapping { is_cut: flags & 16 != 0, jumps: Vec::new() };
     while !rest.is_empty() {
         let [at, number] = [take(rest)?, take(rest)?].map(u64::from_le_bytes);
@@ -290,6 +291,7 @@ fn decode_turn(mut rest: &[u8]) -> Result<EpochRecord, &'static str> {
         has_seed: flags & 2 != 0,
         broker,
         since_ms,
+        cluster,
         again: is_again.then_some(again),
     })
 }
@@ -316,7 +318,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
 }
 
 /// What a batch has beside its entries; seeds have less.
-const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8 + 8;
+const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8;
 const MAGIC: &[u8] = b"\xF5SC";
 const CHECKSUM_AT: usize = MAGIC.len() + 1;
 const CHECKSUM_BYTES: usize = 8;
@@ -346,7 +348,7 @@ mod tests {
         growing.pop(5);
         growing.push(|_| {});
         assert_eq!(growing.count(), 2);
-        let of = Of { rules: 3, jump: 4, since: Some(5) };
+        let of = Of { jump: 4, since: Some(5) };
         let bytes = growing.bytes();
         let batch = growing.into_batch((epoch, 1, 2), of);
         assert_eq!(batch.len(), bytes);
@@ -375,7 +377,8 @@ mod tests {
         for before in [None, Some((Epoch::from_number(8), 9))] {
             for (has_seed, again) in [(false, None), (true, Some(&again)), (true, Some(&no_jump))] {
                 let again = again.cloned();
-                let turn = EpochRecord { before, has_seed, broker: 6, since_ms: 5, again };
+                let turn =
+                    EpochRecord { before, has_seed, broker: 6, since_ms: 5, cluster: 1, again };
                 let bytes = turn.encode((epoch, 1, 2));
                 assert_eq!(decode(&bytes).unwrap().body, MessageBody::Epoch(turn.clone()));
                 let whole = (0..=bytes.len()).filter(|end| decode(&bytes[..*end]).is_ok()).count();
@@ -387,6 +390,7 @@ mod tests {
             has_seed: false,
             broker: 6,
             since_ms: 5,
+            cluster: 1,
             again: Some(again),
         };
         let (began, line) = turn.life(9);
@@ -398,7 +402,14 @@ mod tests {
     fn numbers_without_sums_are_refused() {
         let is_read = |began, jump| {
             let again = Some(Again { began, line: SequenceMapping::default(), jump: Some(jump) });
-            let turn = EpochRecord { before: None, has_seed: false, broker: 1, since_ms: 1, again };
+            let turn = EpochRecord {
+                before: None,
+                has_seed: false,
+                broker: 1,
+                since_ms: 1,
+                cluster: 1,
+                again,
+            };
             decode(&turn.encode((Epoch::from_number(1), 1, 0))).is_ok()
         };
         let max = 1 << 50;
@@ -407,7 +418,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let of = Of { rules: 1, jump: 1, since: None };
+        let of = Of { jump: 1, since: None };
         let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
         assert!(decode(&batch).is_ok());
         batch[3] = 3;

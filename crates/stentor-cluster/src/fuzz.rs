@@ -11,12 +11,19 @@ use stentor_hub::{Epoch, Hub, Limits};
 /// reads them all, and skips what no node writes.
 pub fn check_log(mut data: &[u8]) {
     let epoch = Epoch::from_number(7);
-    let turn = EpochRecord { before: None, has_seed: false, broker: 1, since_ms: 1, again: None };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: 1,
+        since_ms: 1,
+        cluster: 1,
+        again: None,
+    };
     let mut messages = vec![turn.encode((epoch, 9, 0))];
     while let Some(([kind, length], rest)) = data.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         data = rest;
-        let of = Of { rules: 0, jump: 0, since: (*kind == 1).then_some(1) };
+        let of = Of { jump: 0, since: (*kind == 1).then_some(1) };
         let mut growing = Growing::new();
         growing.push(|out| out.extend_from_slice(bytes));
         messages.push(match kind {

@@ -12,6 +12,7 @@ mod codec;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod line;
+mod lists;
 mod log;
 mod nats;
 mod protocol;

@@ -31,8 +31,8 @@
 //! **Holes.** An operator can delete messages of the log that a node has not read. Each look asks
 //! for the next message behind the last one read, so a hole is known from the broker's answer, not
 //! from what a consumer delivers. A node with a hole before it asks peers for a snapshot
-//! (`holes.rs`). If no peer and no publisher seems to have read further, the node reads over the
-//! hole into a hub that readers do not see, and begins a life with it.
+//! (`holes.rs`). If no peer and no publisher seems to have read further, the node begins a life with
+//! the values that it has.
 //!
 //! **Ids.** Before anything is written to a broker that has begun anew, SEQs jump (`line.rs`), for
 //! it may have lost something. Whoever has read what is lost is not in the order any more: it reads
@@ -40,27 +40,28 @@
 //! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
 
 mod holes;
+mod lists;
 mod position;
 mod reading;
-mod rules;
 mod state;
 
 use self::holes::Want;
+use self::lists::AccessLists;
 use self::position::{LogPosition, Placement};
-use self::rules::RuleHashes;
 use self::state::{
     Divergence, EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion,
     Values,
 };
 use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, Unreadable, decode};
 use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
+use crate::lists::{lists_for_seeds, lists_of};
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
-use crate::seeds::{Late, is_continued, newest, next_late, next_seed};
+use crate::seeds::{Bootstrap, Late, is_continued, newest, next_late, next_seed};
 use crate::waiting::ClusterIntake;
 use crate::writer::{AppendContent, LogWriter, Promises, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Applied, Epoch, Hub, NotAdopted};
+use stentor_hub::{AccessList, Applied, Epoch, Hub, NotAdopted, access_list};
 use stentor_io::Rng;
 use stentor_order::NotReady;
 use twox_hash::XxHash3_64;
@@ -71,6 +72,10 @@ pub(super) struct ClusterNode {
     intake: Arc<ClusterIntake>,
     /// Names this run of this node.
     run: u64,
+    /// Names the cluster of the values here, if they have one.
+    cluster: Option<u64>,
+    /// The name is from the disk, and this run has not been open yet.
+    is_cluster_from_disk: bool,
     rng: Rng,
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     local: Local,
@@ -85,7 +90,7 @@ pub(super) struct ClusterNode {
     actions: VecDeque<Action>,
     /// What is only here, and is to be published.
     late: VecDeque<Late>,
-    rules: RuleHashes,
+    lists: AccessLists,
 }
 
 /// What the log says of the life it is in: the message that says so, at `seq`.
@@ -106,8 +111,8 @@ struct Staging {
     heard_ms: u64,
     /// The last of its seeds that was read, as its run counts; one that is missing ends it.
     last: Option<u64>,
-    /// Messages before this number are missing: these are values for another life (`holes.rs`).
-    hole: Option<u64>,
+    /// The access lists in the seeds.
+    lists: Vec<AccessList>,
 }
 
 impl ClusterNode {
@@ -123,6 +128,8 @@ impl ClusterNode {
             run: rng.next_u64(),
             hub,
             intake,
+            cluster: None,
+            is_cluster_from_disk: false,
             rng,
             on_applied,
             local: Local::default(),
@@ -135,7 +142,7 @@ impl ClusterNode {
             writer: LogWriter::new(),
             actions: VecDeque::new(),
             late: VecDeque::new(),
-            rules: RuleHashes::default(),
+            lists: AccessLists::default(),
         }
     }
 
@@ -271,11 +278,15 @@ impl ClusterNode {
             return;
         }
         let is_other_epoch = ours.epoch != theirs.epoch;
-        match self.adopt(staged) {
+        let (_, rules) = staged.rules();
+        let lists = lists_of(&rules);
+        let all = lists.iter().cloned().chain([access_list(&rules, 0)]).collect();
+        match self.adopt(staged, all) {
             Ok(()) => {
                 if self.log.is_faulted() {
                     self.log = LogState::Idle;
                 }
+                self.lists.found(lists);
                 // Whether it reaches as far as the log, is looked at.
                 (self.staging, self.position.placement) = (None, Placement::Unknown);
                 self.late.extend(self.writer.forget(&self.intake));
@@ -296,9 +307,21 @@ impl ClusterNode {
     /// # Errors
     /// It is no continuation of what is here.
     pub(super) fn begin_with(&mut self, kept: Hub) -> Result<usize, NotAdopted> {
-        self.adopt(kept)?;
+        let lists = lists_of(&kept.rules().1);
+        self.adopt(kept, lists.clone())?;
+        self.lists.found(lists);
         self.local.values = Values::FromDisk;
         Ok(self.hub.counts().topics)
+    }
+
+    /// The values on the disk of this node are of the cluster with this name.
+    pub(super) fn set_cluster(&mut self, cluster: u64) {
+        (self.cluster, self.is_cluster_from_disk) = (Some(cluster), true);
+    }
+
+    /// Names the cluster of the values here, if they have one.
+    pub(super) fn cluster(&self) -> Option<u64> {
+        self.cluster
     }
 
     /// A hub to be filled by a snapshot of this life.
@@ -327,11 +350,6 @@ impl ClusterNode {
         self.look.remote.is_some_and(|remote| remote.broker == self.epoch.broker)
     }
 
-    /// Another node has other rules of topics than this one.
-    pub(super) fn rules_differ(&self) -> bool {
-        self.rules.differ()
-    }
-
     /// Names this run of this node.
     pub(super) fn run(&self) -> u64 {
         self.run
@@ -351,6 +369,9 @@ impl ClusterNode {
         Some(match (&self.log, self.obstacles.want, self.obstacles.suspicion) {
             (LogState::Disconnected, ..) => NotReady::Disconnected,
             (LogState::Faulted { seq, .. }, ..) => NotReady::OtherVersion { seq: *seq },
+            (LogState::OtherCluster { theirs }, ..) => {
+                NotReady::OtherCluster { theirs: *theirs, ours: self.cluster.unwrap_or_default() }
+            }
             _ if self.writer.too_large(max).is_some() => {
                 NotReady::TooLarge { bytes: self.writer.too_large(max).unwrap_or(max), max }
             }
@@ -414,6 +435,7 @@ impl ClusterNode {
         let is_open = self.is_open();
         if is_open {
             self.local.values = Values::FromLog;
+            self.is_cluster_from_disk = false;
         }
         self.intake.set_open(self.not_ready());
     }
@@ -421,7 +443,6 @@ impl ClusterNode {
     /// One look is under way at a time, so that a log which says nothing is found out.
     fn look(&mut self, now_ms: u64) {
         self.look.at_ms = now_ms + LOOK_MS;
-        self.rules.look(&self.hub, now_ms);
         if let Some(pending) = &mut self.look.pending {
             pending.is_outdated = true;
         } else if self.log.is_connected() {
@@ -444,6 +465,7 @@ impl ClusterNode {
             LogState::Faulted { seq, .. } if self.next(&asked, looked) > seq => {
                 self.log = LogState::Idle;
             }
+            LogState::OtherCluster { .. } => self.log = LogState::Idle,
             LogState::Faulted { .. } | LogState::Idle | LogState::Reading => {}
         }
         let Looked { broker, unix_ms, last, life_last, .. } = *looked;
@@ -458,6 +480,11 @@ impl ClusterNode {
         match decode(bytes) {
             Ok(LogMessage { epoch, body: MessageBody::Epoch(turn), .. }) => {
                 self.obstacles.no_epoch_ms = None;
+                if self.is_cluster_from_disk && self.cluster != Some(turn.cluster) {
+                    self.log = LogState::OtherCluster { theirs: turn.cluster };
+                    return self.show();
+                }
+                self.cluster = Some(turn.cluster);
                 self.handle_life(
                     looked,
                     asked,
@@ -512,16 +539,13 @@ impl ClusterNode {
             return self.suspect(why, now_ms);
         }
         (self.obstacles.suspicion, self.local.divergence) = (None, None);
-        if self.position.lacks_before(next) && !self.reads_over() {
-            return self.miss(life.epoch, &line, (next, looked.last), now_ms);
+        if self.position.lacks_before(next) {
+            return self.miss(life.epoch, looked.last, now_ms);
         }
         self.obstacles.want = None;
         self.skip_to(next, &line);
         if life.seq <= self.read() {
             self.epoch.broker = life.turn.broker;
-        }
-        if self.reads_over() && self.read() >= looked.last {
-            return self.turn(now_ms);
         }
         if !self.reads() {
             self.read_on(now_ms);
@@ -551,8 +575,8 @@ impl ClusterNode {
         }
         // One that was deleted says nothing; one that is unknown here is compared when it is read.
         let differs = self.differs(&asked, looked);
-        let is_whole = self.staging.is_none() || self.reads_over();
-        let has_all = looked.last >= asked.read.max(self.position.known_last) && is_whole;
+        let has_all =
+            looked.last >= asked.read.max(self.position.known_last) && self.staging.is_none();
         if differs || !has_all || looked.last == 0 {
             let why = if has_all { DIFFERS } else { ENDS };
             return self.suspect(why, now_ms);
@@ -562,18 +586,10 @@ impl ClusterNode {
             true => SequenceMapping::of_lost(&here),
             false => self.epoch.mapping.clone(),
         };
-        if self.position.lacks_before(next) && !self.reads_over() {
-            return self.miss(self.hub.epoch(), &line, (next, looked.last), now_ms);
+        if self.position.lacks_before(next) {
+            return self.miss(self.hub.epoch(), looked.last, now_ms);
         }
         self.skip_to(next, &line);
-        if self.reads_over() {
-            if self.read() >= looked.last {
-                self.turn(now_ms);
-            } else if !self.reads() {
-                self.read_on(now_ms);
-            }
-            return;
-        }
         // A node that has read what is behind the place of this one may know of jumps there.
         let is_behind = looked.last > self.position.known_last;
         if is_behind && self.local.values == Values::FromDisk && !self.is_bare(now_ms) {
@@ -603,8 +619,15 @@ impl ClusterNode {
         let read = self.hub.id(self.hub.seq()).seq >> PLACE_BITS;
         let jump = jumps.then(|| number_after(began, age_ms).max(read + 1));
         let again = Some(Again { began, line, jump });
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: remote.broker, since_ms, again };
+        let cluster = *self.cluster.get_or_insert_with(|| self.rng.next_u64());
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: remote.broker,
+            since_ms,
+            cluster,
+            again,
+        };
         let epoch = self.hub.epoch();
         let payload = turn.encode((epoch, self.run, 0)).into();
         let (to, token) = (LogSubject::Life, self.writer.next_token());
@@ -623,7 +646,6 @@ impl ClusterNode {
         // Another client's message hides the epoch record from nodes that start.
         let is_hidden = looked.life_last != life.seq;
         match &self.staging {
-            Some(Staging { hole: Some(_), .. }) => {}
             // Of the seeds some may be lost, and who has none waits for those who do.
             Some(staging) => {
                 let is_late = now_ms >= staging.heard_ms + SEED_PATIENCE_MS;
@@ -649,8 +671,7 @@ impl ClusterNode {
     fn leave(&mut self, line: &SequenceMapping, now_ms: u64) {
         self.stop_reading();
         if self.staging.take().is_some() {
-            // The values in the hub are of another epoch, or from before a hole. The node reads
-            // the epoch again.
+            // The values in the hub are of another epoch. The node reads this one again.
             (self.position.placement, self.look.at_ms) = (Placement::Unknown, 0);
             return;
         }
@@ -704,13 +725,12 @@ impl ClusterNode {
     fn turn(&mut self, now_ms: u64) {
         self.stop_reading();
         let here = self.hub.id(self.hub.seq());
-        let over = self.staging.as_ref().filter(|staging| staging.hole.is_some());
-        let has_before = self.has_all() && over.is_none_or(|over| over.epoch == here.epoch);
-        let hub = over.map_or(&*self.hub, |over| &over.hub);
-        let seeds = newest(hub, 0);
+        let seeds = Bootstrap { lists: lists_for_seeds(&self.hub), values: newest(&self.hub, 0) };
+        let cluster = *self.cluster.get_or_insert_with(|| self.rng.next_u64());
         let turn = EpochRecord {
-            before: has_before.then_some((here.epoch, here.seq)),
-            has_seed: (self.has_all() || over.is_some()) && hub.counts().topics > 0,
+            cluster,
+            before: self.has_all().then_some((here.epoch, here.seq)),
+            has_seed: self.has_all() && self.hub.counts().topics > 0,
             broker: self.look.remote.map_or(0, |remote| remote.broker),
             since_ms: self.look.remote.map_or(0, |remote| remote.unix_ms),
             again: None,
@@ -738,30 +758,35 @@ impl ClusterNode {
         let is_open = self.is_open();
         let staged = self.staging.as_ref().map(|staging| staging.epoch);
         let epoch = staged.unwrap_or_else(|| self.hub.epoch());
-        let (run, rules, max) = (self.run, self.rules.own, self.intake.payload_max());
+        let (run, max) = (self.run, self.intake.payload_max());
+        let lists = if is_open && self.writer.sending.is_none() { self.next_lists() } else { None };
         let writer = &mut self.writer;
         if writer.sending.is_none() {
             writer.counter += 1;
             let counter = writer.counter;
             let (head, jump) = ((epoch, run, counter), self.epoch.mapping.last());
             let next = match &mut writer.seeding {
-                Some(events) if staged.is_some() => {
-                    let (seed, is_last) = next_seed(events, max);
+                Some(bootstrap) if staged.is_some() => {
+                    let (seed, is_last) = next_seed(bootstrap, max);
                     if is_last {
                         writer.seeding = None;
                     }
                     Some((seed.into_seed(head, is_last), AppendContent::Seed))
                 }
                 _ if !is_open => None,
+                _ if let Some(lists) = lists => {
+                    let of = Of { jump, since: None };
+                    Some((lists.into_batch(head, of), AppendContent::Batch(Promises::default())))
+                }
                 _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
                     let (batch, since, entries) = late;
-                    let of = Of { rules, jump, since: Some(since) };
+                    let of = Of { jump, since: Some(since) };
                     (batch.into_batch(head, of), AppendContent::Late(entries))
                 }),
                 _ => self.intake.take(now_ms).map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
-                    let of = Of { rules, jump, since: None };
+                    let of = Of { jump, since: None };
                     let payload = batch.entries.into_batch(head, of);
                     (payload, AppendContent::Batch(promises))
                 }),

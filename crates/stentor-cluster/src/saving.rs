@@ -31,6 +31,8 @@ struct Saver<D: Disk> {
     state: Arc<ClusterState>,
     /// What was here when it was kept last.
     saved: Option<Id>,
+    /// The name of the cluster that the directory has.
+    named: Option<u64>,
 }
 
 /// Why nothing was kept: one sentence.
@@ -53,7 +55,7 @@ impl Saving {
         state: Arc<ClusterState>,
     ) -> io::Result<Saving> {
         let (ends, is_over) = sync_channel(0);
-        let saver = Saver { disk, hub, state, saved: None };
+        let saver = Saver { disk, hub, state, saved: None, named: None };
         let thread = thread::Builder::new().name("cluster-save".to_owned());
         let thread = thread.spawn(move || saver.run(&is_over))?;
         Ok(Saving { ends: Some(ends), thread: Some(thread) })
@@ -94,6 +96,13 @@ impl<D: Disk> Saver<D> {
         // mutation: saved-as-new
         let as_of_unix_s =
             unix_s().saturating_sub(self.state.status().freshness.age_us() / 1_000_000);
+        let cluster = self.state.status().cluster;
+        if let Some(cluster) = cluster.filter(|_| self.named != cluster) {
+            match keep_cluster(&self.disk, cluster) {
+                Ok(()) => self.named = Some(cluster),
+                Err(error) => return tracing::warn!("the name of this cluster: {error}"),
+            }
+        }
         let outcome = match self.saved == Some(here) {
             true => Ok(()),
             false => self.save(queue),
@@ -127,6 +136,33 @@ fn set_time(disk: &impl Disk, unix_s: u64) -> Result<(), DiskError> {
         Some((file, _)) => disk.set_time(&file, unix_s),
         None => Ok(()),
     }
+}
+
+/// Writes the name of the cluster beside its values.
+fn keep_cluster(disk: &impl Disk, cluster: u64) -> Result<(), DiskError> {
+    let text = format!("{cluster:016x}\n");
+    let file = disk.create(CLUSTER_NEW, text.len() as u64)?;
+    disk.write_at(&file, 0, text.as_bytes())?;
+    disk.sync(&file)?;
+    disk.rename(CLUSTER_NEW, CLUSTER)?;
+    disk.sync_dir()
+}
+
+/// Reads the name of the cluster of the values in a directory; `None` if there is none.
+///
+/// # Errors
+/// One sentence.
+pub(super) fn read_cluster(disk: &impl Disk) -> Result<Option<u64>, String> {
+    let told = |error: DiskError| error.to_string();
+    if !disk.list().map_err(told)?.iter().any(|(name, _)| name == CLUSTER) {
+        return Ok(None);
+    }
+    let file = disk.open(CLUSTER).map_err(told)?;
+    let mut text = [0; 16];
+    let read = disk.read_at(&file, 0, &mut text).map_err(told)?;
+    let digits = std::str::from_utf8(&text[..read]).ok();
+    let cluster = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    cluster.map(Some).ok_or_else(|| format!("{CLUSTER} has no name of a cluster"))
 }
 
 /// Writes a hub to a disk while it changes. `queue` is open, and gets the changes. Calls `between`
@@ -210,6 +246,10 @@ pub(super) fn read_saved(
 const PAUSE_FACTOR: u32 = 20;
 
 const READ_BYTES: usize = 1 << 20;
+
+/// The file that names the cluster of a directory.
+const CLUSTER: &str = "cluster-name";
+const CLUSTER_NEW: &str = "cluster-name.new";
 
 #[cfg(test)]
 mod tests {
@@ -300,7 +340,8 @@ mod tests {
         let state = Arc::new(ClusterState::new(&Settings::default()));
         let (queue, shared) = (ChangeQueue::new(&hub, None), Arc::clone(&hub));
         let state_of = Arc::clone(&state);
-        let mut saver = Saver { disk: disk.clone(), hub: shared, state: state_of, saved: None };
+        let mut saver =
+            Saver { disk: disk.clone(), hub: shared, state: state_of, saved: None, named: None };
         publish(&hub, 0);
         saver.save_what_is_new(&queue);
         assert!(read(&disk).unwrap().is_none(), "not all is here yet");
@@ -332,6 +373,18 @@ mod tests {
         drop(ends);
         saver.run(&is_over);
         assert_eq!(messages(&read(&disk).unwrap().unwrap()), messages(&hub));
+    }
+
+    #[test]
+    fn a_directory_has_the_name_of_its_cluster() {
+        let disk = SimDisk::new(1);
+        assert_eq!(read_cluster(&disk), Ok(None));
+        for name in [7, u64::MAX] {
+            keep_cluster(&disk, name).unwrap();
+            assert_eq!(read_cluster(&disk), Ok(Some(name)));
+        }
+        let strange = SimDisk::of(1, &[(CLUSTER.to_owned(), b"x".to_vec())]);
+        assert!(read_cluster(&strange).is_err());
     }
 
     #[test]

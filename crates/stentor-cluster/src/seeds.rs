@@ -4,7 +4,9 @@
 use crate::codec::{Growing, MessageBody, decode, entries};
 use crate::line::ENTRIES_MAX;
 use std::collections::VecDeque;
-use stentor_hub::{Entry, Event, Hub, Message, Place, decode_entry, encode_entry, encode_event};
+use stentor_hub::{
+    Entry, Event, Hub, Message, Op, Place, Rule, decode_entry, encode_entry, encode_event,
+};
 
 /// Whether what the hub has under the numbers of this message is what it says. `first` is the SEQ
 /// of its first entry.
@@ -36,11 +38,24 @@ pub(super) fn newest(hub: &Hub, number: u64) -> VecDeque<Event> {
     of_life.filter(is_newest).collect()
 }
 
+/// What there is at the beginning of a life.
+#[derive(Default)]
+pub(super) struct Bootstrap {
+    /// The access lists of the cluster. They are in the first seed, before any value.
+    pub(super) lists: Vec<Rule>,
+    pub(super) values: VecDeque<Event>,
+}
+
 /// Some of what there is at the beginning of a life, and whether that is all. A message of the log
 /// has `max` bytes at most.
-pub(super) fn next_seed(events: &mut VecDeque<Event>, max: usize) -> (Growing, bool) {
+pub(super) fn next_seed(bootstrap: &mut Bootstrap, max: usize) -> (Growing, bool) {
     let bytes_max = SEED_BYTES.min(max / 2);
     let mut seed = Growing::new();
+    let Bootstrap { lists, values: events } = bootstrap;
+    if !lists.is_empty() {
+        let lists = Entry::past(Op::Rules(std::mem::take(lists)), 0);
+        seed.push(|out| encode_entry(&lists, Place::Next, out));
+    }
     while let Some(event) = events.front() {
         let bytes = seed.bytes() + event.message.kept_bytes();
         let is_full = seed.count() == ENTRIES_MAX || bytes > bytes_max;
@@ -123,9 +138,10 @@ mod tests {
             let (topic, draft) = (TopicName::parse(topic).unwrap(), Draft::new([b'x'; 100]));
             hub.publish(topic, draft, Precondition::None, 1).unwrap();
         }
-        let (mut events, mut lengths) = (newest(&hub, 0), Vec::new());
+        let mut bootstrap = Bootstrap { values: newest(&hub, 0), ..Bootstrap::default() };
+        let mut lengths = Vec::new();
         loop {
-            let (seed, is_last) = next_seed(&mut events, 1 << 20);
+            let (seed, is_last) = next_seed(&mut bootstrap, 1 << 20);
             lengths.push(seed.bytes());
             if is_last {
                 break;

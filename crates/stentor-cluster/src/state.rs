@@ -2,7 +2,7 @@
 
 use crate::nats::{self, Broker, Fetch};
 use crate::protocol::ClusterNode;
-use crate::saving::{Saving, read_saved};
+use crate::saving::{Saving, read_cluster, read_saved};
 use crate::waiting::ClusterIntake;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,7 +43,8 @@ pub(crate) struct NodeStatus {
     pub(crate) not_ready: Option<NotReady>,
     pub(crate) freshness: Freshness,
     log: LogCounters,
-    rules_differ: bool,
+    /// Names the cluster, once the node has been open.
+    pub(crate) cluster: Option<u64>,
     /// When the node last saved its values to the disk.
     saved_us: Option<u64>,
     problems: Problems,
@@ -232,6 +233,15 @@ impl ClusterState {
             tracing::info!("the cluster's stream is read, of EPOCH {epoch}, at message {read}");
         } else if let Some(reason) = not_ready.filter(|_| not_ready != before) {
             match reason {
+                NotReady::StartingEpoch
+                    if matches!(before, Some(NotReady::NeedsSnapshot { .. })) =>
+                {
+                    tracing::error!(
+                        "The stream lacks messages, and no other node that is reached has read \
+                         them: a new EPOCH begins with the values of this node, and readers receive \
+                         a gap."
+                    );
+                }
                 // Each lasts a moment, and the end of a connection has a line of its own.
                 NotReady::Disconnected
                 | NotReady::Inspecting
@@ -243,12 +253,11 @@ impl ClusterState {
                 _ => tracing::error!("{reason}"),
             }
         }
+        if not_ready.is_none() {
+            status.cluster = node.cluster();
+        }
         status.log.read = node.read();
         self.note_what_is_here(&mut status);
-        let differ = node.rules_differ();
-        if !mem::replace(&mut status.rules_differ, differ) && differ {
-            tracing::warn!("another node has other [[topics]]: histories differ by that");
-        }
     }
 
     pub(crate) fn note_what_is_here(&self, status: &mut NodeStatus) {
@@ -257,7 +266,10 @@ impl ClusterState {
         if status.is_open() && status.log.read >= goal {
             (status.freshness.here_us, status.freshness.old_us) = (goal_us, 0);
             self.has_all.store(true, Ordering::Release);
-        } else if status.freshness.is_old() && since(read_us) >= ALONE_US {
+        } else if status.freshness.is_old()
+            && since(read_us) >= ALONE_US
+            && !matches!(status.not_ready, Some(NotReady::OtherCluster { .. }))
+        {
             // While the log can be read, the snapshot of the disk is not served: catching up
             // replaces it soon. Without the log it is better than nothing.
             if !self.has_all.swap(true, Ordering::AcqRel) {
@@ -330,6 +342,7 @@ impl Report for ClusterState {
             ("connected", status.is_connected.into()),
             ("open", status.is_open().into()),
             ("failure", status.why().into()),
+            ("cluster", status.cluster.map(|cluster| format!("{cluster:016x}")).into()),
             ("position", hub.id(hub.seq()).to_string().into()),
             ("message", status.log.read.into()),
             ("behind", status.log.behind().into()),
@@ -337,7 +350,6 @@ impl Report for ClusterState {
             ("waiting_bytes", self.intake.bytes().into()),
             ("replicas", status.log.replicas.into()),
             ("warning", status.problems.warning.into()),
-            ("rules_differ", status.rules_differ.into()),
             ("skipped", self.skipped.value().into()),
             ("reconnects", self.reconnects.value().into()),
             ("snapshots", self.snapshots.value().into()),
@@ -385,6 +397,10 @@ impl Report for ClusterState {
         let why = self.status().why().filter(|_| self.complaint().is_none());
         let is_full = self.intake.is_full().then_some(BROKER_BEHIND);
         why.map(|why| format!("{why}.")).into_iter().chain(is_full.map(str::to_owned)).collect()
+    }
+
+    fn age_ms(&self) -> u64 {
+        self.status().freshness.age_us() / 1_000
     }
 
     /// `None`: it is as the log says.
@@ -456,7 +472,9 @@ impl Drop for ClusterThread {
 fn begin_with(node: &mut ClusterNode, disk: &HostDisk, state: &ClusterState) {
     let begun_us = monotonic_us();
     let kept = read_saved(disk, |epoch| node.stage(epoch));
-    let begun = kept.and_then(|kept| match kept {
+    let named =
+        read_cluster(disk).map(|cluster| cluster.into_iter().for_each(|it| node.set_cluster(it)));
+    let begun = named.and(kept).and_then(|kept| match kept {
         Some((kept, as_of_unix_s)) => {
             // A clock that is behind that is wrong, by as much at least.
             // mutation: clock-behind
@@ -546,8 +564,14 @@ mod tests {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: 5, since_ms: 0, again: None };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: 5,
+            since_ms: 0,
+            cluster: 1,
+            again: None,
+        };
         let turn = turn.encode((life, 9, 0));
         node.handle_connected(0);
         let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -564,7 +588,7 @@ mod tests {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
             assert!(state.complaint().is_some());
-            let of = Of { rules: 0, jump: 0, since: None };
+            let of = Of { jump: 0, since: None };
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }
         state.note(&node);
@@ -579,7 +603,7 @@ mod tests {
         state.note(&node);
         assert_eq!(state.stale_s(), Some(3));
         state.note_last(12, now_us);
-        let of = Of { rules: 0, jump: 0, since: None };
+        let of = Of { jump: 0, since: None };
         for seq in 4..10 {
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }

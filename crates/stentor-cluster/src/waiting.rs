@@ -8,10 +8,11 @@
 
 use crate::codec::Growing;
 use crate::line::ENTRIES_MAX;
+use crate::lists::{lists_of, with_lists};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use stentor_hub::{Entry, Place, encode_entry};
+use stentor_hub::{Entry, Op, Place, encode_entry};
 use stentor_order::{Applier, Commit, CommitError, NotReady, ReturnAddress, Sequencer, Telling};
 
 /// What waits for the thread that talks to the broker.
@@ -210,9 +211,12 @@ impl ChangeBatch {
 /// The broker makes the order.
 impl Sequencer for ClusterIntake {
     fn commit(&self, to: &Applier, entry: Entry<'_>, back: &dyn Fn() -> ReturnAddress) -> Commit {
-        // Rules are each node's own.
+        // Rules are each node's own, beside the access lists of the log.
         if entry.topic().is_none() {
             let _held = self.hold_rules();
+            let lists = lists_of(&to.hub().rules().1);
+            let rules = with_lists(entry.rules().unwrap_or_default(), lists);
+            let entry = Entry::past(Op::Rules(rules), 0);
             return Commit::Known(to.apply(entry, Place::Next));
         }
         match self.put(&entry, back()) {

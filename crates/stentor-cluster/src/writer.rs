@@ -2,11 +2,11 @@
 
 use crate::codec::{LogMessage, again};
 use crate::log::{Action, Appended, LogSubject};
-use crate::seeds::Late;
+use crate::seeds::{Bootstrap, Late};
 use crate::waiting::{ClusterIntake, PATIENCE_MS};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stentor_hub::{Epoch, Event};
+use stentor_hub::Epoch;
 use stentor_order::{CommitError, NotReady, ReturnAddress, Telling};
 
 /// What this run writes under its own subject, one message at a time.
@@ -20,9 +20,9 @@ pub(super) struct LogWriter {
     pub(super) stored: VecDeque<UnreadAppend>,
     /// What was late, in the log, and not brought from there: to be put back.
     pub(super) lost: VecDeque<Late>,
-    pub(super) seeding: Option<VecDeque<Event>>,
+    pub(super) seeding: Option<Bootstrap>,
     /// The epoch that this run has begun last, and its seeds, until its epoch record is read.
-    pub(super) started: Option<(Epoch, VecDeque<Event>)>,
+    pub(super) started: Option<(Epoch, Bootstrap)>,
 }
 
 pub(super) struct Sending {

@@ -156,6 +156,7 @@ impl RuleLayer {
         set(&mut rule.history_bytes, self.history_bytes, Form::value);
         set(&mut rule.cache_control, self.cache_control, |value| Some(value.0.0));
         set(&mut rule.keep, self.keep, |keep| Some(keep.0.0));
+        rule.guard.is_private = self.read.is_some_and(|read| read.0.0 == Readers::Token);
         set(&mut rule.leave_out, self.leave_out, |fields| {
             leave_out::of_names(fields.0.iter().map(|field| field.0))
         });

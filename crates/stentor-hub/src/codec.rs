@@ -28,7 +28,7 @@ use crate::event::Event;
 use crate::field::{CacheControl, ContentType, EventName};
 use crate::message::{Draft, Parts};
 use crate::pattern::Pattern;
-use crate::rules::{Keep, LeaveOut, Rule};
+use crate::rules::{Guard, Keep, LeaveOut, Rule};
 
 /// Appends an entry and its place.
 pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
@@ -173,8 +173,14 @@ pub(crate) fn put_rule(out: &mut Vec<u8>, rule: &Rule) {
     // No directive is empty: that stands for none.
     put_bytes(out, rule.cache_control.as_ref().map_or(b"", |text| text.as_str().as_bytes()));
     let LeaveOut { last_modified, cache_control, vary } = rule.leave_out;
-    let flags = [last_modified, cache_control, vary];
-    out.push(flags.iter().rev().fold(0, |flags, flag| flags << 1 | u8::from(*flag)));
+    let Guard { is_private, list } = rule.guard;
+    let flags = [last_modified, cache_control, vary, is_private];
+    out.push(
+        flags
+            .iter()
+            .rev()
+            .fold(list & Guard::LISTS_MAX, |flags, flag| flags << 1 | u8::from(*flag)),
+    );
     let keep = KEEPS.iter().position(|keep| *keep == rule.keep);
     out.push(keep.expect("the list has all") as u8);
 }
@@ -292,16 +298,14 @@ impl<'a> Reader<'a> {
             text => Some(CacheControl::parse(text)?),
         };
         let flags = self.byte()?;
-        if flags >= 1 << 3 {
-            return Err(MALFORMED);
-        }
+        let guard = Guard { is_private: flags & 8 != 0, list: flags >> 4 };
         let leave_out = LeaveOut {
             last_modified: flags & 1 != 0,
             cache_control: flags & 2 != 0,
             vary: flags & 4 != 0,
         };
         let keep = *KEEPS.get(usize::from(self.byte()?)).ok_or(MALFORMED)?;
-        Ok(Rule { pattern, history, history_bytes, cache_control, leave_out, keep })
+        Ok(Rule { pattern, history, history_bytes, cache_control, leave_out, keep, guard })
     }
 
     pub(crate) fn end(&self) -> Result<(), &'static str> {

@@ -79,6 +79,15 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// The rules, if it changes them.
+    #[must_use]
+    pub fn rules(&self) -> Option<&[Rule]> {
+        match &self.op {
+            Op::Rules(rules) => Some(rules),
+            Op::Put(..) | Op::Delete(_) => None,
+        }
+    }
+
     /// The same entry with a name of its own, for one that has to wait.
     #[must_use]
     pub fn into_owned(self) -> Entry<'static> {

@@ -64,6 +64,8 @@ pub struct Hub {
     /// [`Sequence::seq`], for those who do not wait for the lock.
     seq: AtomicU64,
     sequence: Mutex<Sequence>,
+    /// Counts changes of the rules, for those who do not wait for the lock.
+    rules_changes: AtomicU64,
     /// Held while the topics are held to other rules.
     sweep: Mutex<()>,
 }
@@ -121,6 +123,7 @@ impl Hub {
                 kept: Sums::default(),
                 adopted: 0,
             }),
+            rules_changes: AtomicU64::new(0),
             sweep: Mutex::default(),
         }
     }
@@ -173,6 +176,13 @@ impl Hub {
         let sequence = self.sequence();
         let rules = sequence.rules.all().split_last().map_or(&[][..], |(_, rules)| rules);
         (sequence.rules.generation(), rules.iter().map(|terms| terms.rule.clone()).collect())
+    }
+
+    /// How often the rules have changed. Whoever reads a value after this has the number of the
+    /// rules that the value came with, or of later ones.
+    #[must_use]
+    pub fn rules_changes(&self) -> u64 {
+        self.rules_changes.load(Ordering::Acquire)
     }
 
     /// What the rule of a topic says of storing it. Takes the lock.

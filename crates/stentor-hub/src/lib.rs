@@ -64,5 +64,5 @@ pub use interleave::{with_hook, with_hook_inside};
 pub use message::{Draft, Form, Message};
 pub use pattern::{Pattern, PatternRef};
 pub use rendered::{RenderedBytes, StreamForm};
-pub use rules::{Keep, LeaveOut, Rule};
+pub use rules::{AccessList, Guard, Keep, LeaveOut, Rule, access_list};
 pub use subscribers::{Subscriber, SubscriberId};

@@ -28,6 +28,39 @@ pub struct Rule {
     /// What becomes of the messages when the process ends, with a store. `None` is as
     /// [`Keep::Synced`]: a server that does otherwise where no rule says so has rules that do.
     pub keep: Option<Keep>,
+    /// Who may read the topics. A rule of another node's list counts for nothing else.
+    pub guard: Guard,
+}
+
+/// Who may read the topics of a rule. It travels with the rule, so that a server does not serve to
+/// anyone what the server that published it guards.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Guard {
+    /// Readers need a token.
+    pub is_private: bool,
+    /// Whose rule it is: 0 is the server that makes or keeps the order, and each other number is a
+    /// list that a node of its cluster has put into the log. At most [`Guard::LISTS_MAX`].
+    pub list: u8,
+}
+
+impl Guard {
+    /// The greatest number of a list.
+    pub const LISTS_MAX: u8 = 15;
+}
+
+/// An access list: patterns in their order, and whether readers of their topics need a token. The
+/// first that matches a topic holds.
+pub type AccessList = Vec<(Pattern, bool)>;
+
+/// The access list `list` of these rules, up to the last pattern whose readers need a token.
+#[must_use]
+pub fn access_list(rules: &[Rule], list: u8) -> AccessList {
+    let own = rules.iter().filter(|rule| rule.guard.list == list);
+    let mut all: AccessList =
+        own.map(|rule| (rule.pattern.clone(), rule.guard.is_private)).collect();
+    let end = all.iter().rposition(|(_, is_private)| *is_private).map_or(0, |last| last + 1);
+    all.truncate(end);
+    all
 }
 
 /// What becomes of a message when the process ends, and what its publisher is promised.
@@ -67,6 +100,7 @@ impl Rule {
             cache_control: None,
             leave_out: LeaveOut::default(),
             keep: None,
+            guard: Guard::default(),
         }
     }
 }
@@ -135,7 +169,8 @@ impl Rules {
 
     /// The terms that hold for a topic.
     pub(crate) fn terms(&self, topic: &str) -> &Arc<Terms> {
-        let matching = self.0.iter().find(|terms| terms.rule.pattern.matches(topic));
+        let mut own = self.0.iter().filter(|terms| terms.rule.guard.list == 0);
+        let matching = own.find(|terms| terms.rule.pattern.matches(topic));
         matching.expect("the rule at the end matches every topic")
     }
 }

@@ -10,7 +10,7 @@
 //! What is read here comes over a network. No length is believed before it has verified, and
 //! whoever reads says how much of it there may be.
 
-use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::frame::{self, FRAME_BYTES, Kind, Spot, u64_at};
 use crate::head::{HEAD_BYTES_MAX, Head, What};
 use crate::recovery::Piece;
 use crate::snapshot::{PIECE_BYTES_MAX, WHOLE_NUMBER, whole};
@@ -241,9 +241,9 @@ impl FeedEncoder {
         out.len() == self.at + FRAME_BYTES
     }
 
-    /// Ends it: with it, everything up to a number was sent.
-    pub fn seal(self, upto: u64, out: &mut [u8]) {
-        frame::seal(&mut out[self.at..], ANYWHERE, 0, upto);
+    /// Ends it: with it, everything up to a number was sent that there was so long ago.
+    pub fn seal(self, upto: u64, age_ms: u64, out: &mut [u8]) {
+        frame::seal(&mut out[self.at..], Spot { number: age_ms, ..ANYWHERE }, 0, upto);
     }
 }
 
@@ -252,6 +252,8 @@ impl FeedEncoder {
 pub struct FeedFrame<'b> {
     /// With this frame everything up to here was sent.
     pub upto: u64,
+    /// How many milliseconds old that is, at its sender.
+    pub age_ms: u64,
     /// How many bytes it has.
     pub bytes: usize,
     body: &'b [u8],
@@ -273,10 +275,11 @@ pub fn read_feed_frame(
     bytes: &[u8],
     bytes_max: usize,
 ) -> Result<Option<FeedFrame<'_>>, &'static str> {
-    match whole_frame(bytes, ANYWHERE, bytes_max)? {
+    let age_ms = if bytes.len() < FRAME_BYTES { 0 } else { u64_at(bytes, 16) };
+    match whole_frame(bytes, Spot { number: age_ms, ..ANYWHERE }, bytes_max)? {
         None => Ok(None),
         Some((Kind::Entries, upto, body)) => {
-            Ok(Some(FeedFrame { upto, bytes: FRAME_BYTES + body.len(), body }))
+            Ok(Some(FeedFrame { upto, age_ms, bytes: FRAME_BYTES + body.len(), body }))
         }
         Some(_) => Err(OTHER),
     }

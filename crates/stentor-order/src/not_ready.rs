@@ -32,6 +32,13 @@ pub enum NotReady {
         /// Its sequence in the log.
         seq: u64,
     },
+    /// The directory of this node is of another cluster than the stream.
+    OtherCluster {
+        /// Names the cluster of the stream.
+        theirs: u64,
+        /// Names the cluster of the directory.
+        ours: u64,
+    },
     /// The next message is larger than the broker takes.
     TooLarge {
         /// Its size.
@@ -47,8 +54,8 @@ impl NotReady {
     pub fn answer(self) -> &'static str {
         match self {
             NotReady::Disconnected => {
-                "This node has no connection to a broker that serves it: try again, or publish at \
-                 another node; /-/readyz/publish names the reason."
+                "No broker serves this node: nothing is published here until one does; \
+                 /-/readyz/publish names the reason."
             }
             NotReady::Inspecting => {
                 "This node inspects the log of its cluster: try again in a moment."
@@ -67,6 +74,10 @@ impl NotReady {
             NotReady::OtherVersion { .. } => {
                 "A node of another version wrote to the log of this cluster: publish at a node of \
                  that version."
+            }
+            NotReady::OtherCluster { .. } => {
+                "This node has the directory of another cluster: publish at another node; \
+                 /-/readyz/publish says more."
             }
             NotReady::TooLarge { .. } => {
                 "The broker takes no message that is as large as the next one of this node: \
@@ -103,6 +114,14 @@ impl fmt::Display for NotReady {
                 "A node of another version wrote message {seq} of the stream, and this node does \
                  not continue behind it: run one version at all nodes, or name a new stream by \
                  cluster.stream."
+            ),
+            NotReady::OtherCluster { theirs, ours } => write!(
+                f,
+                "The stream is of the cluster {theirs:016x}, and the directory of this node is of \
+                 the cluster {ours:016x}: nothing of it is served or published here. Name the \
+                 right stream by cluster.stream, or give the node another directory. If the stream \
+                 was made anew for the same cluster, remove the file cluster-name from the \
+                 directory."
             ),
             NotReady::TooLarge { bytes, max } => write!(
                 f,

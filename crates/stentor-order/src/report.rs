@@ -43,6 +43,11 @@ pub trait Report: Send + Sync {
         None
     }
 
+    /// How many milliseconds old the local state may be, for servers that follow this one.
+    fn age_ms(&self) -> u64 {
+        0
+    }
+
     /// The `Stentor-Via` field for followers: the servers between them and the origin of the order.
     fn via(&self) -> Option<String> {
         None

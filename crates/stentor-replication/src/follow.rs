@@ -183,6 +183,10 @@ impl Report for FollowState {
         (silence_us >= SILENCE_USUAL_US).then_some(silence_us / 1_000_000)
     }
 
+    fn age_ms(&self) -> u64 {
+        self.silence_us() / 1_000
+    }
+
     fn via(&self) -> Option<String> {
         let via = stentor_io::lock(&self.via);
         let comma = if via.is_empty() { "" } else { ", " };

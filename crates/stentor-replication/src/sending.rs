@@ -330,10 +330,10 @@ impl Replication {
     }
 
     /// Says how far a feed is, and that its leader is there.
-    pub fn sign_of_life(&mut self, peer: Peer, out: &mut Vec<u8>) {
+    pub fn sign_of_life(&mut self, peer: Peer, age_ms: u64, out: &mut Vec<u8>) {
         if let Some(Transfer { what: What::Feed { upto, .. }, .. }) = self.copies.get(&peer.index())
         {
-            put_sign_of_life(*upto, out);
+            put_sign_of_life(*upto, age_ms, out);
         }
     }
 
@@ -413,9 +413,10 @@ pub fn named<T: ToString>(topics: &[T]) -> String {
     if names.is_empty() { "all topics".to_owned() } else { names.join(" ") }
 }
 
-/// Says how far a feed is: up to this number everything was sent.
-pub fn put_sign_of_life(upto: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&Chunk::begin().seal(upto));
+/// Says how far a feed is: up to this number everything was sent that there was here so many
+/// milliseconds ago.
+pub fn put_sign_of_life(upto: u64, age_ms: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&Chunk::begin().seal_as_of(upto, age_ms));
 }
 
 /// Sends of a chunk what is asked for, and says what that cost.

@@ -26,9 +26,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_access::Refused;
 use stentor_config::Settings;
-use stentor_hub::Subscriber;
+use stentor_hub::{AccessList, Guard, Subscriber, access_list};
 use stentor_io::{Backend, Peer, Rng, Role};
-use stentor_order::Ticket;
+use stentor_order::{OrderKind, Ticket};
 use stentor_wire::credentials::{self, credential};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
@@ -180,6 +180,7 @@ impl Context {
     pub(crate) fn tick(&mut self, now_ms: u64, turn_us: u64, unix_s: u64) {
         self.clock.now_ms = now_ms;
         self.responses.answers.begin_turn(turn_us);
+        self.heed_access_lists();
         if self.clock.unix_s != unix_s {
             self.clock.unix_s = unix_s;
             self.renew();
@@ -243,6 +244,7 @@ impl Context {
         self.inbox.mailbox.swap(&mut self.inbox.mail);
         self.sort_mail();
         self.inbox.mail.shrink_to(EVENTS_USUAL);
+        self.heed_access_lists();
     }
 
     /// One by one: what comes behind one that makes the worker panic is logged afterwards.
@@ -313,7 +315,7 @@ impl Context {
                 // With the connections.
                 passes: _, clients: _,
                 // The next worker has its own keys, and looks at all readers.
-                keys: _, judged: _, has_other_rules: _, denials: _,
+                keys: _, judged: _, has_other_rules: _, others: _, denials: _,
             },
             // Begins anew, or follows from the rest. Nobody packs while draining.
             resources: Resources { routes: _, formats: _, scratch: _, files: _, inflater: _ },
@@ -360,6 +362,9 @@ impl Context {
 
     /// Goes by other settings from now on.
     pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
+        let others = std::mem::take(&mut self.access.others.1);
+        let settings = if others.is_empty() { settings } else { guarded(&settings, &others) };
+        self.access.others.1 = others;
         self.resources.routes = self.stats.routes.renew(&settings.lookups);
         self.resources.formats = formats(&settings.lookups);
         self.settings = settings;
@@ -368,6 +373,32 @@ impl Context {
         // What was gathered for those who may not see all goes by the rules that were.
         self.streams.batches = Batches::default();
         self.access.judge_all();
+    }
+
+    /// Has topics guarded that other servers guard: the server that is followed, or the nodes of
+    /// the cluster. To be called before a value is read, or a message is sent, that may be theirs.
+    pub(crate) fn heed_access_lists(&mut self) {
+        let from = match self.shared.committer.order() {
+            OrderKind::Memory | OrderKind::Store => return,
+            OrderKind::Leader { .. } => 0,
+            // The lists of this node come with its settings.
+            OrderKind::Cluster => 1,
+        };
+        let changes = self.shared.hub.rules_changes();
+        if self.access.others.0 == Some(changes) {
+            return;
+        }
+        let (_, rules) = self.shared.hub.rules();
+        let lists = (from..=Guard::LISTS_MAX).map(|list| access_list(&rules, list));
+        let own = if from == 0 { AccessList::new() } else { access_list(&rules, 0) };
+        let is_other = |list: &AccessList| !list.is_empty() && *list != own;
+        let lists: Vec<AccessList> = lists.filter(is_other).collect();
+        let before = std::mem::replace(&mut self.access.others, (Some(changes), lists));
+        if before.1 != self.access.others.1 {
+            self.settings = guarded(&self.settings, &self.access.others.1);
+            self.streams.batches = Batches::default();
+            self.access.judge_all();
+        }
     }
 
     fn renew(&mut self) {
@@ -482,6 +513,13 @@ impl Context {
 }
 
 /// The parts of a packed worker that are not its connections.
+/// The same settings, with topics guarded by these lists too.
+fn guarded(settings: &Settings, lists: &[AccessList]) -> Arc<Settings> {
+    let mut settings = settings.clone();
+    settings.access.topics.guard_also(lists);
+    Arc::new(settings)
+}
+
 const COUNTERS: u8 = 1;
 const FEEDS: u8 = 2;
 const LINES: u8 = 3;

@@ -97,6 +97,11 @@ impl Shared {
         self.committer.service().and_then(|service| service.stale_s())
     }
 
+    /// The same in milliseconds, and 0 if this server makes the order.
+    pub(crate) fn age_ms(&self) -> u64 {
+        self.committer.service().map_or(0, |service| service.age_ms())
+    }
+
     /// Messages that topics have dropped and files that the cache has dropped, as long as
     /// connections hold them, in bytes.
     pub(crate) fn detached_bytes(&self) -> usize {

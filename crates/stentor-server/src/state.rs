@@ -28,7 +28,7 @@ use std::sync::Arc;
 use stentor_access::Keys;
 use stentor_config::Settings;
 use stentor_files::OpenFiles;
-use stentor_hub::{Event, SubscriberId};
+use stentor_hub::{AccessList, Event, SubscriberId};
 use stentor_io::{Counter, Peer};
 use stentor_order::{Outcome, Promised, Ticket};
 use stentor_replication::Replication;
@@ -156,6 +156,9 @@ pub(crate) struct AccessState {
     pub(crate) judged: Option<usize>,
     /// The rules have changed, so a check compares what is read with the rules.
     pub(crate) has_other_rules: bool,
+    /// Access lists of other servers, which the settings of the worker have, and at which change of
+    /// the hub's rules they were read; `None` before the first.
+    pub(crate) others: (Option<u64>, Vec<AccessList>),
     pub(crate) denials: Denials,
 }
 
@@ -167,6 +170,7 @@ impl AccessState {
             clients: NamedClients::default(),
             judged: None,
             has_other_rules: false,
+            others: (None, Vec::new()),
             denials: Denials::default(),
         }
     }

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_counts_of_the_latest_runs_are_remembered() {
         let mut position = LogPosition::default();
-        let of = Of { rules: 0, jump: 0, since: None };
+        let of = Of { jump: 0, since: None };
         let body = MessageBody::Batch { of, entries: &[] };
         let (epoch, last) = (Epoch::from_number(1), 2_000);
         let mut is_copy = |seq, run, counter| {

@@ -19,6 +19,8 @@ pub(super) enum LogState {
     /// A node of another version wrote the message `seq`. The node reads no message from there on,
     /// and goes on inspecting the log.
     Faulted { seq: u64, is_connected: bool },
+    /// The log is of another cluster than the directory of this node.
+    OtherCluster { theirs: u64 },
 }
 
 impl LogState {
@@ -26,6 +28,7 @@ impl LogState {
         match self {
             LogState::Disconnected => false,
             LogState::Idle | LogState::Reading | LogState::StartingEpoch { .. } => true,
+            LogState::OtherCluster { .. } => true,
             LogState::Faulted { is_connected, .. } => *is_connected,
         }
     }

@@ -4,9 +4,10 @@ mod loss;
 
 use super::*;
 use crate::codec::{Growing, entries};
+use crate::lists::{lists_of, rules_of, with_lists};
 use crate::waiting::PATIENCE_MS;
 use std::sync::mpsc::{self, Receiver};
-use stentor_hub::{Draft, Entry, Limits, Op, Place, Rule, decode_entry, encode_entry};
+use stentor_hub::{Draft, Entry, Limits, Op, Pattern, Place, Rule, decode_entry, encode_entry};
 use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
@@ -27,7 +28,14 @@ fn looked(last: u64, life: Option<(u64, Vec<u8>, bool)>) -> Looked {
 
 /// The record that begins an epoch with no values.
 fn new_epoch() -> EpochRecord {
-    EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again: None }
+    EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again: None,
+    }
 }
 
 /// A node that has not heard of any log.
@@ -247,6 +255,65 @@ fn a_damaged_message_counts_as_deleted() {
     assert_eq!(alone.node.not_ready(), Some(wants));
 }
 
+#[test]
+fn a_directory_of_another_cluster_joins_nothing() {
+    for (cluster, joins) in [(1, true), (2, false)] {
+        let mut node = new_node(&Arc::new(ClusterIntake::new()));
+        let epoch = Epoch::from_number(2);
+        node.begin_with(node.stage(Epoch::from_number(3))).unwrap();
+        node.set_cluster(cluster);
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
+        let life = Some((1, new_epoch().encode((epoch, 9, 0)), false));
+        node.handle_looked(token, &looked(1, life.clone()), 0);
+        let refuses = Some(NotReady::OtherCluster { theirs: 1, ours: 2 });
+        assert_eq!((node.poll().is_some(), node.not_ready() == refuses), (joins, !joins));
+        // The operator names the right stream.
+        node.handle_lost();
+        node.handle_connected(0);
+        let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks again") };
+        let right = EpochRecord { cluster, ..new_epoch() }.encode((epoch, 9, 0));
+        node.handle_looked(token, &looked(1, Some((1, right, false))), LOOK_MS);
+        assert_eq!(node.poll(), Some(Action::Read { from: 1 }));
+    }
+}
+
+/// A list travels with the log, with an epoch that begins, and with a snapshot.
+#[test]
+fn what_one_node_guards_all_nodes_guard() {
+    let list = |pattern: &str| vec![(Pattern::parse(pattern).unwrap(), true)];
+    let rules = |pattern: &str| rules_of(&list(pattern), 0);
+    let lists = |node: &ClusterNode| lists_of(&node.hub.rules().1);
+    let apply = |alone: &Alone, rules: Vec<Rule>| {
+        let rules = with_lists(&rules, lists_of(&alone.node.hub.rules().1));
+        alone.node.hub.apply(Entry::past(Op::Rules(rules), 0), Place::Next).unwrap();
+    };
+    let mut guards = Alone::open();
+    apply(&guards, rules("/a/*"));
+    let mut other = Alone::open();
+    let mut pass = |guards: &mut Alone| {
+        guards.node.handle_time(0);
+        for (payload, _) in guards.appends() {
+            guards.read(&payload);
+            other.read(&payload);
+        }
+        guards.node.handle_time(0);
+        assert!(guards.appends().is_empty(), "it is in the log");
+        lists(&other.node)
+    };
+    assert_eq!(pass(&mut guards), [list("/a/*")]);
+    // A reload replaces it.
+    apply(&guards, rules("/b/*"));
+    assert_eq!(pass(&mut guards), [list("/b/*")]);
+    // The rules of the other node are its own, and its seeds have the list.
+    apply(&other, vec![Rule::new(Pattern::parse("/c").unwrap())]);
+    assert_eq!((lists(&other.node), other.node.hub.rules().1.len()), (vec![list("/b/*")], 2));
+    assert_eq!(lists_of(&lists_for_seeds(&other.node.hub)), [list("/b/*")]);
+    let staged = other.node.stage(Epoch::from_number(9));
+    other.node.adopt(staged, vec![list("/b/*")]).unwrap();
+    assert_eq!(lists(&other.node), [list("/b/*")]);
+}
+
 /// The log of the broker loses it after that: no other node has it.
 #[test]
 fn a_change_to_publish_again_does_not_expire() {
@@ -261,7 +328,7 @@ fn a_change_to_publish_again_does_not_expire() {
     assert_eq!(alone.node.writer.forget(&alone.intake).len(), 1);
 }
 
-const OF: Of = Of { rules: 0, jump: 0, since: None };
+const OF: Of = Of { jump: 0, since: None };
 
 #[test]
 fn no_message_is_larger_than_the_log_takes() {
@@ -429,8 +496,14 @@ fn what_is_late_is_put_back_where_seqs_jump() {
         }
         let again = Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) };
         let again = Some(again);
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: BROKER,
+            since_ms: 1,
+            cluster: 1,
+            again,
+        };
         alone.read(&turn.encode((alone.epoch, 9, 0)));
         let (put_back, _) = alone.appends().pop().unwrap();
         let [before, behind] =
@@ -479,7 +552,14 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
     }
     // Another node has gone on where the second one was.
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     let life = Some((3, turn.encode((alone.epoch, 8, 0)), false));
     let looked = Looked { at: Some(7), ..looked(3, life) };
     let mut next = Vec::new();
@@ -563,8 +643,14 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
     for (broker, now_ms, is_begun_anew) in cases {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        let turn =
-            EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: true,
+            broker: BROKER,
+            since_ms: 1,
+            cluster: 1,
+            again: None,
+        };
         let turn = turn.encode((Epoch::from_number(3), 9, 0));
         alone.read(&turn);
         alone.node.handle_time(now_ms);
@@ -581,7 +667,14 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
 fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     alone.read(&turn.encode((alone.epoch, 8, 0)));
     let (epoch, jump) = (alone.epoch, alone.last);
     let cases = [
@@ -604,7 +697,14 @@ fn what_whoever_begins_a_life_has_not_read_is_published_again() {
     let here = alone.node.hub.id(alone.node.hub.seq());
     alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), OF));
     let before = Some((here.epoch, here.seq));
-    let turn = EpochRecord { before, has_seed: false, broker: BROKER, since_ms: 1, again: None };
+    let turn = EpochRecord {
+        before,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again: None,
+    };
     alone.read(&turn.encode((Epoch::from_number(3), 9, 0)));
     let appends = alone.appends();
     let [(payload, _)] = &appends[..] else { panic!("{appends:?}") };
@@ -648,6 +748,7 @@ fn a_node_forgets_where_a_lost_epoch_began() {
         has_seed: true,
         broker: BROKER,
         since_ms: unix_ms,
+        cluster: 1,
         again: None,
     };
     alone.read(&turn.encode((Epoch::from_number(3), 8, 0)));
@@ -696,8 +797,14 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
     for (counters, is_adopted) in [([1, 3], false), ([1, 2], true)] {
         let mut alone = Alone::open();
         let epoch = Epoch::from_number(3);
-        let turn =
-            EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: true,
+            broker: BROKER,
+            since_ms: 1,
+            cluster: 1,
+            again: None,
+        };
         alone.read(&turn.encode((epoch, 8, 0)));
         for (counter, is_last) in counters.into_iter().zip([false, true]) {
             alone.read(&encoded(put("/a", 1)).into_seed((epoch, 8, counter), is_last));
@@ -760,10 +867,6 @@ fn a_node_behind_a_hole_begins_an_epoch_only_if_nobody_publishes() {
         for action in look_and_answer(&mut alone, last, Some(4), now_ms) {
             match action {
                 Action::Snapshot { .. } => {}
-                Action::Read { from } => {
-                    assert_eq!(from, 4);
-                    (4..=last).for_each(|seq| alone.node.handle_foreign(seq, None, now_ms));
-                }
                 Action::Append { to: LogSubject::Life, after: 1, .. } => {
                     begins_ms.get_or_insert(now_ms);
                 }
@@ -781,7 +884,14 @@ fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
     let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let epoch = Epoch::from_number(2);
     let again = Some(Again { began: 2, line: SequenceMapping::default(), jump: None });
-    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     let looked = looked(5, Some((5, turn.encode((epoch, 9, 0)), false)));
     node.handle_connected(0);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -804,7 +914,14 @@ impl ClusterNode {
 fn a_jump_that_was_read_and_then_purged_is_said_again() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     alone.read(&turn.encode((alone.epoch, 9, 0)));
     let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
@@ -836,8 +953,14 @@ fn a_full_intake_refuses_changes() {
 fn a_renewal_of_another_epoch_changes_nothing() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn =
-        EpochRecord { before: None, has_seed: false, broker: BROKER + 1, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER + 1,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     alone.read(&turn.encode((Epoch::from_number(1), 8, 0)));
     assert_eq!((alone.node.epoch.broker, alone.node.epoch.mapping.last()), (BROKER, 0));
     assert!(alone.node.is_open());

@@ -36,10 +36,10 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let control = proptest::option::of("[a-z=0-9]{1,20}");
-    let (leave_out, keep) = (any::<[bool; 3]>(), (0..KEEPS.len()).prop_map(|index| KEEPS[index]));
-    let kept = (any::<u32>(), any::<usize>(), keep);
+    let (leave_out, keep) = (any::<[bool; 4]>(), (0..KEEPS.len()).prop_map(|index| KEEPS[index]));
+    let kept = (any::<u32>(), any::<usize>(), keep, 0..=Guard::LISTS_MAX);
     ("(/[a-c*]){1,3}(/\\*\\*)?", kept, control, leave_out).prop_map(
-        |(pattern, (history, history_bytes, keep), control, left_out)| Rule {
+        |(pattern, (history, history_bytes, keep, list), control, left_out)| Rule {
             pattern: Pattern::parse(&pattern).unwrap(),
             history,
             history_bytes,
@@ -50,6 +50,7 @@ fn rule() -> impl Strategy<Value = Rule> {
                 vary: left_out[2],
             },
             keep,
+            guard: Guard { is_private: left_out[3], list },
         },
     )
 }

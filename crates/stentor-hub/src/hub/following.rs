@@ -190,6 +190,8 @@ impl Hub {
         let _sweep = lock(&self.sweep);
         let mut sequence = self.sequence();
         let mut tombstones = self.tombstones_mut();
+        // Before the values: whoever reads one waits for the lock to read the rules.
+        self.rules_changes.fetch_add(1, Ordering::Release);
         let replaced = self.table.swap(table);
         interleave::inside();
         *tombstones = staged.tombstones.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -270,6 +270,7 @@ impl Hub {
             return Applied::Known;
         };
         sequence.subscribers.rules_replaced(generation, &rules);
+        self.rules_changes.fetch_add(1, Ordering::Release);
         sequence.rules = Rules::new(self.life(), generation, rules, &self.storage.cache);
         drop(sequence);
         interleave::point();

@@ -451,6 +451,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
             let in_force = (0..*rules).map(|index| self.terms.get(&index).cloned());
             let in_force = in_force.collect::<Option<_>>().ok_or(MALFORMED)?;
             let mut sequence = self.hub.sequence();
+            self.hub.rules_changes.fetch_add(1, Ordering::Release);
             sequence.rules = Rules::restored(in_force).ok_or(MALFORMED)?;
             sequence.published = *published;
             sequence.seq = *seq;

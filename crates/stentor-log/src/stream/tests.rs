@@ -132,7 +132,7 @@ fn feed_frame(entries: &[(u64, &[u8])], upto: u64) -> Vec<u8> {
         assert!(frame.entry(*seq, &mut out, |out| out.extend_from_slice(entry)));
     }
     assert_eq!(frame.is_empty(&out), entries.is_empty());
-    frame.seal(upto, &mut out);
+    frame.seal(upto, 0, &mut out);
     out.split_off(6)
 }
 

@@ -138,7 +138,10 @@ impl Leaders {
             let now_us = monotonic_us();
             if frames > 0 {
                 rate = Rate::default();
-                self.state.heard_us.store(now_us, Ordering::Relaxed);
+                // The age of what a leader has counts at its followers too.
+                let age_us = self.follower.age_ms().saturating_mul(1_000);
+                let as_of_us = now_us.saturating_sub(age_us);
+                self.state.heard_us.fetch_max(as_of_us, Ordering::Relaxed);
                 if !self.state.is_connected.swap(true, Ordering::Relaxed) {
                     self.state.leader().1 = None;
                 }

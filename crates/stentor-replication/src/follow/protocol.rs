@@ -35,6 +35,8 @@ pub(super) struct Follower {
     rest: Vec<u8>,
     /// Everything up to this SEQ was sent by the feed.
     upto: u64,
+    /// How many milliseconds old that was at the leader.
+    age_ms: u64,
     filling: Option<SnapshotReader>,
 }
 
@@ -109,6 +111,7 @@ impl Follower {
             anew: false,
             rest: Vec::new(),
             upto: 0,
+            age_ms: 0,
             filling: None,
         }
     }
@@ -192,12 +195,18 @@ impl Follower {
         let (mut used, mut frames) = (0, 0);
         while let Some(frame) = read_feed_frame(&rest[used..], FRAME_BYTES_MAX)? {
             self.take_frame(frame.upto, frame.records())?;
+            self.age_ms = frame.age_ms;
             used += frame.bytes;
             frames += 1;
         }
         rest.drain(..used);
         self.rest = rest;
         Ok(frames)
+    }
+
+    /// How old the values of the leader were, in milliseconds, when it sent the last frame.
+    pub(super) fn age_ms(&self) -> u64 {
+        self.age_ms
     }
 
     fn take_frame<'b>(

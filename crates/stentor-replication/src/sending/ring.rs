@@ -229,8 +229,13 @@ impl Chunk {
     }
 
     /// With it, everything up to a number was sent.
-    pub(super) fn seal(mut self, upto: u64) -> Arc<[u8]> {
-        self.frame.seal(upto, &mut self.bytes);
+    pub(super) fn seal(self, upto: u64) -> Arc<[u8]> {
+        self.seal_as_of(upto, 0)
+    }
+
+    /// The same of what there was so many milliseconds ago.
+    pub(super) fn seal_as_of(mut self, upto: u64, age_ms: u64) -> Arc<[u8]> {
+        self.frame.seal(upto, age_ms, &mut self.bytes);
         end_chunk(&mut self.bytes, 0);
         self.bytes.into()
     }

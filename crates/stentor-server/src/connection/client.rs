@@ -51,7 +51,10 @@ impl Connection {
     ) -> bool {
         let reason = match cx.shared.may_answer(request) {
             Err(reason) => reason,
-            Ok(()) if self.take_client(cx, named) => return false,
+            Ok(()) if self.take_client(cx, named) => {
+                cx.heed_access_lists();
+                return false;
+            }
             Ok(()) => {
                 cx.stats.connections_refused.add(1);
                 TOO_MANY

@@ -89,7 +89,8 @@ impl Connection {
     ) {
         // Who hears of no leader, or of no broker, is no sign of life of one.
         if wait == ReplyWait::Event && cx.shared.stale_s().is_none() {
-            cx.streams.replication.sign_of_life(cx.peer, cx.out.bytes());
+            let age_ms = cx.shared.age_ms();
+            cx.streams.replication.sign_of_life(cx.peer, age_ms, cx.out.bytes());
         }
         cx.rearm();
         self.deliver(cx, io);

@@ -63,7 +63,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
         return Answer::Now;
     }
     if is_feed {
-        put_sign_of_life(seq, x.reply.out.bytes());
+        put_sign_of_life(seq, x.shared.age_ms(), x.reply.out.bytes());
     }
     let grant = x.visitor().grant().cloned();
     Answer::Copy(Box::new(Copying { copy, grant }))

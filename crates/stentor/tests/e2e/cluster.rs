@@ -251,7 +251,7 @@ fn a_stream_that_is_gone_becomes_another_life_with_all_that_there_was() {
     assert!(matches!(reader.hear(), Heard::Gap { reason, .. } if reason == "epoch"));
     nodes.iter().for_each(is_open);
     for node in &mut nodes {
-        node.child.logged("The broker has lost something: the stream ends before what was read");
+        node.child.logged("The broker has lost messages: the stream ends before what was read");
     }
     let after = publish(&nodes[1], "/b", "after");
     assert_ne!(after[..8], before[..8]);
@@ -279,7 +279,7 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
     // Before, it only says that no peer has given a snapshot.
     eventually("it says why and what to do", || {
         let answer = alone.control.get("/-/readyz");
-        let said = ["does not reach back", "cluster.peers"];
+        let said = ["lacks messages of EPOCH", "cluster.peers"];
         let says_all = said.iter().all(|part| answer.text().contains(part));
         (answer.status == 503 && says_all).then_some(())
     });
@@ -292,21 +292,91 @@ fn a_node_begins_with_a_peers_snapshot_where_the_stream_does_not_reach_back() {
     assert_eq!(status["cluster"]["snapshots"], 1, "{status}");
 }
 
+/// The second node has no rule for these topics, nor has the third, which begins with a snapshot.
 #[test]
-fn a_message_that_no_node_knows_is_named() {
+fn a_node_guards_what_another_node_guards() {
     let Some(broker) = Broker::start() else { return };
-    let mut first = broker.node("");
+    let rules = "[[topics]]\nmatch = '/team/**'\nread = 'token'\n[[token]]\nname = 'team'\n\
+                 read = '/team/**'\n\
+                 sha256 = '06fd573aee7c62340a9d2d7a8b565ac680a879c681f7fb3ac25dcb682b1ac868'\n";
+    let plain = broker.toml("");
+    let first = Server::configured(&plain.replace("[[topics]]", &format!("{rules}[[topics]]")));
+    first.await_ready();
+    let second = broker.node("");
+    let id = publish(&first, "/team/a", "secret");
+    eventually("it has it", || (second.control.get("/team/a").tag().contains(&id)).then_some(()));
+    second.public.get("/team/a").refused(401);
+    second.public.get("/-/events?topic=/team/a").refused(401);
+    purge_under(&broker, &first);
+    let third = broker.node(&format!("peers = 'http://{}'", second.control.0));
+    assert_eq!(third.control.get("/team/a").expect(200).text(), "secret");
+    third.public.get("/team/a").refused(401);
+}
+
+/// Its directory was copied from another cluster.
+#[test]
+fn a_node_with_another_clusters_directory_joins_nothing() {
+    let brokers = [(); 2].map(|()| Broker::start());
+    let [Some(staging), Some(production)] = brokers else { return };
+    let dir = TempDir::new();
+    let with_dir = |broker: &Broker| {
+        let path = dir.path().join("data");
+        let more = format!("save_every = '1s'\n[store]\npath = '{}'", path.display());
+        Server::configured(&broker.toml(&more))
+    };
+    let node = with_dir(&staging);
+    node.await_ready();
+    node.publish("/staging", "x");
+    node.stop();
+    let first = production.node("");
+    let id = first.publish("/a", "production");
+    let stranger = with_dir(&production);
+    eventually("it says why", || {
+        let answer = stranger.control.get("/-/readyz");
+        let says = answer.text().contains("directory of this node is of the cluster");
+        (answer.status == 503 && says).then_some(())
+    });
+    stranger.control.put("/b", "text/plain", b"x").refused(503);
+    stranger.public.get("/staging").refused(503);
+    assert_eq!(has(&first, "/a", &id), b"production");
+    first.public.get("/staging").refused(404);
+}
+
+#[test]
+fn malformed_messages_stop_no_node() {
+    let Some(broker) = Broker::start() else { return };
+    let first = broker.node("");
+    first.publish("/a", "before");
+    for subject in ["stentor.node.0", "stentor.life", "stentor.oops"] {
+        ask(&broker, subject, "hello", "seq");
+        first.publish("/a", subject);
+    }
+    // The second one never has been in the order.
+    let second = broker.node("");
+    let id = second.publish("/b", "after");
+    has(&first, "/b", &id);
+    for node in [&first, &second] {
+        assert_eq!(node.public.get("/a").expect(200).text(), "stentor.oops");
+        let status = node.control.get("/-/status").expect(200).json();
+        assert_eq!(status["cluster"]["skipped"], 3, "{status}");
+    }
+}
+
+/// A node of version 1 had no magic before its messages.
+#[test]
+fn a_message_of_another_version_is_named() {
+    let Some(broker) = Broker::start() else { return };
+    let first = broker.node("");
     first.publish("/a", "known");
-    ask(&broker, "stentor.node.0", "of a version to come", "seq");
+    ask(&broker, "stentor.node.0", "\u{1}\u{0}of a version that was before", "seq");
     // The second one never has been in the order.
     let mut second = Server::configured(&broker.toml(""));
-    for node in [&mut first, &mut second] {
-        let line = node.child.logged("Nothing more is read: message ");
-        assert!(line.contains("of the stream: it is of a version that is not known"), "{line}");
-        let status = node.control.get("/-/status").expect(200).json();
-        let failure = status["cluster"]["failure"].as_str().unwrap_or_default();
-        assert!(failure.contains("it is of a version that is not known here"), "{status}");
-    }
+    second.child.logged("A node of another version wrote message ");
+    eventually("both say so", || {
+        let answer = first.control.put("/a", "text/plain", b"refused");
+        let is_named = answer.status == 503 && answer.text().contains("of another version");
+        is_named.then_some(())
+    });
     assert_eq!(first.public.get("/a").expect(200).text(), "known");
 }
 
@@ -327,7 +397,7 @@ fn peers_are_known_by_the_certificates_in_a_file() {
     let stranger = Server::configured(&broker.toml(&settings(&Signer::new())));
     let why = eventually("it says why", || {
         let text = stranger.control.get("/-/readyz").text().to_owned();
-        text.contains("a snapshot of another node is needed").then_some(text)
+        text.contains("needs a snapshot of another node").then_some(text)
     });
     assert!(why.contains("https://127.0.0.2"), "{why}");
     let second = broker.node(&settings(&signer));

@@ -55,6 +55,27 @@ fn a_follower_has_what_its_leader_has_under_the_same_ids() {
     leader.settled("followers", 1);
 }
 
+/// The follower has no rule of its own for these topics.
+#[test]
+fn a_follower_guards_what_its_leader_guards() {
+    let rules =
+        "[[topics]]\nmatch = '/team/open'\n[[topics]]\nmatch = '/team/**'\nread = 'token'\n";
+    let leader = Server::configured(&format!("{rules}{TOKEN}"));
+    ["/team/open", "/team/a", "/b"].iter().for_each(|topic| drop(leader.publish(topic, "it")));
+    let follower = following(&[leader.control], "");
+    let second = following(&[follower.control], "");
+    for server in [&leader, &follower, &second] {
+        server.public.get("/team/a").refused(401);
+        server.public.get("/-/events?topic=/team/a").refused(401);
+        server.public.get("/-/values?topic=/team/a").refused(401);
+        ["/team/open", "/b"].iter().for_each(|topic| drop(server.public.get(topic).expect(200)));
+        assert_eq!(server.control.get("/team/a").expect(200).text(), "it");
+    }
+}
+
+const TOKEN: &str = "[[token]]\nname = 'team'\nread = '/team/**'\n\
+                     sha256 = '06fd573aee7c62340a9d2d7a8b565ac680a879c681f7fb3ac25dcb682b1ac868'\n";
+
 /// Where readers go on is where they were, whatever server they come to.
 #[test]
 fn readers_go_from_server_to_server_and_miss_nothing() {
@@ -144,7 +165,7 @@ fn while_its_leader_is_away_a_follower_says_since_when_and_goes_on() {
     });
     eventually("it is not ready", || {
         let asked = follower.control.get("/-/readyz");
-        let says = String::from_utf8_lossy(&asked.body).contains("Nothing was heard of a leader");
+        let says = String::from_utf8_lossy(&asked.body).contains("No leader has answered");
         (asked.status == 503 && says).then_some(())
     });
     // It comes back, and knows nothing of before.

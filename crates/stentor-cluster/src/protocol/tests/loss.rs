@@ -5,7 +5,14 @@ use super::*;
 /// The record that says again where the epoch of [`Alone`] began, and that SEQs jump there.
 fn jump(alone: &Alone, line: SequenceMapping, number: u64) -> Vec<u8> {
     let again = Some(Again { began: 1, line, jump: Some(number) });
-    let turn = EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: false,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again,
+    };
     turn.encode((alone.epoch, 8, 0))
 }
 
@@ -79,8 +86,14 @@ fn late_changes_do_not_outlive_their_epoch() {
         alone.node.keep(&only_here, 1 << 40);
         let epoch = Epoch::from_number(3);
         let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: None });
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: BROKER,
+            since_ms: 1,
+            cluster: 1,
+            again,
+        };
         let wanted = look_at(&mut alone, (9, &turn.encode((epoch, 8, 0))), LOOK_MS);
         assert!(wanted.contains(&Action::Snapshot { epoch }), "{wanted:?}");
         alone.node.handle_snapshot(Ok(snapshot(&alone, epoch, 9)), LOOK_MS);
@@ -242,13 +255,25 @@ fn turn_of(record: &[u8]) -> EpochRecord {
 fn an_epoch_being_read_survives_a_loss() {
     let mut alone = with_two_values();
     let epoch = Epoch::from_number(3);
-    let turn =
-        EpochRecord { before: None, has_seed: true, broker: BROKER, since_ms: 1, again: None };
+    let turn = EpochRecord {
+        before: None,
+        has_seed: true,
+        broker: BROKER,
+        since_ms: 1,
+        cluster: 1,
+        again: None,
+    };
     alone.read(&turn.encode((epoch, 8, 0)));
     let again = |number| {
         let again = Some(Again { began: 4, line: SequenceMapping::default(), jump: Some(number) });
-        let turn =
-            EpochRecord { before: None, has_seed: false, broker: BROKER, since_ms: 1, again };
+        let turn = EpochRecord {
+            before: None,
+            has_seed: false,
+            broker: BROKER,
+            since_ms: 1,
+            cluster: 1,
+            again,
+        };
         turn.encode((epoch, 8, 0))
     };
     alone.read(&again(1 << 20));
@@ -318,29 +343,6 @@ fn a_consumer_that_delivers_stays_open() {
         assert_eq!(wanted, []);
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, seq), OF));
     }
-}
-
-/// The node that reads over a hole is at the end of the log: it needs no consumer before it begins
-/// an epoch, and that consumer would hold up the next one.
-#[test]
-fn a_refused_epoch_record_opens_no_consumer() {
-    let mut alone = Alone::open();
-    let mut begins = |now_ms| {
-        for action in look_and_answer(&mut alone, 5, Some(4), now_ms) {
-            match action {
-                Action::Read { .. } => {
-                    (4..=5).for_each(|seq| alone.node.handle_foreign(seq, None, now_ms));
-                }
-                Action::Append { token, .. } => return Some((token, now_ms)),
-                _ => {}
-            }
-        }
-        None
-    };
-    let (token, now_ms) = (1..60).find_map(|n| begins(n * LOOK_MS)).expect("an epoch begins");
-    alone.node.handle_appended(token, Appended::Refused("no room".to_owned()), now_ms);
-    let wanted = look_and_answer(&mut alone, 5, Some(4), now_ms + LOOK_MS);
-    assert!(matches!(wanted[..], [Action::Append { .. }]), "{wanted:?}");
 }
 
 /// If another message is there, the log has lost the record.

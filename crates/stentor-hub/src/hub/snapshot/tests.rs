@@ -84,6 +84,7 @@ fn rules(rng: &mut Rng) -> Vec<Rule> {
             .then(|| CacheControl::parse(&format!("max-age={}", rng.below(9))).unwrap()),
         leave_out: LeaveOut { vary: rng.below(2) == 0, ..LeaveOut::default() },
         keep: (rng.below(3) == 0).then_some(Keep::Written),
+        guard: crate::Guard { is_private: rng.below(2) == 0, list: 0 },
     };
     some.iter().map(rule).collect()
 }

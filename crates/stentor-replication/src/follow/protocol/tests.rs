@@ -24,7 +24,7 @@ impl Frames {
         let mut out = Vec::new();
         let frame = FeedEncoder::begin(&mut out);
         assert!(frame.entry(seq, &mut out, encode));
-        frame.seal(seq, &mut out);
+        frame.seal(seq, 0, &mut out);
         self.0.lock().unwrap().push((seq, out));
     }
 }
@@ -92,7 +92,7 @@ impl Leader {
 
 pub(in crate::follow) fn sign_of_life(upto: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    FeedEncoder::begin(&mut out).seal(upto, &mut out);
+    FeedEncoder::begin(&mut out).seal(upto, 0, &mut out);
     out
 }
 
@@ -230,9 +230,25 @@ fn a_feed_that_goes_on_elsewhere_or_back_is_not_followed() {
     let mut out = Vec::new();
     let frame = FeedEncoder::begin(&mut out);
     frame.entry(9, &mut out, |out| out.push(1));
-    frame.seal(2, &mut out);
+    frame.seal(2, 0, &mut out);
     assert!(follower.feed(&out).is_err());
     assert_eq!(hub.seq(), 1);
+}
+
+/// A tree of followers adds up how old the values are.
+#[test]
+fn the_age_of_a_leaders_values_travels_with_its_feed() {
+    let leader = Leader::new(1);
+    leader.put("/a");
+    let (mut follower, _) = follower();
+    fill(&mut follower, &leader).unwrap();
+    assert_eq!(follower.feed_begins(leader.id()), Ok(Next::Feed));
+    for age_ms in [2_500, 0, u64::MAX] {
+        let mut out = Vec::new();
+        FeedEncoder::begin(&mut out).seal(leader.id().seq, age_ms, &mut out);
+        assert_eq!(follower.feed(&out), Ok(1));
+        assert_eq!(follower.age_ms(), age_ms);
+    }
 }
 
 #[test]
@@ -249,7 +265,7 @@ fn an_entry_has_the_number_that_its_record_says() {
         let mut out = Vec::new();
         let frame = FeedEncoder::begin(&mut out);
         frame.entry(number, &mut out, |out| out.extend_from_slice(entry));
-        frame.seal(3, &mut out);
+        frame.seal(3, 0, &mut out);
         assert_eq!(follower.feed_begins(hub.id(hub.seq())), Ok(Next::Feed));
         follower.feed(&out).map(|_| hub.seq())
     };
@@ -387,7 +403,7 @@ fn an_entry_beyond_its_frame_is_refused() {
     for (seq, record) in read_feed_frame(&feed, usize::MAX).unwrap().unwrap().records() {
         frame.entry(seq, &mut out, |out| out.extend_from_slice(record));
     }
-    frame.seal(here, &mut out);
+    frame.seal(here, 0, &mut out);
     let fault = Fault::Broken("an entry has a number that is not there yet".to_owned());
     assert_eq!(follower.feed(&out), Err(fault));
     assert_eq!(hub.seq(), here);
@@ -400,7 +416,7 @@ fn a_frame_beyond_the_bound_is_refused() {
     let (mut feed, mut snapshot) = (Vec::new(), Vec::new());
     let frame = FeedEncoder::begin(&mut feed);
     frame.entry(2, &mut feed, |out| out.extend_from_slice(&long));
-    frame.seal(2, &mut feed);
+    frame.seal(2, 0, &mut feed);
     let mut encoder = SnapshotEncoder::begin(1, 1, Vec::new(), &mut snapshot);
     let head = snapshot.len();
     encoder.entries([(2, &long[..])].into_iter(), &mut snapshot);
