@@ -228,6 +228,8 @@ impl Leaving<'_> {
             }
             ended?;
         }
+        self.server.cue(|_| Cue::EndHandshakes);
+        self.await_reports(Report::NoHandshakes, PATIENCE, gives_up)?;
         if let Some(follow) = self.server.service.follow() {
             follow.stand_still();
         }

@@ -2,7 +2,7 @@
 
 use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
 use super::listeners::Addresses;
-use crate::limits::{FILES_RESERVED, NUMBERS_KEPT};
+use crate::limits::{FILES_RESERVED, HANDSHAKES_US_MAX, NUMBERS_KEPT};
 use crate::start_error::StartError;
 use crate::user::become_user;
 use std::panic::{self, AssertUnwindSafe};
@@ -59,6 +59,8 @@ pub(super) enum Cue {
     HandOver(Partner),
     /// Hold publishers: the store is handed over.
     Hold,
+    /// Begin no more handshakes, and report when those under way have ended.
+    EndHandshakes,
     /// Stand still, and send the rest once all workers stand still.
     Freeze { gate: Arc<Gate> },
     /// Try again to send the rest.
@@ -86,6 +88,8 @@ pub(super) enum Report {
     Settled,
     /// Publishers are held.
     Holds,
+    /// No handshake is under way, or those that are take too long.
+    NoHandshakes,
     StandsStill,
     HandedOver,
     /// Something cannot be handed over, and may come to its end.
@@ -236,7 +240,7 @@ pub(super) fn live(
 
 /// A worker's life. A panic costs the connection that caused it, and no other.
 fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> io::Result<()> {
-    let mut leaving = Leaving { stage, is_copying: false };
+    let mut leaving = Leaving { stage, is_copying: false, handshakes_until_us: None };
     for panics in 0..panics_max() {
         let life = panic::catch_unwind(AssertUnwindSafe(|| {
             if panics > 0 {
@@ -247,12 +251,12 @@ fn run(mut serving: Serving, mut io: Epoll, mailbox: &Mailbox, stage: Stage) -> 
                 serving.with(&mut io, |worker, io| worker.read_mailbox(io));
             }
             loop {
-                let woken = turn(&mut serving, &mut io, leaving.is_copying)?;
+                let woken = turn(&mut serving, &mut io, leaving.is_busy())?;
                 let Serving { worker, sessions, .. } = &serving;
                 if worker.has_ended() && (worker.is_out_of_time() || !sessions.are_ending()) {
                     return Ok(false);
                 }
-                if (woken || leaving.is_copying) && leaving.go_on(&mut serving, &mut io) {
+                if (woken || leaving.is_busy()) && leaving.go_on(&mut serving, &mut io) {
                     return Ok(true);
                 }
             }
@@ -301,9 +305,16 @@ struct Leaving {
     stage: Stage,
     /// Connections are being sent.
     is_copying: bool,
+    /// No handshake begins, and this is awaited until this time for those under way.
+    handshakes_until_us: Option<u64>,
 }
 
 impl Leaving {
+    /// Whether there is something to do in each turn.
+    fn is_busy(&self) -> bool {
+        self.is_copying || self.handshakes_until_us.is_some()
+    }
+
     /// Follows the cues that have come, and sends some connections. Returns whether the other
     /// process has taken over.
     fn go_on(&mut self, serving: &mut Serving, io: &mut Epoll) -> bool {
@@ -320,6 +331,10 @@ impl Leaving {
                     serving.worker.hold_publishers();
                     self.tell(Ok(()), Some(Report::Holds));
                 }
+                Cue::EndHandshakes => {
+                    serving.sessions.hold_handshakes();
+                    self.handshakes_until_us = Some(monotonic_us() + HANDSHAKES_US_MAX);
+                }
                 Cue::Freeze { gate } => return self.stand_still(serving, io, &gate),
                 // It may have panicked while it stood still: the other process has everything.
                 Cue::Leave => return true,
@@ -330,6 +345,12 @@ impl Leaving {
                     self.stay(serving, io);
                 }
             }
+        }
+        if let Some(until_us) = self.handshakes_until_us
+            && (serving.sessions.handshakes_under_way() == 0 || monotonic_us() >= until_us)
+        {
+            self.handshakes_until_us = None;
+            self.tell(Ok(()), Some(Report::NoHandshakes));
         }
         if self.is_copying {
             match io.hand_over_some() {
@@ -396,7 +417,7 @@ impl Leaving {
     /// The other process does not take over.
     fn stay(&mut self, serving: &mut Serving, io: &mut Epoll) {
         serving.sessions.stay();
-        self.is_copying = false;
+        (self.is_copying, self.handshakes_until_us) = (false, None);
         io.keep_all();
     }
 
@@ -574,7 +595,8 @@ mod tests {
         let (mut serving, mut io, address) = serving(&settings());
         let (cue, cues) = channel();
         let (reports, _) = channel();
-        let mut leaving = Leaving { stage: Stage { index: 0, cues, reports }, is_copying: false };
+        let stage = Stage { index: 0, cues, reports };
+        let mut leaving = Leaving { stage, is_copying: false, handshakes_until_us: None };
         // The loop in which it stood still was left by the panic.
         serving.worker.stand_still(true);
         cue.send(Cue::GoOn).unwrap();

@@ -11,9 +11,10 @@
 //!
 //! What has held keys on the way is overwritten, in both processes.
 //!
-//! A handshake under way lives in rustls and cannot go over: its connection is closed by the next
-//! process, as its client is in the middle of it, and tries again. Whoever had only connected goes
-//! over and does not notice.
+//! A handshake under way lives in rustls and cannot go over: the next process closes its
+//! connection. Its client may have sent a request by then, so handshakes end first: for a while none
+//! begins ([`Sessions::hold_handshakes`]). A client that has only connected goes over and does not
+//! notice.
 
 use super::Sessions;
 use super::entry::{Entry, Stage};
@@ -89,6 +90,18 @@ impl Sessions {
     /// No other process goes on: this one does.
     pub fn stay(&mut self) {
         self.is_packed = false;
+        self.handshakes.holds = false;
+    }
+
+    /// No handshake begins until [`Sessions::stay`]: new connections wait.
+    pub fn hold_handshakes(&mut self) {
+        self.handshakes.holds = true;
+    }
+
+    /// How many handshakes are under way.
+    #[must_use]
+    pub fn handshakes_under_way(&self) -> usize {
+        self.handshakes.count()
     }
 
     /// The other process has gone on: this one has none of it any more.

@@ -36,6 +36,8 @@ pub(super) struct Handshakes {
     line: VecDeque<Peer>,
     /// Those that have begun, and wait to go on.
     going_on: VecDeque<Peer>,
+    /// None begins: this process is about to hand over its connections.
+    pub(super) holds: bool,
     /// What they may still take of the turn, in microseconds.
     left_us: u64,
     /// The time that they have taken since the last count, in microseconds.
@@ -166,8 +168,15 @@ impl Handshakes {
         let going_on = self.going_on.len().min(count);
         called.extend(self.going_on.drain(..going_on));
         let places = HANDSHAKES_MAX.saturating_sub(self.answered);
-        let first = self.line.len().min(count - going_on).min(places);
-        called.extend(self.line.drain(..first));
+        if self.holds {
+            let under_way = &self.under_way;
+            let begun = |peer: &Peer| under_way.contains_key(peer);
+            called.extend(self.line.iter().copied().filter(begun));
+            self.line.retain(|peer| !begun(peer));
+        } else {
+            let first = self.line.len().min(count - going_on).min(places);
+            called.extend(self.line.drain(..first));
+        }
     }
 
     /// When to look again.
@@ -192,7 +201,6 @@ impl Handshakes {
     }
 
     /// How many are under way.
-    #[cfg(feature = "check")]
     pub(super) fn count(&self) -> usize {
         self.under_way.len()
     }

@@ -120,11 +120,12 @@ where
     fn may_shake(&mut self, peer: Peer) -> bool {
         let Sessions { entries, handshakes, .. } = &mut *self.layer.sessions;
         let Some(entry) = entries.at(peer.index()) else { return false };
-        if entry.take(Entry::CALLED) {
+        let is_held = handshakes.holds && entry.stage == Stage::Fresh;
+        if entry.take(Entry::CALLED) && !is_held {
             return true;
         }
         let is_first = !handshakes.is_answered(peer);
-        if !entry.has(Entry::IN_LINE) && handshakes.has_room(is_first) {
+        if !is_held && !entry.has(Entry::IN_LINE) && handshakes.has_room(is_first) {
             return true;
         }
         if !entry.put(Entry::IN_LINE, true) {

@@ -122,6 +122,23 @@ fn python_reads_values_streams_and_websockets_and_resumes() {
 }
 
 #[test]
+fn handshakes_across_an_upgrade_are_finished() {
+    let mut secured = Secured::start();
+    secured.server.publish("/a", "one");
+    let Some(mut command) = python_of_host("tls_newcomers.py") else { return };
+    command.arg(secured.public.port().to_string()).arg(&secured.certificate);
+    let mut clients = Child::spawn(command.stdin(Stdio::piped()));
+    eventually("clients connect", || clients.out().contains("begun\n").then_some(()));
+    for _ in 0..3 {
+        secured.server.child.upgrade();
+    }
+    drop(clients.input());
+    let said = clients.said();
+    assert!(said.out.contains(" failed 0\n"), "{}{}", said.out, said.err);
+    assert!(!said.out.contains("answered 0 "), "{}", said.out);
+}
+
+#[test]
 fn openssl_changes_keys_and_is_answered_under_others() {
     let secured = Secured::start();
     // What it prints is heard line by line.
