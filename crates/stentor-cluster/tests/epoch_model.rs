@@ -65,6 +65,9 @@ struct World {
     ids: BTreeMap<(u8, u8, usize), Messages>,
 }
 
+/// Adds the world that an act makes of the present one.
+type Step<'a> = dyn FnMut(&dyn Fn(&mut World)) + 'a;
+
 /// What a test breaks in the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
@@ -138,7 +141,7 @@ impl World {
         next
     }
 
-    fn publishing(&self, index: usize, fault: Fault, step: &mut dyn FnMut(&dyn Fn(&mut World))) {
+    fn publishing(&self, index: usize, fault: Fault, step: &mut Step<'_>) {
         let node = self.nodes[index];
         let message = 1 << index;
         if !node.has_published {

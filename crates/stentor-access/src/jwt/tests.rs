@@ -394,8 +394,8 @@ fn nameless_keys_lock_nobody_out() {
         let public_keys = signers[..nameless].iter().map(Signer::pem).collect();
         let jwt = Jwt { public_keys, ..Jwt::default() };
         let pairs: Vec<(&Signer, &str)> = signers.iter().skip(5).map(|it| (it, "k")).collect();
-        let jwks = Jwks::parse(document(&pairs).as_bytes()).unwrap();
-        let fetched = vec![Arc::new(jwks); named];
+        let jwks = Arc::new(Jwks::parse(document(&pairs).as_bytes()).unwrap());
+        let fetched: Vec<Arc<Jwks>> = (0..named).map(|_| Arc::clone(&jwks)).collect();
         load(&Settings { jwt, ..Settings::default() }, &fetched, read_file)
     };
     let keys = load_with(4, 1).unwrap().keys;
