@@ -134,6 +134,14 @@ settings! {
             /// A publisher waits for the disk for so long, and is then told that the outcome is
             /// unknown.
             wait_max_ms: u64 = 5_000, wait_max(restart): Millis<100, HOUR>;
+            /// Whether the directory has a store already: a start without one is refused.
+            must_exist: bool = false, must_exist(restart): bool;
+            /// The length of a segment of the log.
+            segment_bytes: OrAuto<usize> = OrAuto::Auto,
+                segment_bytes(restart): AutoOr<Bytes<MIB, GIB>>;
+            /// A snapshot takes the place of a log that is longer than this.
+            log_bytes: OrAuto<usize> = OrAuto::Auto,
+                log_bytes(restart): AutoOr<Bytes<{ 4 * MIB }, { 1024 * GIB }>>;
         }
     }
 }

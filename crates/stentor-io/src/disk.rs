@@ -69,6 +69,19 @@ pub trait Disk: Clone {
     /// How much may be written yet.
     fn free_bytes(&self) -> Result<u64, DiskError>;
 
+    /// The size of the volume.
+    fn volume_bytes(&self) -> Result<u64, DiskError>;
+
+    /// Whether the directory is still the one that its path names.
+    fn is_there(&self) -> bool {
+        true
+    }
+
+    /// Makes the directory again that is not there any more.
+    fn make_again(&self) -> Result<Self, DiskError> {
+        Ok(self.clone())
+    }
+
     /// As of when a file is, in seconds since 1970: when it was written last, or what
     /// [`Disk::set_time`] has said since. A power cut may undo that.
     fn time(&self, file: &Self::File) -> Result<u64, DiskError>;
@@ -311,6 +324,27 @@ impl Disk for HostDisk {
     fn free_bytes(&self) -> Result<u64, DiskError> {
         let stat = fstatvfs(&self.0.fd).map_err(|error| self.failed("look at", "", error))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn volume_bytes(&self) -> Result<u64, DiskError> {
+        let stat = fstatvfs(&self.0.fd).map_err(|error| self.failed("look at", "", error))?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
+    fn is_there(&self) -> bool {
+        let (by_path, here) = (fs::stat(&self.0.path), fs::fstat(&self.0.fd));
+        // An error that says nothing of the directory does not count.
+        match (by_path, here) {
+            (Ok(by_path), Ok(here)) => {
+                (by_path.st_dev, by_path.st_ino) == (here.st_dev, here.st_ino)
+            }
+            (Err(error), _) => error != Errno::NOENT,
+            _ => true,
+        }
+    }
+
+    fn make_again(&self) -> Result<HostDisk, DiskError> {
+        HostDisk::open(&self.0.path, None)
     }
 
     fn time(&self, file: &HostFile) -> Result<u64, DiskError> {

@@ -67,6 +67,10 @@ impl Disk for Counting {
         self.0.free_bytes()
     }
 
+    fn volume_bytes(&self) -> Result<u64, DiskError> {
+        self.0.volume_bytes()
+    }
+
     fn time(&self, file: &HostFile) -> Result<u64, DiskError> {
         self.0.time(file)
     }

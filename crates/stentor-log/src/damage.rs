@@ -61,6 +61,12 @@ pub enum OpenError {
     },
 }
 
+impl From<Damage> for OpenError {
+    fn from(damage: Damage) -> OpenError {
+        OpenError::Damaged(damage)
+    }
+}
+
 impl From<DiskError> for OpenError {
     fn from(error: DiskError) -> OpenError {
         OpenError::Disk(error)

@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Rest = b'R',
     /// Nothing, where a piece of the payload was lost.
     Hole = b'H',
-    /// Nothing. A log was closed here, or a snapshot is complete.
+    /// Nothing: a snapshot is complete. Older programs closed a log so.
     End = b'Z',
 }
 
@@ -73,11 +73,6 @@ pub(crate) fn begin(kind: Kind, out: &mut Vec<u8>) {
     let head = out.len() - FRAME_BYTES;
     out[head + 8..head + 11].copy_from_slice(MAGIC);
     out[head + 11] = kind as u8;
-}
-
-/// Whether a frame that was begun is an end.
-pub(crate) fn is_end(frame: &[u8]) -> bool {
-    frame[11] == Kind::End as u8
 }
 
 /// Appends a record. False, and nothing was appended, if it is too long for one.

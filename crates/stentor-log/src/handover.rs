@@ -56,6 +56,8 @@ impl<D: Disk> Recovery<D> {
                 closed: closed.collect(),
                 cut: Cut { number: segment, end },
             },
+            appends_to: None,
+            mark: self.mark,
             tail: Tail::default(),
             disk: self.disk,
         })

@@ -202,6 +202,8 @@ pub(crate) const SNAPSHOT: &str = "snapshot";
 /// Files that have their blocks and wait to become segments. Only what this process put there is
 /// used: nobody knows whether the name of another has come to the disk, or which other it has.
 pub(crate) const SPARE: &str = "spare";
+/// A file that takes room for a snapshot on a full disk.
+pub(crate) const RESERVE: &str = "reserve";
 /// What is put before the name of a file that a repair keeps aside.
 pub(crate) const DAMAGED: &str = "damaged-";
 /// What is put behind the name of a file that has not earned it yet.

@@ -19,7 +19,7 @@
 //!   witness                   after a moment of quiet, and when reserved numbers run out
 //!   refusal, retry            when the disk fails, and every now and then after that
 //!   snapshot_is_due, begin_snapshot, adopt
-//!   close
+//!   close                     the next start appends to the same segment
 //! ```
 //!
 //! | what is promised | by |
@@ -28,7 +28,7 @@
 //! | What is there is what was pushed up to some entry, and nothing else. | hashes, `recovery` |
 //! | A number that a reader saw is never used again. | numbers reserved in every frame |
 //! | A reader who saw what was rolled back can be told so. | lost ranges, in every segment's head |
-//! | What was on the disk and has gone bad is told, with its place. | witnesses, `recovery` |
+//! | What was on the disk and has gone bad is told, with its place. | frames, `mark`, `recovery` |
 //! | A disk that failed and came back is gone on with. | `retry` |
 //! | EPOCH changes only in a repair, in a copy, and at its first start. | `begins_life` |
 //!
@@ -55,6 +55,8 @@
 //! | `snapshot-N` | a head, frames, an end; the segments from `log-N` on belong behind it |
 //! | `spare-N`, `log-N.tmp`, `snapshot-N.tmp` | what has its blocks, or not yet its name |
 //! | `damaged-…` | what a repair kept aside |
+//! | `reserve` | nothing: its room is for a snapshot when the disk is full |
+//! | `mark` | up to where the newest segment is on the disk |
 //! | `lock` | nothing: whoever has it locked has the store |
 //!
 //! The fields of a head are in `head.rs`, those of a frame in `frame.rs`; what makes files a store
@@ -66,6 +68,7 @@ mod damage;
 mod frame;
 mod handover;
 mod head;
+mod mark;
 mod recovery;
 mod repair;
 #[cfg(any(test, feature = "sim"))]

@@ -10,6 +10,9 @@
 //! the file and the offset. Or nothing vouches for it: then it is a *torn tail*, of which nobody
 //! was told that it is on the disk, and the store ends there.
 //!
+//! The last frame has no frame behind it, so the mark vouches for it, which is a file of its own
+//! (`mark.rs`).
+//!
 //! What can be read need not be on the disk. After a sync that failed, and a new start, the
 //! kernel's copy reads well and may never be written. So what no later frame vouches for is kept in
 //! mind (the *tail*), and becomes part of the next segment before that gets its name. If no frame
@@ -19,6 +22,7 @@
 use crate::damage::{Damage, Damages, OpenError};
 use crate::frame::{self, FRAME_BYTES, FrameHead, Kind, RECORD_BYTES, Spot};
 use crate::head::{self, Cut, HEAD_BYTES_MAX, Head, LOG, Layout, NoHead, SNAPSHOT, What};
+use crate::mark::Mark;
 use crate::source::Source;
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError};
@@ -33,6 +37,7 @@ pub struct Recovery<D: Disk> {
     pub(crate) highest: u64,
     /// Bytes of files that no longer count.
     pub(crate) stale_bytes: u64,
+    pub(crate) mark: Option<Mark>,
     /// Another store has it.
     is_view: bool,
     damages: Damages,
@@ -115,7 +120,18 @@ pub struct Recovered<D: Disk> {
     pub(crate) damages: Vec<Damage>,
     pub(crate) is_view: bool,
     pub(crate) layout: Layout,
+    /// The length of the newest segment, if the store was closed in it: it is appended to.
+    pub(crate) appends_to: Option<u64>,
+    pub(crate) mark: Option<Mark>,
     pub(crate) tail: Tail,
+}
+
+impl<D: Disk> Recovered<D> {
+    /// The disk that it is on.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
 }
 
 /// Frames that nothing vouches for.
@@ -154,14 +170,21 @@ impl<D: Disk> Recovery<D> {
         if let Some(part) = recovery.segments.last_mut()
             && part.end.is_none()
         {
-            part.end = Some(end_of_frames(&recovery.disk, part)?);
+            let end = end_of_frames(&recovery.disk, part)?;
+            // The mark was read before.
+            let mark = recovery.mark.filter(|mark| mark.number == part.number && mark.synced > end);
+            if let Some(mark) = mark {
+                return Err(bad_bytes(part, end, mark.synced).into());
+            }
+            part.end = Some(end);
         }
         Ok(recovery)
     }
 
     fn find(disk: D, damages: Damages) -> Result<Recovery<D>, OpenError> {
-        let files = disk.list()?;
+        let (files, mark) = (disk.list()?, Mark::read(&disk)?);
         let mut recovery = Recovery {
+            mark,
             disk,
             snapshot: None,
             segments: Vec::new(),
@@ -297,12 +320,21 @@ impl<D: Disk> Recovery<D> {
     pub fn read(mut self, visit: &mut Visit<'_>) -> Result<Recovered<D>, OpenError> {
         let total = self.snapshot.iter().chain(&self.segments);
         let total = total.map(StoreFile::limit).sum();
-        let newest = self.segments.last().map(|part| part.number);
+        let newest_number = self.segments.last().map(|part| part.number);
         let may_repeat = self.segments.iter().rev().skip(1).any(|part| part.end.is_none());
         let (is_whole, mut copied) = (self.is_whole(), 0);
-        let mut reading = LogReplay::begin(&mut self.damages, visit, total, may_repeat);
+        let mark = self.mark.filter(|_| !self.is_view);
+        let base = self.snapshot.as_ref().map_or(1, |part| part.number);
+        // A whole store that is put into a directory may find the mark of another one.
+        let is_put_there = self.begins_life();
+        if let Some(mark) = mark.filter(|mark| mark.number >= base && !is_put_there)
+            && newest_number.is_none_or(|newest| newest < mark.number)
+        {
+            self.damages.tell(missing(mark.number))?;
+        }
+        let mut reading = LogReplay::begin(&mut self.damages, visit, total, may_repeat, mark);
         for part in self.snapshot.iter().chain(&self.segments) {
-            let is_newest = part.is_log && Some(part.number) == newest;
+            let is_newest = part.is_log && Some(part.number) == newest_number;
             reading.keeps_tail = is_newest && part.end.is_none();
             reading.part(&self.disk, part)?;
             if is_whole && !part.is_log {
@@ -310,7 +342,9 @@ impl<D: Disk> Recovery<D> {
             }
         }
         let LogReplay { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
+        let appends = reading.is_closed_by_mark;
         let newest = self.segments.last();
+        let appends_to = newest.filter(|_| appends).map(|part| part.bytes);
         let newest_head = newest.and_then(|part| part.head.as_ref());
         let mut lost = newest_head.map_or_else(Vec::new, |head| head.lost.clone());
         let last_lost = lost.last().map_or(0, |range| *range.end());
@@ -324,8 +358,9 @@ impl<D: Disk> Recovery<D> {
             .iter()
             .map(|part| Cut { number: part.number, end: part.end.unwrap_or(tail.begin) })
             .collect();
-        let counts =
-            newest.is_none_or(|part| part.end.is_some() || has_entries && tail.begin > part.begin);
+        let counts = newest.is_none_or(|part| {
+            part.end.is_some() || appends || has_entries && tail.begin > part.begin
+        });
         if !has_entries {
             tail.frames.clear();
         }
@@ -359,13 +394,15 @@ impl<D: Disk> Recovery<D> {
                 Damages::Borne(damages) => damages,
             },
             is_view: self.is_view,
+            appends_to,
+            mark: self.mark.filter(|mark| Some(mark.number) == newest_number),
             tail,
         })
     }
 }
 
 fn missing(number: u64) -> Damage {
-    let what = "it is missing, and what is behind it is there";
+    let what = "it is missing, and something else says that it was there";
     Damage { file: head::name(LOG, number), offset: 0, bytes: 0, what, between: None }
 }
 
@@ -380,8 +417,11 @@ struct LogReplay<'r, 'v> {
     /// be there twice.
     repeated: Option<Vec<u8>>,
     reserved: u64,
+    mark: Option<Mark>,
     /// The last number that was given out, if the file was closed here.
     closed: Option<u64>,
+    /// The mark says so.
+    is_closed_by_mark: bool,
     torn: Option<(String, u64)>,
     tail: Tail,
     keeps_tail: bool,
@@ -397,6 +437,7 @@ impl<'r, 'v> LogReplay<'r, 'v> {
         visit: &'r mut Visit<'v>,
         total: u64,
         may_repeat: bool,
+        mark: Option<Mark>,
     ) -> LogReplay<'r, 'v> {
         LogReplay {
             damages,
@@ -405,7 +446,9 @@ impl<'r, 'v> LogReplay<'r, 'v> {
             seq: 0,
             repeated: may_repeat.then(Vec::new),
             reserved: 0,
+            mark,
             closed: None,
+            is_closed_by_mark: false,
             torn: None,
             tail: Tail::default(),
             keeps_tail: false,
@@ -425,6 +468,10 @@ impl<'r, 'v> LogReplay<'r, 'v> {
         self.tail = Tail { begin: part.begin, after: self.seq, frames: Vec::new() };
         let before = self.progress.read;
         let mut offset = part.begin;
+        let mark = self.mark.filter(|it| part.is_log && it.number == part.number);
+        let mark = mark.filter(|_| part.end.is_none());
+        let known_to =
+            part.end.map_or_else(|| mark.map_or(0, |mark| mark.synced.min(limit)), |_| limit);
         while offset < limit && self.closed.is_none() {
             self.progress.read = before + offset;
             let spot = Spot { number: part.number, offset };
@@ -434,8 +481,7 @@ impl<'r, 'v> LogReplay<'r, 'v> {
                 offset += frame.bytes as u64;
                 continue;
             }
-            let vouched_to = if part.end.is_some() { limit } else { offset };
-            let next = next_frame(&mut source, spot, limit, vouched_to)?;
+            let next = next_frame(&mut source, spot, limit, known_to)?;
             let Some(next) = next else {
                 let start = source.at(offset, FRAME_BYTES)?;
                 if frame::looks_begun(start, part.number) {
@@ -449,11 +495,19 @@ impl<'r, 'v> LogReplay<'r, 'v> {
         let is_unfinished = match part.end {
             Some(end) if !part.is_log => offset < end || self.closed.is_none(),
             Some(end) => offset < end,
-            None => false,
+            None => offset < known_to,
         };
         if is_unfinished {
             let what = "it does not end where it should";
-            self.tell(part, offset, limit - offset, what)?;
+            self.tell(part, offset, known_to - offset, what)?;
+        }
+        if let Some(mark) = mark
+            && mark.synced <= offset
+        {
+            self.vouch(mark.synced, part)?;
+            if mark.synced == offset && mark.closed.is_some() {
+                (self.closed, self.is_closed_by_mark) = (mark.closed, self.keeps_tail);
+            }
         }
         self.progress.read = before + limit;
         Ok(())
@@ -636,15 +690,14 @@ fn end_of_frames<D: Disk>(disk: &D, part: &StoreFile) -> Result<u64, OpenError> 
         let spot = Spot { number: part.number, offset: end };
         return match next_frame(&mut source, spot, part.bytes, end)? {
             None => Ok(end),
-            Some(next) => Err(OpenError::Damaged(Damage {
-                file: part.name.clone(),
-                offset: end,
-                bytes: next - end,
-                what: BAD_FRAME,
-                between: None,
-            })),
+            Some(next) => Err(bad_bytes(part, end, next).into()),
         };
     }
+}
+
+fn bad_bytes(part: &StoreFile, offset: u64, end: u64) -> Damage {
+    let file = part.name.clone();
+    Damage { file, offset, bytes: end - offset, what: BAD_FRAME, between: None }
 }
 
 /// Where to go on behind a frame that does not verify, if anything vouches for that frame: an end
@@ -678,7 +731,8 @@ fn next_frame<D: Disk>(
             }
         }
     }
-    Ok(is_vouched_for.then_some(next.unwrap_or(limit)))
+    let end = if vouched_to > bad.offset { vouched_to } else { limit };
+    Ok(is_vouched_for.then_some(next.unwrap_or(end)))
 }
 
 const BAD_FRAME: &str = "it does not verify";

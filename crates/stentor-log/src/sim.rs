@@ -51,6 +51,8 @@ struct State {
     is_down: bool,
     failed_syncs: u64,
     panics: bool,
+    /// The directory was removed.
+    is_gone: bool,
 }
 
 type Names = BTreeMap<String, usize>;
@@ -109,6 +111,7 @@ impl SimDisk {
             is_down: false,
             failed_syncs: 0,
             panics: false,
+            is_gone: false,
         })))
     }
 
@@ -129,6 +132,14 @@ impl SimDisk {
     /// All files together may have so many bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.state().capacity = bytes;
+    }
+
+    /// The directory is removed, with all in it.
+    pub fn vanish(&self) {
+        let mut state = self.state();
+        (state.kernel, state.disk) = (Names::new(), Names::new());
+        state.pending.clear();
+        state.is_gone = true;
     }
 
     /// The power goes after so many more calls.
@@ -410,6 +421,20 @@ impl Disk for SimDisk {
     fn free_bytes(&self) -> Result<u64, DiskError> {
         let state = self.state();
         Ok(state.capacity.saturating_sub(state.used_bytes()))
+    }
+
+    fn volume_bytes(&self) -> Result<u64, DiskError> {
+        Ok(self.state().capacity)
+    }
+
+    fn is_there(&self) -> bool {
+        !self.state().is_gone
+    }
+
+    fn make_again(&self) -> Result<SimDisk, DiskError> {
+        let (mut state, fails) = self.call(|faults| faults.names_percent)?;
+        state.is_gone &= fails;
+        if fails { Err(failed("make the directory", "")) } else { Ok(self.clone()) }
     }
 
     fn time(&self, file: &SimFile) -> Result<u64, DiskError> {

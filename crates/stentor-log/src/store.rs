@@ -24,11 +24,12 @@
 //! Whatever a number is given to, readers may see it before it is on the disk. So frames reserve
 //! numbers: one above [`Store::reserved`] must not be given out yet.
 
-use crate::frame::{self, FRAME_BYTES, Kind, Spot};
+use crate::frame::{self, Kind, Spot};
 use crate::handover::Tip;
-use crate::head::{self, Cut, Head, LOG, Layout, SNAPSHOT, SPARE, UNNAMED, What};
+use crate::head::{self, Cut, Head, LOG, Layout, RESERVE, SNAPSHOT, SPARE, UNNAMED, What};
+use crate::mark::{Mark, MarkFile};
 use crate::recovery::Recovered;
-use crate::snapshot::{Snapshot, SnapshotWriter};
+use crate::snapshot::{Snapshot, SnapshotWriter, file_of_store};
 use std::fmt;
 use std::ops::RangeInclusive;
 use stentor_io::{Disk, DiskError, DiskErrorKind};
@@ -46,6 +47,19 @@ pub struct Settings {
     /// So many numbers are reserved ahead.
     pub reserve: u64,
 }
+
+impl Settings {
+    /// The same for a volume of this size, of which the log takes a quarter at most.
+    #[must_use]
+    pub fn fit(self, volume_bytes: u64) -> Settings {
+        let log_bytes_min = self.log_bytes_min.min(volume_bytes / 4);
+        let segment_bytes = self.segment_bytes.min(log_bytes_min / 8).max(SEGMENT_BYTES_MIN);
+        Settings { log_bytes_min, segment_bytes: segment_bytes.min(self.segment_bytes), ..self }
+    }
+}
+
+/// Below this, a segment is soon full.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 impl Default for Settings {
     /// Segments of 64 MiB, a buffer of 8 MiB, snapshots after 1 GiB, a million numbers.
@@ -72,6 +86,13 @@ pub struct Store<D: Disk> {
     lost: Vec<RangeInclusive<u64>>,
     layout: Layout,
     spares: Spares,
+    mark: MarkFile<D>,
+    /// A file takes room for a snapshot that is made on a full disk.
+    has_reserve: bool,
+    /// The disk may have no room for the next snapshot if the log grows on.
+    is_scarce: bool,
+    /// No snapshot shows what is in memory: the directory was made again.
+    lacks_snapshot: bool,
     /// Bytes of frames, from the beginning of this life on.
     bytes_written: u64,
 }
@@ -91,8 +112,6 @@ struct FrameBuffer {
     bytes: Vec<u8>,
     /// Where that frame begins.
     frame_at: usize,
-    /// Nothing was added since a frame that only bears witness.
-    is_witnessed: bool,
 }
 
 /// How far the store is with its numbers.
@@ -162,9 +181,14 @@ impl<D: Disk> Store<D> {
     /// [`Recovery::open_in_use`]: crate::Recovery::open_in_use
     pub fn begin(recovered: Recovered<D>, settings: Settings, new_epoch: u32) -> Store<D> {
         let epoch = recovered.epoch.filter(|_| !recovered.begins_life);
-        let Recovered { disk, last, reserved, lost, layout, tail, .. } = recovered;
+        let Recovered { disk, last, reserved, lost, layout, tail, appends_to, mark, .. } =
+            recovered;
         assert!(!recovered.is_view, "a store has one who writes to it");
         let mut store = Store {
+            mark: MarkFile::begin(&disk, mark),
+            has_reserve: false,
+            is_scarce: false,
+            lacks_snapshot: false,
             disk,
             settings,
             epoch: epoch.unwrap_or(new_epoch),
@@ -177,11 +201,7 @@ impl<D: Disk> Store<D> {
                 claimed: reserved,
                 granted: reserved,
             },
-            buffer: FrameBuffer {
-                frame_at: tail.frames.len(),
-                bytes: tail.frames,
-                is_witnessed: false,
-            },
+            buffer: FrameBuffer { frame_at: tail.frames.len(), bytes: tail.frames },
             lost,
             layout,
             spares: Spares::default(),
@@ -192,12 +212,28 @@ impl<D: Disk> Store<D> {
                 // If it stays, it is in nobody's way.
                 let _ = store.disk.remove(&name);
             }
+            store.has_reserve |= name == RESERVE;
         }
-        match store.begin_segment() {
-            Ok(()) => store.tidy(),
-            Err(error) => store.health = Health::Broken(error),
+        let begun = match appends_to {
+            Some(bytes) => store.append_to(bytes),
+            None => store.begin_segment().map(|()| store.tidy()),
+        };
+        if let Err(error) = begun {
+            store.health = Health::Broken(error);
         }
         store
+    }
+
+    /// Continues the segment in which the store was closed. That takes no room on the disk.
+    fn append_to(&mut self, bytes: u64) -> Result<(), DiskError> {
+        let Cut { number, end } = self.layout.cut;
+        let file = self.disk.open(&head::name(LOG, number))?;
+        self.log = Some(Segment { file, number, bytes, end, synced: end });
+        // Alone on the disk before the next: no frame of a start that failed is behind it.
+        self.put_empty()?;
+        self.sync_log()?;
+        self.make_spare();
+        Ok(())
     }
 
     /// The life of the numbers.
@@ -303,7 +339,6 @@ impl<D: Disk> Store<D> {
         if self.buffer.bytes.len() == self.buffer.frame_at {
             return Ok(());
         }
-        self.buffer.is_witnessed = false;
         self.put_frame()
     }
 
@@ -316,21 +351,21 @@ impl<D: Disk> Store<D> {
         self.sync_log()
     }
 
-    /// Adds a frame that vouches for the last one, and reserves more numbers; syncs it. To be
-    /// called after a moment of quiet, and when few reserved numbers are left. Does nothing if
+    /// Brings the mark to the disk, which vouches for the last frame, and reserves more numbers. To
+    /// be called after a moment of quiet, and when few reserved numbers are left. Does nothing if
     /// neither is the case.
     ///
     /// # Errors
     /// As [`Store::write`].
     pub fn witness(&mut self) -> Result<(), DiskError> {
         self.sync()?;
-        let is_ample = self.seqs.granted.saturating_sub(self.seqs.last) > self.settings.reserve / 2;
-        if self.buffer.is_witnessed && is_ample {
-            return Ok(());
+        if self.seqs.granted.saturating_sub(self.seqs.last) <= self.settings.reserve / 2 {
+            self.put_empty()?;
+            self.sync_log()?;
         }
-        self.buffer.is_witnessed = true;
-        self.put_empty(Kind::Entries)?;
-        self.sync_log()
+        // Without it the store has less evidence, and lacks nothing.
+        let _ = self.mark.sync(&self.disk);
+        Ok(())
     }
 
     /// Ends it: everything is on the disk, and the next start continues with the next number.
@@ -338,7 +373,23 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// As [`Store::write`]. The next start leaves out numbers, unless the store continues.
     pub fn close(&mut self) -> Result<(), DiskError> {
-        self.sync().and_then(|()| self.put_end())
+        self.sync()?;
+        self.mark.retry(&self.disk);
+        let closed = self.put_mark(true).and_then(|()| self.mark.sync(&self.disk));
+        // mutation: seqs-after-failure
+        if closed.is_err() {
+            // The mark may be there all the same. So no number is given out before a frame behind
+            // it is on the disk.
+            (self.seqs.granted, self.seqs.claimed) = (self.seqs.last, self.seqs.last);
+        }
+        closed
+    }
+
+    /// Writes up to where the segment is on the disk.
+    fn put_mark(&mut self, is_closed: bool) -> Result<(), DiskError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let closed = is_closed.then_some(self.seqs.last);
+        self.mark.write(&self.disk, Mark { number: log.number, synced: log.synced, closed })
     }
 
     /// Where the store ends, for a process that continues it. `None` if something that was pushed
@@ -396,6 +447,34 @@ impl<D: Disk> Store<D> {
         self.layout.base.end
     }
 
+    /// The disk cannot be used, for this reason. [`Store::retry`] may help.
+    pub fn fail(&mut self, error: DiskError) {
+        self.health = Health::Broken(error);
+    }
+
+    /// Begins a store in a directory that was made again: the one before is gone. A snapshot of all
+    /// that is in memory is due then.
+    ///
+    /// # Errors
+    /// The disk is that of another store, or failed. The log is broken.
+    pub fn move_to(&mut self, disk: D) -> Result<(), DiskError> {
+        let (settings, mark) = (self.settings, MarkFile::begin(&disk, None));
+        (self.disk, self.settings, self.mark) = (disk, settings, mark);
+        (self.layout, self.spares) = (Layout::default(), Spares::default());
+        (self.log, self.has_reserve, self.lacks_snapshot) = (None, false, true);
+        let refused = match file_of_store(&self.disk) {
+            Ok(Some(name)) => Err(DiskError {
+                kind: DiskErrorKind::Failed,
+                tried: "begin a store beside",
+                path: name,
+                reason: "the directory is another one, and has a store".to_owned(),
+            }),
+            found => found.map(|_| ()),
+        };
+        let begun = refused.and_then(|()| self.begin_segment());
+        begun.or_else(|error| self.failed(error))
+    }
+
     /// Whether the log has become so long that a snapshot is due. Segments that have ended count as
     /// whole ones, though a start cuts them off: so there are not many.
     #[must_use]
@@ -403,8 +482,11 @@ impl<D: Disk> Store<D> {
         let taken = |cut: &Cut| cut.end.max(self.settings.segment_bytes);
         let closed: u64 = self.layout.closed.iter().map(taken).sum();
         let open = self.log.as_ref().map_or(0, |log| log.end);
-        closed + open + self.layout.stale_bytes
-            > self.settings.log_bytes_min.max(2 * self.layout.base.end)
+        let log_bytes = closed + open + self.layout.stale_bytes;
+        let is_long = log_bytes > self.settings.log_bytes_min.max(2 * self.layout.base.end);
+        let is_full = matches!(self.health, Health::Full(_));
+        let gives_room = closed > 0 && log_bytes > self.layout.base.end;
+        is_long || self.lacks_snapshot || (is_full || self.is_scarce) && gives_room
     }
 
     /// Begins a snapshot: what is pushed from now on belongs behind it, and it must show all that
@@ -414,7 +496,10 @@ impl<D: Disk> Store<D> {
     /// There is no snapshot then, and nothing has changed unless [`Store::refusal`] says so.
     pub fn begin_snapshot(&mut self) -> Result<SnapshotWriter<D>, DiskError> {
         // It costs a segment, too: none is begun that would fill the disk.
-        if self.disk.free_bytes()? < self.layout.base.end {
+        let base_bytes = self.layout.base.end;
+        if self.disk.free_bytes()? < base_bytes
+            && !(self.give_reserve() && self.disk.free_bytes()? >= base_bytes)
+        {
             return Err(DiskError {
                 kind: DiskErrorKind::Full,
                 tried: "write",
@@ -474,7 +559,9 @@ impl<D: Disk> Store<D> {
         }
         self.layout.base = Cut { number: snapshot.number, end: snapshot.bytes };
         self.layout.closed.retain(|cut| cut.number >= snapshot.number);
+        self.lacks_snapshot = false;
         self.remove_stale();
+        self.make_spare();
         Ok(())
     }
 
@@ -490,22 +577,8 @@ impl<D: Disk> Store<D> {
         Err(error)
     }
 
-    /// Writes that it ends here. If that cannot be, it may stand there all the same: so no number
-    /// is given out before [`Store::retry`] has begun another segment, in which it does not stand.
-    fn put_end(&mut self) -> Result<(), DiskError> {
-        let ended = self.put_empty(Kind::End).and_then(|()| self.sync_log());
-        // mutation: end-in-next
-        if ended.is_err() {
-            self.buffer.bytes.clear();
-            self.buffer.frame_at = 0;
-            // mutation: seqs-after-failure
-            (self.seqs.granted, self.seqs.claimed) = (self.seqs.last, self.seqs.last);
-        }
-        ended
-    }
-
-    fn put_empty(&mut self, kind: Kind) -> Result<(), DiskError> {
-        frame::begin(kind, &mut self.buffer.bytes);
+    fn put_empty(&mut self) -> Result<(), DiskError> {
+        frame::begin(Kind::Entries, &mut self.buffer.bytes);
         self.put_frame()
     }
 
@@ -513,23 +586,20 @@ impl<D: Disk> Store<D> {
     fn put_frame(&mut self) -> Result<(), DiskError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         let frame = &mut self.buffer.bytes[self.buffer.frame_at..];
-        let is_end = frame::is_end(frame);
-        // There is always room for an end.
-        let room = frame.len() + if is_end { 0 } else { FRAME_BYTES };
-        if log.bytes - log.end < room as u64 {
+        if log.bytes - log.end < frame.len() as u64 {
             // mutation: synced-segment
             self.sync_log()?;
             return self.begin_segment().or_else(|error| self.failed(error));
         }
         let spot = Spot { number: log.number, offset: log.end };
         let reserved = self.seqs.claimed.max(self.seqs.last.saturating_add(self.settings.reserve));
-        frame::seal(frame, spot, log.synced, if is_end { self.seqs.last } else { reserved });
+        frame::seal(frame, spot, log.synced, reserved);
         if let Err(error) = self.disk.write_at(&log.file, log.end, frame) {
             return self.failed(error);
         }
         log.end += frame.len() as u64;
         self.bytes_written += frame.len() as u64;
-        self.seqs.claimed = if is_end { self.seqs.claimed } else { reserved };
+        self.seqs.claimed = reserved;
         self.buffer.frame_at = self.buffer.bytes.len();
         self.seqs.written = self.seqs.last;
         Ok(())
@@ -545,6 +615,8 @@ impl<D: Disk> Store<D> {
             return self.failed(error);
         }
         self.is_on_disk();
+        // The mark is written before publishers are answered. It costs one write.
+        let _ = self.put_mark(false);
         Ok(())
     }
 
@@ -571,9 +643,10 @@ impl<D: Disk> Store<D> {
         // The same as before, if that failed: should its name have come to the disk, this one takes
         // its place there.
         let number = self.layout.highest + 1;
+        self.mark.retry(&self.disk);
         let mut head = self.head(What::Segment, number);
         let begin = head.encode().len() as u64;
-        let bytes = begin + (self.buffer.bytes.len() + FRAME_BYTES) as u64;
+        let bytes = begin + self.buffer.bytes.len() as u64;
         head.bytes = bytes.max(self.settings.segment_bytes);
         let has_length = head.bytes == self.settings.segment_bytes;
         let (unnamed, file) = match self.spares.names.pop_if(|_| has_length) {
@@ -583,7 +656,12 @@ impl<D: Disk> Store<D> {
             }
             None => {
                 let name = head::name(LOG, number) + UNNAMED;
-                let file = self.disk.create(&name, head.bytes);
+                let file = match self.disk.create(&name, head.bytes) {
+                    Err(error) if error.kind == DiskErrorKind::Full && self.give_reserve() => {
+                        self.disk.create(&name, head.bytes)
+                    }
+                    created => created,
+                };
                 (name, file)
             }
         };
@@ -606,10 +684,10 @@ impl<D: Disk> Store<D> {
         self.health = Health::Healthy;
         self.bytes_written += end;
         self.seqs.claimed = head.reserved;
-        self.buffer.is_witnessed = false;
         self.buffer.frame_at = self.buffer.bytes.len();
         self.seqs.written = self.seqs.last;
         self.is_on_disk();
+        let _ = self.put_mark(false);
         self.make_spare();
         Ok(())
     }
@@ -666,16 +744,33 @@ impl<D: Disk> Store<D> {
                 Err(error) => health = Health::Full(error),
             }
         }
+        let free_bytes = self.disk.free_bytes().unwrap_or(u64::MAX);
+        let snapshot_bytes = self.layout.base.end + self.log_bytes();
+        self.is_scarce = free_bytes < snapshot_bytes + 2 * self.settings.segment_bytes;
+        // Room for a segment, and for a snapshot that is a little larger than the last.
+        let reserve_bytes = self.settings.segment_bytes + self.layout.base.end / 4 * 5;
+        let reserve_bytes = reserve_bytes.min(self.settings.log_bytes_min);
+        if !self.has_reserve && free_bytes > 2 * reserve_bytes {
+            self.has_reserve = self.disk.create(RESERVE, reserve_bytes).is_ok();
+        }
         if !self.is_broken() {
             self.health = health;
         }
+    }
+
+    /// Gives back the room that was kept for a full disk. Returns whether there was any.
+    fn give_reserve(&mut self) -> bool {
+        std::mem::take(&mut self.has_reserve) && self.disk.remove(RESERVE).is_ok()
     }
 
     /// So many files wait to be written over at most: as many as the log has before the next
     /// snapshot, at least. To sync blocks that were written before is cheaper, since the file
     /// system has nothing to say of them in its own journal, and waits for nobody else's.
     fn spares_max(&self) -> usize {
-        let segments = self.settings.log_bytes_min / self.settings.segment_bytes;
+        let segments = match self.is_scarce {
+            true => 0,
+            false => self.settings.log_bytes_min / self.settings.segment_bytes,
+        };
         usize::try_from(segments).map_or(2, |segments| segments.max(2))
     }
 

@@ -2,9 +2,11 @@
 
 use crate::compressor::Compressor;
 use crate::report::Report;
-use crate::sequencer::{Commit, InMemory, OrderKind, Outcome, Promised, ReturnAddress, Sequencer};
+use crate::sequencer::{
+    Commit, CommitError, InMemory, OrderKind, Outcome, Promised, ReturnAddress, Sequencer,
+};
 use std::sync::Arc;
-use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published};
+use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published, Refusal};
 
 /// Applies changes that have their places, and has their messages compressed.
 #[derive(Clone)]
@@ -112,8 +114,8 @@ impl Committer {
         match self.begin(op, when, unix_s, back) {
             Commit::Known(outcome) => Some(outcome),
             Commit::Later => None,
-            Commit::Applied(applied, due) => {
-                self.when_kept(&mut vec![Promised { due, applied, back: back() }]);
+            Commit::Due(outcome, due) => {
+                self.when_kept(&mut vec![Promised { due, outcome, back: back() }]);
                 None
             }
         }
@@ -133,6 +135,11 @@ impl Committer {
             Op::Rules(_) => {}
         }
         let hub = &self.applier.hub;
+        let judged = match &op {
+            Op::Delete(topic) => Some(hub.keep(topic.as_str())),
+            Op::Put(topic, _) if when != Precondition::None => Some(hub.keep(topic.as_str())),
+            _ => None,
+        };
         let admitted = if !self.sequencer.judges_at_place() {
             hub.admit(op, when, unix_s)
         } else if matches!(op, Op::Delete(_)) {
@@ -142,9 +149,22 @@ impl Committer {
             let admitted = hub.admit(op, Precondition::None, unix_s);
             admitted.map(|entry| entry.if_holds(when))
         };
-        match admitted {
+        let commit = match admitted {
             Ok(entry) => self.sequencer.commit(&self.applier, entry, back),
             Err(refusal) => Commit::Known(Err(refusal.into())),
+        };
+        let Commit::Known(Err(CommitError::Refused(refusal))) = commit else { return commit };
+        // The state behind the refusal may be rolled back yet.
+        let due = match refusal {
+            Refusal::NotFound | Refusal::PreconditionFailed => {
+                judged.and_then(|keep| self.sequencer.refusal_due(hub, keep))
+            }
+            _ => None,
+        };
+        let refused = Err(CommitError::Refused(refusal));
+        match due {
+            Some(due) => Commit::Due(refused, due),
+            None => Commit::Known(refused),
         }
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use stentor_hub::{Applied, Entry, Keep, Place, Refusal};
+use stentor_hub::{Applied, Entry, Hub, Keep, Place, Refusal};
 use stentor_io::Peer;
 use stentor_wire::status::Status;
 
@@ -116,8 +116,9 @@ pub enum Commit {
     /// Whoever asked is told what comes of it, once. Whoever asks for several may be told in any
     /// order: not all are promised the same.
     Later,
-    /// It was applied, and is not kept yet as was promised: see [`Sequencer::when_kept`].
-    Applied(Applied, Due),
+    /// The outcome, which is not kept yet as was promised: see [`Sequencer::when_kept`]. A refusal
+    /// may rest on a change that is not kept.
+    Due(Outcome, Due),
 }
 
 /// Up to which number everything has to be kept, and how.
@@ -156,21 +157,27 @@ pub trait Sequencer: Send + Sync {
         false
     }
 
-    /// Takes out changes that were applied, and has each publisher told once what it was promised
-    /// holds. That is at once where [`Sequencer::commit`] returns no [`Commit::Applied`].
+    /// A refusal rests on the state of this hub. Returns the changes that have to be kept before its
+    /// publisher is told of it, or `None` if they are kept.
+    fn refusal_due(&self, _: &Hub, _: Keep) -> Option<Due> {
+        None
+    }
+
+    /// Takes out outcomes, and has each publisher told once what it was promised holds. That is at
+    /// once where [`Sequencer::commit`] returns no [`Commit::Due`].
     fn when_kept(&self, promised: &mut Vec<Promised>) {
         let mut telling = Telling::default();
-        promised.drain(..).for_each(|it| telling.add(it.back, Ok(it.applied)));
+        promised.drain(..).for_each(|it| telling.add(it.back, it.outcome));
     }
 }
 
-/// A change that was applied, and whose publisher is to be told once it is kept.
+/// An outcome. The publisher is told of it once everything up to a number is kept.
 #[derive(Debug)]
 pub struct Promised {
     /// When it is kept.
     pub due: Due,
     /// The outcome.
-    pub applied: Applied,
+    pub outcome: Outcome,
     /// Whom to tell.
     pub back: ReturnAddress,
 }

@@ -244,6 +244,13 @@ fn open_store(
     let told = |error| StartError::of_store(path, &error);
     let disk = HostDisk::open(path, user).map_err(|error| told(error.into()))?;
     let recovery = Recovery::open(disk).map_err(told)?;
+    if settings.store.must_exist && recovery.epoch().is_none() {
+        return Err(StartError(format!(
+            "there is no store in {}, and store.must_exist says that there is one: is the volume \
+             mounted?",
+            path.display()
+        )));
+    }
     let epoch = recovery.continued_epoch().map_or_else(Epoch::random, Epoch::from_number);
     Ok((Some(recovery), of(epoch)))
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use stentor_access::Grant;
 use stentor_config::Settings;
 use stentor_files::NotAsked;
-use stentor_hub::{Applied, Op, Precondition};
+use stentor_hub::{Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use stentor_replication::Transfer;
@@ -257,8 +257,8 @@ impl Exchange<'_> {
         match self.shared.committer.begin(op, when, self.clock.unix_s, &|| self.back(0)) {
             Commit::Known(outcome) => Some(outcome),
             Commit::Later => None,
-            Commit::Applied(applied, due) => {
-                self.when_kept(applied, due, 0);
+            Commit::Due(outcome, due) => {
+                self.when_kept(outcome, due, 0);
                 None
             }
         }
@@ -271,9 +271,9 @@ impl Exchange<'_> {
     }
 
     /// Has the connection told of this line once it is kept as promised.
-    pub(crate) fn when_kept(&self, applied: Applied, due: Due, line: u64) {
+    pub(crate) fn when_kept(&self, outcome: Outcome, due: Due, line: u64) {
         let mut promised = self.inbox.promised.borrow_mut();
-        promised.push(Promised { due, applied, back: self.back(line) });
+        promised.push(Promised { due, outcome, back: self.back(line) });
         if promised.len() >= PROMISES_TOGETHER {
             self.shared.committer.when_kept(&mut promised);
         }

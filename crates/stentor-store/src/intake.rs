@@ -232,7 +232,7 @@ impl Intake {
         let is_answered = |it: &mut WaitingPublisher| is_kept(it.promised.due) || is_lost(it);
         for WaitingPublisher { promised, .. } in waiting.publishers.extract_if(.., is_answered) {
             let is_kept = is_kept(promised.due);
-            let outcome = if is_kept { Ok(promised.applied) } else { Err(CommitError::Failed) };
+            let outcome = if is_kept { promised.outcome } else { Err(CommitError::Failed) };
             telling.add(promised.back, outcome);
         }
         drop(waiting);
@@ -430,8 +430,13 @@ impl Sequencer for Intake {
         let due = Due { seq: message.seq(), keep: message.keep() };
         match due.keep {
             Keep::None | Keep::Memory => Commit::Known(Ok(applied)),
-            Keep::Written | Keep::Synced => Commit::Applied(applied, due),
+            Keep::Written | Keep::Synced => Commit::Due(Ok(applied), due),
         }
+    }
+
+    fn refusal_due(&self, hub: &Hub, keep: Keep) -> Option<Due> {
+        let due = Due { seq: hub.seq(), keep };
+        (due.seq > self.kept_seq(keep)).then_some(due)
     }
 
     fn when_kept(&self, promised: &mut Vec<Promised>) {
@@ -440,7 +445,7 @@ impl Sequencer for Intake {
         for promised in promised.drain(..) {
             // Under the lock: whoever raises the number looks at all who wait after that.
             if promised.due.seq <= self.kept_seq(promised.due.keep) {
-                telling.add(promised.back, Ok(promised.applied));
+                telling.add(promised.back, promised.outcome);
             } else if waiting.is_abandoned {
                 telling.add(promised.back, Err(CommitError::Failed));
             } else {
@@ -480,7 +485,7 @@ mod tests {
         let (intake, (sender, outcome)) = (Intake::new(usize::MAX, 0), mpsc::channel());
         let due = Due { seq: 1, keep: Keep::Synced };
         let back = ReturnAddress::Thread(sender);
-        intake.when_kept(&mut vec![Promised { due, applied: Applied::Known, back }]);
+        intake.when_kept(&mut vec![Promised { due, outcome: Ok(Applied::Known), back }]);
         assert!(outcome.try_recv().is_err(), "it waits");
         intake.abandon();
         assert!(matches!(outcome.try_recv(), Ok(Err(CommitError::Failed))));

@@ -18,7 +18,7 @@ use stentor_hub::{
     CacheControl, ContentType, Draft, Entry, Epoch, Event, EventName, Hub, Id, Limits, Op, Past,
     Pattern, Place, Rule,
 };
-use stentor_io::{DiskErrorKind, HostDisk, sleep, unix_s};
+use stentor_io::{Disk, DiskErrorKind, HostDisk, sleep, unix_s};
 use stentor_log::{Damage, OpenError, Recovery};
 use stentor_wire::target::TopicName;
 
@@ -150,8 +150,15 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
         Ok(hub.seq())
     });
     made.map_err(|error| told(path)(error.into()))?;
-    Recovery::open(disk).and_then(contents).map_err(told(path))
+    let read_back = Recovery::open(disk.clone()).and_then(contents).map_err(told(path));
+    read_back.inspect_err(|_| {
+        // No store is left that no server can read.
+        let made = stentor_log::file_of_store(&disk).ok().flatten();
+        let _ = made.map(|file| disk.remove(&file));
+    })
 }
+
+const DAY_S: u64 = 24 * 60 * 60;
 
 /// A message or a deletion as a line.
 #[derive(Default, Serialize, Deserialize)]
@@ -222,6 +229,14 @@ impl<'a> ExportLine<'a> {
         // So many are put apart for what is published before they are on the disk.
         if number > SEQ_MAX {
             return Err(format!("{number} is more than the greatest number, {SEQ_MAX}"));
+        }
+        if let Some(last_seq) = self.last_seq.filter(|last_seq| *last_seq >= number) {
+            return Err(format!("last_seq {last_seq} is not below the number {number}"));
+        }
+        if let Some(at) = self.published_at.filter(|at| *at > unix_s() + DAY_S) {
+            return Err(format!(
+                "published_at {at} is later than tomorrow: it is in seconds since 1970"
+            ));
         }
         let (op, last_seq) = match (self.deleted, self.last_seq) {
             (true, last_seq) => (Op::Delete(topic), last_seq.unwrap_or(0)),

@@ -46,6 +46,10 @@ pub struct Writer<D: Disk> {
     /// No snapshot is begun before, since so many failed one after another.
     rewrite_at_ms: u64,
     rewrites_failed: u32,
+    /// When it is looked whether the directory is there.
+    look_at_ms: u64,
+    /// The error that the log has a line of.
+    logged: Option<DiskError>,
 }
 
 /// A writer that has come to its end.
@@ -114,6 +118,8 @@ impl<D: Disk> Writer<D> {
             pass: None,
             rewrite_at_ms: 0,
             rewrites_failed: 0,
+            look_at_ms: 0,
+            logged: None,
         };
         writer.show(0);
         writer
@@ -131,6 +137,10 @@ impl<D: Disk> Writer<D> {
             self.witness_at_ms = Some(now_ms + QUIET_MS);
         }
         self.news.extend(self.taken.news.drain(..));
+        if now_ms >= self.look_at_ms {
+            self.look_at_ms = now_ms + LOOK_MS;
+            self.look_for_directory();
+        }
         if self.taken.ending.is_some() || self.retry_at_ms.is_some_and(|at| now_ms >= at) {
             self.retry_at_ms = None;
             // What of it failed the store says below.
@@ -151,6 +161,25 @@ impl<D: Disk> Writer<D> {
         let is_over = self.taken.ending.is_some();
         debug_assert!(is_over || !self.patience(now_ms).is_zero(), "it would spin");
         is_over
+    }
+
+    /// Makes the directory again if it was removed, with what is in memory.
+    fn look_for_directory(&mut self) {
+        if self.store.disk().is_there() {
+            return;
+        }
+        (self.rewriting, self.pass, self.rewrite_at_ms) = (None, None, 0);
+        match self.store.disk().make_again() {
+            Ok(disk) => {
+                tracing::error!(
+                    "the directory of the store was removed: it is made again, and a snapshot of \
+                     all that is in memory is written there"
+                );
+                // What of it failed the store says below.
+                let _ = self.store.move_to(disk);
+            }
+            Err(error) => self.store.fail(error),
+        }
     }
 
     /// A snapshot that is to be written, if one was begun.
@@ -196,7 +225,7 @@ impl<D: Disk> Writer<D> {
             false => [self.sync_at_ms, self.witness_at_ms],
         };
         let times = of_log.into_iter().chain([self.retry_at_ms, rewriting]);
-        let next = times.flatten().min().unwrap_or(now_ms + IDLE_MS);
+        let next = times.flatten().fold(self.look_at_ms, u64::min);
         Duration::from_millis(next.saturating_sub(now_ms))
     }
 
@@ -273,20 +302,21 @@ impl<D: Disk> Writer<D> {
             Some(error) => (DiskState::Failed, Some(error)),
         };
         state.store(disk as u8, Ordering::Release);
-        let sentence = sentence.map(DiskError::to_string);
         let is_over = sentence.is_none();
-        let mut failure = stentor_io::lock(&self.stats.failure);
-        match &sentence {
-            None if failure.is_some() => tracing::warn!("the store takes messages again"),
-            Some(sentence) if failure.as_ref() != Some(sentence) => {
+        match (sentence, &self.logged) {
+            (None, Some(_)) => tracing::warn!("the store takes messages again"),
+            // Each try may be of a file with another name.
+            (Some(error), logged) if !logged.as_ref().is_some_and(|it| is_same(it, error)) => {
                 self.stats.errors.add(1);
-                tracing::error!("{sentence}: nothing is published until this is mended");
+                tracing::error!("{error}: nothing is published until this is mended");
             }
             _ => {}
         }
+        self.logged = sentence.cloned();
+        let mut failure = stentor_io::lock(&self.stats.failure);
         // mutation: bytes-in-upgrade
         self.stats.bytes.set(self.bytes_before + self.store.bytes_written());
-        *failure = sentence;
+        *failure = self.logged.as_ref().map(DiskError::to_string);
         drop(failure);
         self.retry_at_ms = match is_over {
             true => None,
@@ -309,13 +339,7 @@ impl<D: Disk> Writer<D> {
     /// Begins a snapshot if it is time to, and has one that is finished take its place.
     fn rewrite(&mut self, now_ms: u64) {
         let done = match &mut self.rewriting {
-            // On a full disk there is room for none.
-            None if now_ms < self.rewrite_at_ms
-                || !self.store.snapshot_is_due()
-                || self.store.refusal().is_some() =>
-            {
-                return;
-            }
+            None if now_ms < self.rewrite_at_ms || !self.store.snapshot_is_due() => return,
             None => self.store.begin_snapshot().map(|to| {
                 let (pass, rewriting) = Pass::begin(to, Arc::clone(&self.hub));
                 (self.pass, self.rewriting) = (Some(pass), Some(rewriting));
@@ -425,6 +449,11 @@ where
     })
 }
 
+/// Whether an operator has to do the same about two errors.
+fn is_same(one: &DiskError, other: &DiskError) -> bool {
+    (one.kind, &one.reason) == (other.kind, &other.reason)
+}
+
 /// What is stored when its time comes is on the disk after so long.
 const SYNC_MS: u64 = 100;
 
@@ -440,8 +469,8 @@ const REWRITE_AGAIN_MS: u64 = 60_000;
 /// How often it looks whether a snapshot is finished.
 const REWRITING_LOOK_MS: u64 = 100;
 
-/// The longest it sleeps when there is nothing to do.
-const IDLE_MS: u64 = 60_000;
+/// How often it looks whether the directory is there.
+const LOOK_MS: u64 = 1_000;
 
 /// With fewer reserved numbers than this more are reserved.
 fn numbers_ahead_min() -> u64 {
@@ -451,8 +480,10 @@ fn numbers_ahead_min() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
     use stentor_hub::{Draft, Epoch, Limits, Precondition, Rule};
-    use stentor_log::{DiskFaults, Recovery, Settings, SimDisk};
+    use stentor_log::{DiskFaults, Recovery, Settings, SimDisk, during_syncs};
     use stentor_wire::target::TopicName;
 
     const SETTINGS: Settings =
@@ -502,6 +533,29 @@ mod tests {
         assert_eq!((writer.intake.disk(), writer.intake.synced_seq()), (DiskState::Well, 1));
     }
 
+    /// The operator removes the directory of a server that runs.
+    #[test]
+    fn a_removed_directory_is_made_again() {
+        let disk = SimDisk::new(1);
+        let mut writer = writer(&disk);
+        publish(&writer, 10);
+        writer.step(Duration::ZERO, 1_000);
+        disk.vanish();
+        writer.step(Duration::ZERO, 1_999);
+        publish(&writer, 20);
+        writer.step(Duration::ZERO, 2_000);
+        let mut pass = writer.pass();
+        while let Some(next) = pass {
+            pass = next.step().map(|(pass, _)| pass);
+        }
+        writer.step(Duration::ZERO, 2_000 + SYNC_MS);
+        assert_eq!(writer.intake.disk(), DiskState::Well);
+        disk.cut_power();
+        let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+        crate::load(Recovery::open(disk).unwrap(), &hub, 1, |_| {}).unwrap();
+        assert_eq!(hub.value("/a").map(|value| value.data().len()), Some(20));
+    }
+
     #[test]
     fn failed_snapshots_are_begun_less_often() {
         let mut writer = writer(&SimDisk::new(1));
@@ -544,7 +598,6 @@ mod tests {
             writer.store.bytes_written()
         };
         let idle = bytes(&mut writer, 900);
-        assert_eq!(writer.patience(900), Duration::from_millis(IDLE_MS));
         publish(&writer, 10);
         assert_eq!(bytes(&mut writer, 1_000), idle);
         publish(&writer, 10);
@@ -552,8 +605,15 @@ mod tests {
         assert_eq!(bytes(&mut writer, 999 + SYNC_MS), idle);
         let synced = bytes(&mut writer, 1_000 + SYNC_MS);
         assert!(synced > idle && writer.intake.synced_seq() == 2);
-        assert_eq!(bytes(&mut writer, 1_049 + QUIET_MS), synced);
-        assert!(bytes(&mut writer, 1_050 + QUIET_MS) > synced);
+        let marks_on_disk = Rc::new(Cell::new(0));
+        let count = Rc::clone(&marks_on_disk);
+        let meanwhile = move || count.set(count.get() + 1);
+        during_syncs(meanwhile, || {
+            assert_eq!(bytes(&mut writer, 1_049 + QUIET_MS), synced);
+            assert_eq!(marks_on_disk.get(), 0);
+            bytes(&mut writer, 1_050 + QUIET_MS);
+            assert_eq!(marks_on_disk.get(), 1);
+        });
     }
 
     #[test]

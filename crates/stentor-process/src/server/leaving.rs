@@ -95,6 +95,10 @@ impl Server {
         if let Some(follow) = self.service.follow() {
             follow.go_on();
         }
+        if let (Some(_), Some(store)) = (&writer, self.service.store()) {
+            // Before workers continue: they publish at once, and wait for the writer.
+            store.intake.resume();
+        }
         self.cue(|_| Cue::GoOn);
         if let Some(writer) = writer {
             self.resume_store(writer);
@@ -108,7 +112,6 @@ impl Server {
     /// Continues the store after its writer has ended for another process.
     fn resume_store(&self, writer: Writer<HostDisk>) {
         let Some(store) = self.service.store() else { return };
-        store.intake.resume();
         let intake = Arc::clone(&store.intake);
         let started = self.start_writer(move || {
             // The process that was ended has the lock until the kernel has closed its last file.

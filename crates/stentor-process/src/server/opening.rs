@@ -4,7 +4,8 @@ use super::{Server, StartError};
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use stentor_io::HostDisk;
+use stentor_config::OrAuto;
+use stentor_io::{Disk, DiskErrorKind, HostDisk};
 use stentor_log::{OpenError, Recovered, Recovery, Settings as StoreSettings, Store, Tip};
 use stentor_store::{Loaded, Reading, TOO_LARGE, Writer, load};
 
@@ -81,16 +82,16 @@ impl Server {
         else {
             return Ok(());
         };
-        let hub = Arc::clone(&self.shared.hub);
+        let (hub, sizes_of) = (Arc::clone(&self.shared.hub), self.settings.store.clone());
         let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
         self.start_writer(move || {
-            let continued = HostDisk::open(&path, None)
-                .map_err(OpenError::from)
-                .and_then(|disk| Recovery::open(disk)?.continue_at(tip));
-            let recovered = continued.map_err(|error| {
+            let continued = HostDisk::open(&path, None).map_err(OpenError::from).and_then(|disk| {
+                Ok((sizes(&disk, &sizes_of), Recovery::open(disk)?.continue_at(tip)?))
+            });
+            let (settings, recovered) = continued.map_err(|error| {
                 StartError::of_store(&path, &error).to_string() + "; restart the server"
             })?;
-            let begun = Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
+            let begun = Store::begin(recovered, settings, hub.epoch().number());
             Ok(Writer::new(begun, intake, hub, stats))
         })
     }
@@ -102,8 +103,12 @@ impl Server {
     ) -> Result<(), StartError> {
         let Some(store) = self.service.store() else { return Ok(()) };
         let hub = &self.shared.hub;
-        let begun = Store::begin(recovered, StoreSettings::default(), hub.epoch().number());
-        if let (false, Some(error)) = (begun.has_begun(), begun.refusal()) {
+        let settings = sizes(recovered.disk(), &self.settings.store);
+        let begun = Store::begin(recovered, settings, hub.epoch().number());
+        // On a full disk readers are served, and the writer tries again.
+        if let (false, Some(error)) = (begun.has_begun(), begun.refusal())
+            && error.kind != DiskErrorKind::Full
+        {
             return Err(self.store_error(error.clone().into()));
         }
         store.attach(hub);
@@ -127,6 +132,19 @@ impl Server {
             (error, _) => StartError::of_store(&path, &error),
         }
     }
+}
+
+/// The sizes of a store: those of the settings, or such that fit the volume.
+fn sizes(disk: &HostDisk, settings: &stentor_config::Store) -> StoreSettings {
+    let volume_bytes = disk.volume_bytes().unwrap_or(u64::MAX);
+    let mut sizes = StoreSettings::default().fit(volume_bytes);
+    if let OrAuto::Set(bytes) = settings.log_bytes {
+        sizes.log_bytes_min = bytes as u64;
+    }
+    if let OrAuto::Set(bytes) = settings.segment_bytes {
+        sizes.segment_bytes = bytes as u64;
+    }
+    sizes
 }
 
 /// How much a store needs, as far as the part that was read tells.

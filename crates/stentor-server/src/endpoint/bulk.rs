@@ -37,7 +37,7 @@ pub(crate) struct Bulk {
     /// Lines that wait for the last of them, which is told of.
     groups: VecDeque<Group>,
     /// The group that is being put together, and what its last line became.
-    group: Option<(Group, Applied, Due)>,
+    group: Option<(Group, Outcome, Due)>,
     /// Lines of which it is not known yet what came of them,
     uncommitted: usize,
     /// and what they are counted as.
@@ -221,7 +221,7 @@ impl Bulk {
                 self.uncommitted_bytes += LINE_ALONE_BYTES;
                 return;
             }
-            Ok(Commit::Applied(applied, due)) => {
+            Ok(Commit::Due(outcome, due)) => {
                 let bytes = waiting_bytes(line);
                 self.uncommitted += 1;
                 self.uncommitted_bytes += bytes;
@@ -234,7 +234,7 @@ impl Bulk {
                         (group, Due { keep, ..due })
                     });
                 group.add(self.line, bytes);
-                self.group = Some((group, applied, due));
+                self.group = Some((group, outcome, due));
                 return;
             }
             Err(error) => Err(error),
@@ -244,8 +244,8 @@ impl Bulk {
 
     /// No more of what arrived together comes: asks to be told when all of it is kept.
     fn await_group(&mut self, x: &Exchange<'_>) {
-        let Some((group, applied, due)) = self.group.take() else { return };
-        x.when_kept(applied, due, group.last());
+        let Some((group, outcome, due)) = self.group.take() else { return };
+        x.when_kept(outcome, due, group.last());
         self.groups.push_back(group);
     }
 

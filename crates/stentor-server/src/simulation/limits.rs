@@ -307,7 +307,7 @@ fn many_promises_are_asked_for_at_once() {
     let promised = [1, 2, 3].map(|line| {
         let published = world.publish_draft("/a", Draft::new(*b"1"));
         let due = Due { seq: published.id.seq, keep: Keep::Synced };
-        x.when_kept(Applied::Put(published), due, line);
+        x.when_kept(Ok(Applied::Put(published)), due, line);
         x.inbox.promised.borrow().len()
     });
     assert_eq!(promised, [1, 2, 0]);

@@ -185,12 +185,13 @@ fn what_a_crash_left_unfinished_is_cut_off_and_told() {
     // After a moment of quiet it is vouched for.
     thread::sleep(Duration::from_millis(500));
     server.kill();
-    // The next frame was begun, and is nonsense behind what vouches for the first.
+    // The next frame was begun, and is cut off behind its head.
     let log = newest_log(&data);
-    let content = fs::read(&log).unwrap();
-    let end = content.iter().rposition(|byte| *byte != 0).unwrap() as u64 + 1;
+    let (content, mark) = (fs::read(&log).unwrap(), fs::read(data.join("mark")).unwrap());
+    let end = u64::from_le_bytes(mark[24..32].try_into().unwrap());
+    let magic = content.windows(3).position(|bytes| bytes == b"\xf5SF").unwrap();
     let file = OpenOptions::new().write(true).open(&log).unwrap();
-    file.write_all_at(&[0x5a; 100], end).unwrap();
+    file.write_all_at(&content[magic - 8..magic + 32], end).unwrap();
     let mut server = start(&data);
     let left_out = server.child.logged("with something unfinished");
     assert!(left_out.contains("nobody was promised"), "{left_out}");
@@ -273,7 +274,7 @@ fn a_full_disk_takes_nothing_until_there_is_room() {
     assert_eq!(stream.event().data, "before");
     let large = vec![b'x'; 1_000_000];
     let full = (0..200).find_map(|i| {
-        let response = server.control.put(&format!("/large/{}", i % 4), "text/plain", &large);
+        let response = server.control.put(&format!("/large/{i}"), "text/plain", &large);
         (!matches!(response.status, 200 | 201)).then_some(response)
     });
     let full = full.expect("the disk is full");
@@ -327,6 +328,101 @@ fn a_store_is_read_on_a_full_disk() {
         (response.status == 200).then(|| response.json()["id"].as_str().unwrap().to_owned())
     });
     assert!(numbered(&next) > numbered(&first));
+}
+
+/// Its value takes little; the log of its changes would take many times the volume.
+#[test]
+fn one_topic_never_fills_a_small_volume() {
+    if !is_root("mounting a small disk") {
+        return;
+    }
+    for size in ["100m", "400m"] {
+        let disk = Tmpfs::mount(size);
+        let (mut server, mut last) = (start(&disk.data()), String::new());
+        for life in 0..20 {
+            for change in 0..60 {
+                last = format!("{life} {change} {}", "x".repeat(400_000));
+                let put = server.control.put("/a", "text/plain", last.as_bytes());
+                put.expect_one_of(&[200, 201]);
+            }
+            if life % 2 == 0 {
+                server.stop()
+            } else {
+                server.kill()
+            };
+            server = start(&disk.data());
+            assert_eq!(server.public.get("/a").text(), last, "{size}: {life}");
+        }
+    }
+}
+
+#[test]
+fn a_start_without_room_serves_readers() {
+    if !is_root("mounting a small disk") {
+        return;
+    }
+    let disk = Tmpfs::mount("100m");
+    let server = start(&disk.data());
+    server.publish("/a", "one");
+    server.kill();
+    let (other, block) = (disk.0.path().join("other"), vec![1; 1 << 16]);
+    for name in fs::read_dir(disk.data()).unwrap().map(|entry| entry.unwrap().path()) {
+        let is_spare =
+            name.to_str().is_some_and(|it| it.contains("spare") || it.contains("reserve"));
+        if is_spare {
+            fs::remove_file(name).unwrap();
+        }
+    }
+    let mut file = fs::File::create(&other).unwrap();
+    while file.write_all(&block).is_ok() {}
+    let server = start(&disk.data());
+    assert_eq!(server.public.get("/a").text(), "one");
+    server.control.get("/-/readyz").expect(200);
+    assert!([503, 507].contains(&server.control.put("/a", "text/plain", b"two").status));
+    server.control.get("/-/readyz/publish").refused(503);
+    drop(file);
+    fs::remove_file(&other).unwrap();
+    eventually("it recovers by itself", || {
+        (server.control.put("/a", "text/plain", b"two").status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_removed_directory_is_made_again() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let mut server = start(&data);
+    server.publish("/a", "one");
+    let first = server.publish("/b", "two");
+    fs::remove_dir_all(&data).unwrap();
+    server.child.logged("the directory of the store was removed");
+    eventually("all that is in memory is there", || {
+        let names = fs::read_dir(&data).ok()?;
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .into_iter()
+            .any(|name| name.starts_with("snapshot-") && !name.ends_with(".tmp"))
+            .then_some(())
+    });
+    let last = server.publish("/a", "three");
+    server.kill();
+    let server = start(&data);
+    assert_eq!(numbered(&last), (numbered(&first).0, numbered(&first).1 + 1));
+    assert_eq!(server.public.get("/a").text(), "three");
+    assert_eq!(server.public.get("/b").tag(), format!("\"{first}\""));
+}
+
+#[test]
+fn an_expected_store_must_be_there() {
+    let dir = TempDir::new();
+    let data = dir.path().join("data");
+    let toml = format!("[store]\npath = '{}'\nmust_exist = true\n", data.display());
+    let file = dir.path().join("stentor.toml");
+    fs::write(&file, &toml).unwrap();
+    let flags = ["--config", file.to_str().unwrap()];
+    refused_start(&flags, &["there is no store in", "store.must_exist"]);
+    start(&data).stop();
+    Server::with("", "[store]\nmust_exist = true\n", &["--data", data_flag(&data)]).stop();
 }
 
 #[test]

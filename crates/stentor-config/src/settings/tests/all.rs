@@ -92,6 +92,7 @@ fn settings_of_a_table_that_is_off_are_refused() {
             "3",
             "7",
             "'2 GiB'",
+            "'32 MiB'",
             "true",
             "false",
             "'http://a'",
@@ -109,7 +110,7 @@ fn settings_of_a_table_that_is_off_are_refused() {
         assert!(error.contains(&expected), "{error}");
         count += 1;
     }
-    assert_eq!(count, 2 + 5 + 16 + 7);
+    assert_eq!(count, 5 + 5 + 16 + 7);
     for on in
         ["[store]\npath = '/s'", "[cluster]\nnats = 'nats://b'", "[follow]\nleader = 'http://a'"]
     {

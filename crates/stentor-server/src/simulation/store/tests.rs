@@ -3,7 +3,7 @@
 use super::super::CONTROL;
 use super::*;
 use std::thread;
-use stentor_hub::Draft;
+use stentor_hub::{Draft, Refusal};
 use stentor_order::{CommitError, Due, Outcome, Promised};
 use stentor_wire::target::TopicName;
 
@@ -81,6 +81,43 @@ fn a_stop_with_a_broken_disk_ends_and_no_number_is_used_again() {
     assert!(found.last >= given && found.lost.iter().any(|range| range.contains(&given)));
 }
 
+/// Nothing of what they rest on may be rolled back afterwards.
+#[test]
+fn refusals_wait_for_the_state_they_rest_on() {
+    let disk = SimDisk::new(1);
+    let (world, _, mut writer) = life(&disk);
+    let commit = |op: Op<'_>, when| {
+        let (sender, later) = mpsc::channel();
+        let back = || ReturnAddress::Thread(sender.clone());
+        (world.shared.committer.commit(op, when, 0, &back), later)
+    };
+    let topic = || TopicName::parse("/synced/a").unwrap();
+    let unless_there = || Precondition::IfNoneMatch(Box::from(*b"*"));
+    let put = |when| commit(Op::Put(topic(), Draft::new(*b"x")), when);
+    for is_kept in [true, false] {
+        let (now, stored) = put(Precondition::None);
+        assert!(now.is_none());
+        let (now, failed) = put(unless_there());
+        assert!(now.is_none() && failed.try_recv().is_err(), "it would be told too early");
+        assert!(commit(Op::Delete(topic()), Precondition::None).0.is_none());
+        let (now, absent) = commit(Op::Delete(topic()), Precondition::None);
+        assert!(now.is_none() && absent.try_recv().is_err(), "it would be told too early");
+        let sync_percent = if is_kept { 0 } else { 100 };
+        disk.set_faults(DiskFaults { sync_percent, ..DiskFaults::default() });
+        writer.step(Duration::ZERO, 1);
+        let told = [stored, failed, absent].map(|it| error(it.try_recv().ok()));
+        let refused = |refusal| Some(CommitError::Refused(refusal));
+        let expected = match is_kept {
+            true => [None, refused(Refusal::PreconditionFailed), refused(Refusal::NotFound)],
+            false => [Some(CommitError::Failed); 3],
+        };
+        assert_eq!(told, expected);
+        // What is kept is told at once.
+        let now = commit(Op::Delete(topic()), Precondition::None).0;
+        assert_eq!(error(now).is_some(), is_kept);
+    }
+}
+
 /// It was to be closed for another process, which cannot take it over then.
 #[test]
 fn a_store_that_cannot_be_closed_is_gone_on_with() {
@@ -94,6 +131,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         assert!(put(&world, "/synced/a").0.is_none());
         writer.step(Duration::ZERO, 1);
         disk.set_faults(faults);
+        assert!(put(&world, "/synced/a").0.is_none());
         state.intake.end(Ending::HandOver);
         assert!(writer.step(Duration::ZERO, 2));
         assert_eq!(error(put(&world, "/none/a").0), Some(CommitError::DiskBehind), "it is held");
@@ -118,7 +156,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         assert!(later.try_recv().unwrap().is_ok());
         disk.kill();
         let found = begin(&disk, rules(None)).unwrap();
-        assert_eq!(found.hub.value("/synced/a").map(|value| value.seq()), Some(2));
+        assert_eq!(found.hub.value("/synced/a").map(|value| value.seq()), Some(3));
     }
 }
 
@@ -148,7 +186,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     // One that was admitted before and asks now.
     let due = Due { seq: world.shared.hub.seq(), keep: Keep::Synced };
     let (sender, later) = mpsc::channel();
-    let promised = Promised { due, applied, back: ReturnAddress::Thread(sender) };
+    let promised = Promised { due, outcome: Ok(applied), back: ReturnAddress::Thread(sender) };
     world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
     let complaint = world.shared.committer.service().unwrap().publish_complaints().concat();

@@ -241,6 +241,8 @@ fn lines_that_are_none_are_refused_by_their_number() {
         ("{\"topic\":\"/a\",\"data\":\"\",\"id\":\"00000001-9007199254740993\"}", "greatest"),
         ("{\"topic\":\"/a\",\"data\":\"\",\"last_seq\":1}", "deletions only"),
         ("[]", "line 2: "),
+        ("{\"topic\":\"/a\",\"deleted\":true,\"last_seq\":18446744073709551615}", "is not below"),
+        ("{\"topic\":\"/a\",\"data\":\"x\",\"published_at\":1795339714000}", "in seconds"),
     ] {
         let said = refused("import", &[&data], &format!("{good}{bad}\n"));
         assert!(said.starts_with("stentor: line 2: ") && said.contains(told), "{bad}: {said}");
