@@ -1,7 +1,7 @@
 //! Grants as bytes, so that another process can go on with those whom they let in. Tokens are not
 //! among them: what was verified need not be again, as long as its key is there.
 
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker, format};
 
 use crate::grant::{Grant, Scope};
 use crate::keys::KeyId;
@@ -9,6 +9,8 @@ use crate::patterns::Patterns;
 use crate::permissions::Permissions;
 
 impl Packed for KeyId {
+    const FORMAT: u64 = format("KeyId", &[u64::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         self.number().pack(out);
     }
@@ -19,6 +21,8 @@ impl Packed for KeyId {
 }
 
 impl Packed for Grant {
+    const FORMAT: u64 = format("Grant key publish read expires", &[KeyId::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         let Grant { scope, expires_unix_s } = self;
         scope.key().pack(out);

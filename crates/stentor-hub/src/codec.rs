@@ -316,7 +316,10 @@ impl<'a> Reader<'a> {
 pub(crate) const TRUNCATED: &str = "The bytes end before their time.";
 pub(crate) const MALFORMED: &str = "These bytes are nothing that was written here.";
 
-const VERSION: u8 = 1;
+/// The version of the form of entries.
+pub const ENTRY_VERSION: u8 = 1;
+
+const VERSION: u8 = ENTRY_VERSION;
 
 /// What a rule may say of keeping, each by its place.
 const KEEPS: [Option<Keep>; 5] =

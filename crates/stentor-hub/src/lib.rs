@@ -50,7 +50,9 @@ mod topic;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 
-pub use codec::{decode_entry, encode_entry, encode_event, encode_rules, entry_topic};
+pub use codec::{
+    ENTRY_VERSION, decode_entry, encode_entry, encode_event, encode_rules, entry_topic,
+};
 pub use encode::{Encoder, GzipError};
 pub use entry::{Applied, Entry, Op, Past, Place, Precondition, Published, Refusal};
 pub use event::{Event, Missed, Mode, Span};

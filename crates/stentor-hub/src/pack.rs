@@ -1,6 +1,6 @@
 //! The packed forms of what connections keep of the hub's: for the next process.
 
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker, format};
 use stentor_wire::packed;
 
 use crate::entry::Precondition;
@@ -17,6 +17,8 @@ packed!(enum Precondition { 0 => None, 1 => IfMatch(tags), 2 => IfNoneMatch(tags
 macro_rules! as_text {
     ($($name:ty: $text:expr, $parse:expr;)*) => {$(
         impl Packed for $name {
+            const FORMAT: u64 = format(stringify!($name), &[]);
+
             fn pack(&self, out: &mut Packer) {
                 $text(self).to_owned().pack(out);
             }

@@ -14,10 +14,10 @@ mod reloading;
 mod service;
 mod taking_over;
 
-use self::handover::Hello;
+use self::handover::ServerState;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
-use self::prepared::{Background, Prepared, Running, check_files};
+use self::prepared::{Background, PreparedSettings, Running, check_files};
 use self::service::Service;
 pub use self::taking_over::Predecessor;
 use crate::start_error::StartError;
@@ -47,6 +47,7 @@ use stentor_server::{
 use stentor_store::{Ended, Ending, StoreThread, Writer};
 use stentor_tls_layer::{Acceptors, Sessions};
 use stentor_wire::target::TopicName;
+use zeroize::Zeroizing;
 
 /// A running server. Dropping it leaves the workers running; [`Server::drain`] and
 /// [`Server::wait`] end them.
@@ -125,10 +126,11 @@ fn begin(
     let _ = stentor_io::raise_open_files_limit();
     let user = settings.user.as_deref().map(user_named).transpose()?;
     let hello = predecessor.as_ref().map(|predecessor| &predecessor.hello);
-    let left_out = hello.map(Hello::left_out);
-    let fetched = hello.map(Hello::fetched).unwrap_or_default();
-    let running = Running { user: user.clone(), acceptors: None, left_out, fetched };
-    let prepared = Prepared::read_bounded(&settings, running)?;
+    let left_out = hello.map(ServerState::left_out);
+    let fetched = hello.map(ServerState::fetched).unwrap_or_default();
+    let ticket_secret = hello.and_then(|state| state.ticket_secret.clone()).map(Zeroizing::new);
+    let running = Running { user: user.clone(), acceptors: None, left_out, ticket_secret, fetched };
+    let prepared = PreparedSettings::read_bounded(&settings, running)?;
     let addresses = Arc::new(Addresses::reserve(&settings, inherited, hello)?);
     let posts = Post::all(&settings);
     // Before any worker has its own file table: each is a copy, and needs every worker's waker.
@@ -189,11 +191,11 @@ fn begin(
 
 /// What all workers share, and what is to be done for them elsewhere.
 fn share(
-    prepared: &Prepared,
+    prepared: &PreparedSettings,
     hub: Hub,
     service: &Service,
     posts: &[Post],
-    hello: Option<&Hello>,
+    hello: Option<&ServerState>,
 ) -> Result<(Shared, Jobs), StartError> {
     let (compressor, jobs) = Compressor::new();
     let committer = Committer::new(Applier::new(Arc::new(hub), compressor), service.report());
@@ -210,7 +212,7 @@ fn share(
 }
 
 /// The state of this process: of the first one, or of one that takes over.
-fn process_state(hello: Option<&Hello>) -> ProcessState {
+fn process_state(hello: Option<&ServerState>) -> ProcessState {
     let now_unix_s = stentor_io::unix_s();
     ProcessState {
         process_started_unix_s: now_unix_s,
@@ -497,8 +499,8 @@ impl Server {
     }
 
     /// Starts the threads that work beside the workers. They wait until the server begins.
-    fn start_background(&mut self, prepared: Prepared) -> Result<Guard, StartError> {
-        let Prepared { settings, certificates, keys } = prepared;
+    fn start_background(&mut self, prepared: PreparedSettings) -> Result<Guard, StartError> {
+        let PreparedSettings { settings, certificates, keys } = prepared;
         self.background = Some(Background::start(self, &settings, keys, &certificates)?);
         let Server { settings, shared, service, mailboxes, .. } = self;
         service.start(shared.committer.applier()).map_err(StartError::new)?;

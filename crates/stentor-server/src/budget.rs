@@ -22,7 +22,7 @@ use crate::limits::{
 };
 pub(crate) use queue::{Place, WorkQueue};
 use stentor_io::Peer;
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
 /// Work that one step may make large.
@@ -96,6 +96,8 @@ pub(crate) struct Budget {
 }
 
 impl Packed for Budget {
+    const FORMAT: u64 = pack::format("Budget queues left costs", &[WorkClass::ALL.len() as u64]);
+
     fn pack(&self, out: &mut Packer) {
         let Budget { queues, left, costs, .. } = self;
         for queue in queues {

@@ -62,4 +62,4 @@ pub use mailbox::{Mailbox, Order};
 pub use operations::{Failed, History, Reloaded, Reloads, Upgraded, Upgrades};
 pub use shared::{ProcessState, Shared};
 pub use stats::{Stats, Totals, pack_histogram, unpack_histogram};
-pub use worker::Worker;
+pub use worker::{WORKER_FORMAT, Worker};

@@ -19,7 +19,7 @@ use stentor_hub::{Form, Message, RenderedBytes};
 use stentor_io::{Backend, File, FileSendError, Gone, Peer, Sent};
 use stentor_replication::ChunkSink;
 use stentor_wire::negotiate::Encoding;
-use stentor_wire::pack::{MISFIT, Packed, Packer, Thing, UNKNOWN, Unpacked, Unpacker};
+use stentor_wire::pack::{self, MISFIT, Packed, Packer, Thing, UNKNOWN, Unpacked, Unpacker};
 
 /// Bytes that are sent from where they are.
 #[derive(Debug)]
@@ -295,6 +295,8 @@ pub(crate) struct Backlog {
 }
 
 impl Packed for Backlog {
+    const FORMAT: u64 = pack::format("Backlog pieces offset", &[Piece::FORMAT, u64::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         self.pack_with(&[], out);
     }
@@ -314,6 +316,8 @@ impl Packed for Backlog {
 
 /// What is shared stays so, among the connections of a worker.
 impl Packed for Piece {
+    const FORMAT: u64 = pack::format("Piece own stored shared", &[]);
+
     fn pack(&self, out: &mut Packer) {
         match self {
             Piece::Own(bytes) => {

@@ -182,6 +182,15 @@ impl Prepared {
         &self.warnings
     }
 
+    /// Returns only the keys of tickets, which another process of this server used before.
+    ///
+    /// # Errors
+    /// It is no secret of tickets.
+    pub fn of_tickets(secret: Zeroizing<Vec<u8>>) -> Result<Prepared, Unusable> {
+        let tickets = Tickets::continued(secret).map_err(|reason| Unusable(vec![reason]))?;
+        Ok(Prepared { random_tickets: Some(Arc::new(tickets)), ..Prepared::default() })
+    }
+
     /// The pairs of its settings for which no valid certificate is presented at this time.
     #[must_use]
     pub fn left_out(&self, now_unix_s: u64) -> Vec<PairFiles> {
@@ -281,6 +290,12 @@ impl Acceptors {
     #[must_use]
     pub fn left_out(&self, now_unix_s: u64) -> Vec<PairFiles> {
         self.state().current.left_out(now_unix_s)
+    }
+
+    /// The secret of tickets, if no file has it.
+    #[must_use]
+    pub fn random_ticket_secret(&self) -> Option<Zeroizing<Vec<u8>>> {
+        self.state().current.random_tickets.as_ref()?.random_secret().cloned()
     }
 
     /// Reads the files of settings for a reload.

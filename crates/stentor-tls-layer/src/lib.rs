@@ -22,4 +22,4 @@ pub use limits::{
 };
 #[cfg(feature = "check")]
 pub use secured::Held;
-pub use secured::{Secured, Securing, Sessions, TlsCounts, Unpacking};
+pub use secured::{SESSIONS_FORMAT, Secured, Securing, Sessions, TlsCounts, Unpacking};

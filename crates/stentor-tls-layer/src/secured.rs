@@ -41,7 +41,7 @@ use crate::limits::{
 pub use check::Held;
 use clients::Clients;
 use entry::{Entry, Extra, Stage};
-pub use handover::Unpacking;
+pub use handover::{SESSIONS_FORMAT, Unpacking};
 use handshakes::Handshakes;
 use opening::OpeningBudget;
 use pool::Pools;

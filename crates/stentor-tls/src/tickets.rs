@@ -32,17 +32,34 @@ use crate::keys::KeyBytes;
 pub struct Tickets {
     /// The first seals, all open.
     secrets: Vec<hkdf::Prk>,
+    /// The secret, if it is in no file.
+    random: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Tickets {
-    /// Keys that nobody else has: tickets are good until this process ends.
+    /// Keys of a secret that no file has: tickets are good until the server ends.
     ///
     /// # Errors
     /// The system gives no random numbers.
     pub fn random() -> Result<Tickets, String> {
-        let mut secret = Zeroizing::new([0; TICKET_SECRET_BYTES_MIN]);
-        rand::fill(&mut *secret).map_err(|_| "this system gives no random numbers")?;
-        Tickets::new(&[(Path::new(""), &*secret)])
+        let mut secret = Zeroizing::new(vec![0; TICKET_SECRET_BYTES_MIN]);
+        rand::fill(&mut secret).map_err(|_| "this system gives no random numbers")?;
+        Tickets::continued(secret)
+    }
+
+    /// Keys of the [`Tickets::random_secret`] of another process of this server.
+    ///
+    /// # Errors
+    /// As [`Tickets::new`].
+    pub fn continued(secret: Zeroizing<Vec<u8>>) -> Result<Tickets, String> {
+        let tickets = Tickets::new(&[(Path::new(""), &secret)])?;
+        Ok(Tickets { random: Some(secret), ..tickets })
+    }
+
+    /// The secret, if no file has it.
+    #[must_use]
+    pub fn random_secret(&self) -> Option<&Zeroizing<Vec<u8>>> {
+        self.random.as_ref()
     }
 
     /// Keys out of secrets, each with the name of where it is from. The first seals, all open.
@@ -62,7 +79,8 @@ impl Tickets {
                 file.display()
             )),
         };
-        Ok(Tickets { secrets: secrets.iter().map(prk).collect::<Result<_, String>>()? })
+        let secrets = secrets.iter().map(prk).collect::<Result<_, String>>()?;
+        Ok(Tickets { secrets, random: None })
     }
 
     /// Makes a ticket of a state. `None` if the system gives no random numbers.
@@ -171,6 +189,15 @@ mod tests {
         for len in 0..ticket.len() {
             assert!(tickets(&[1]).open(NOW, &ticket[..len]).is_none());
         }
+    }
+
+    #[test]
+    fn tickets_outlive_their_process_by_its_secret() {
+        let before = Tickets::random().unwrap();
+        let ticket = before.seal(NOW, b"state").unwrap();
+        let next = Tickets::continued(before.random_secret().unwrap().clone()).unwrap();
+        assert_eq!(next.open(NOW, &ticket), Some(b"state".to_vec()));
+        assert!(tickets(&[1]).random_secret().is_none(), "a file has it");
     }
 
     #[test]

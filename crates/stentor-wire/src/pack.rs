@@ -26,6 +26,10 @@ use crate::target::TopicName;
 
 /// What has a packed form.
 pub trait Packed: Sized {
+    /// A hash of the form: of the names and the forms of all that is packed, in their order. Two
+    /// programs with the same one read what the other has packed.
+    const FORMAT: u64;
+
     /// Appends it.
     fn pack(&self, out: &mut Packer);
 
@@ -50,6 +54,34 @@ pub trait Packed: Sized {
         // The list grows as they come: the length may be a lie.
         (0..length).map(|_| Self::unpack(input)).collect()
     }
+}
+
+/// The hash of a form with this description and these parts (FNV-1a).
+#[must_use]
+pub const fn format(description: &str, parts: &[u64]) -> u64 {
+    let mut hash = hash_bytes(0xcbf2_9ce4_8422_2325, description.as_bytes());
+    let mut i = 0;
+    while i < parts.len() {
+        hash = hash_bytes(hash, &parts[i].to_le_bytes());
+        i += 1;
+    }
+    hash
+}
+
+const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+/// The form of what a function returns, which is never called: for [`packed!`](crate::packed), which
+/// knows the names of fields, and not their types.
+#[must_use]
+pub const fn format_of<S, T: Packed>(_: fn(S) -> T) -> u64 {
+    T::FORMAT
 }
 
 /// What was unpacked, or one sentence.
@@ -311,6 +343,11 @@ macro_rules! packed {
     (struct $name:ident $(<$of:ident>)? { $($field:ident),* $(,)? }
         $(without { $($anew:ident),* $(,)? })? $(if $fits:ident)?) => {
         impl $crate::pack::Packed for $name $(<$of>)? {
+            const FORMAT: u64 = $crate::pack::format(
+                concat!("struct ", stringify!($name) $(, " ", stringify!($field))*),
+                &[$($crate::pack::format_of(|it: Self| it.$field)),*],
+            );
+
             fn pack(&self, out: &mut $crate::pack::Packer) {
                 let $name { $($field,)* $($($anew: _,)*)? } = self;
                 $($crate::pack::Packed::pack($field, out);)*
@@ -333,6 +370,25 @@ macro_rules! packed {
             $(($($item:ident),*))? $({ $($field:ident),* })?),* $(,)?
     }) => {
         impl $crate::pack::Packed for $name {
+            #[allow(unreachable_patterns, reason = "there may be one variant")]
+            const FORMAT: u64 = $crate::pack::format(
+                concat!(
+                    "enum ", stringify!($name)
+                    $(, " ", $number, " " $(, $second, " ")?, stringify!($variant)
+                        $($(, " ", stringify!($item))*)? $($(, " ", stringify!($field))*)?)*
+                ),
+                &[$(
+                    $($crate::pack::format_of(|it: Self| match it {
+                        $name::$variant($($item),*) => ($($item,)*),
+                        _ => unreachable!(),
+                    }),)?
+                    $($crate::pack::format_of(|it: Self| match it {
+                        $name::$variant { $($field),* } => ($($field,)*),
+                        _ => unreachable!(),
+                    }),)?
+                )*],
+            );
+
             fn pack(&self, out: &mut $crate::pack::Packer) {
                 match self {
                     $($name::$variant $(($($item),*))? $({ $($field),* })? => {
@@ -365,6 +421,8 @@ macro_rules! packed {
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Packed for $number {
+            const FORMAT: u64 = format(stringify!($number), &[]);
+
             #[inline]
             fn pack(&self, out: &mut Packer) {
                 out.put(&self.to_le_bytes());
@@ -386,6 +444,8 @@ numbers! { u16 u32 u64 i64 }
 pub struct Moment(pub u64);
 
 impl Packed for Moment {
+    const FORMAT: u64 = format("moment", &[]);
+
     fn pack(&self, out: &mut Packer) {
         out.moment(self.0);
     }
@@ -396,6 +456,8 @@ impl Packed for Moment {
 }
 
 impl Packed for u8 {
+    const FORMAT: u64 = format("u8", &[]);
+
     #[inline]
     fn pack(&self, out: &mut Packer) {
         out.put(&[*self]);
@@ -416,6 +478,8 @@ impl Packed for u8 {
 }
 
 impl Packed for usize {
+    const FORMAT: u64 = format("usize as u64", &[]);
+
     fn pack(&self, out: &mut Packer) {
         (*self as u64).pack(out);
     }
@@ -426,6 +490,8 @@ impl Packed for usize {
 }
 
 impl Packed for bool {
+    const FORMAT: u64 = format("bool", &[]);
+
     #[inline]
     fn pack(&self, out: &mut Packer) {
         u8::from(*self).pack(out);
@@ -442,6 +508,8 @@ impl Packed for bool {
 }
 
 impl<T: Packed> Packed for Option<T> {
+    const FORMAT: u64 = format("option", &[T::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         self.is_some().pack(out);
         self.iter().for_each(|some| some.pack(out));
@@ -455,6 +523,8 @@ impl<T: Packed> Packed for Option<T> {
 macro_rules! pointers {
     ($($pointer:ident)*) => {$(
         impl<T: Packed> Packed for $pointer<T> {
+            const FORMAT: u64 = T::FORMAT;
+
             fn pack(&self, out: &mut Packer) {
                 T::pack(self, out);
             }
@@ -468,8 +538,30 @@ macro_rules! pointers {
 
 pointers! { Box Arc }
 
+macro_rules! tuples {
+    ($(($($part:ident),*))*) => {$(
+        #[expect(non_snake_case, reason = "types name the parts")]
+        impl<$($part: Packed),*> Packed for ($($part,)*) {
+            const FORMAT: u64 = format("tuple", &[$($part::FORMAT),*]);
+
+            fn pack(&self, out: &mut Packer) {
+                let ($($part,)*) = self;
+                $($part.pack(out);)*
+            }
+
+            fn unpack(input: &mut Unpacker<'_>) -> Unpacked<($($part,)*)> {
+                Ok(($($part::unpack(input)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! { (A) (A, B) (A, B, C) (A, B, C, D) }
+
 /// As an IPv6 address, which stands for an IPv4 address as well.
 impl Packed for IpAddr {
+    const FORMAT: u64 = format("address", &[]);
+
     fn pack(&self, out: &mut Packer) {
         match self {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets().pack(out),
@@ -483,6 +575,8 @@ impl Packed for IpAddr {
 }
 
 impl<T: Packed, const N: usize> Packed for [T; N] {
+    const FORMAT: u64 = format("array", &[N as u64, T::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         T::pack_list(self, out);
     }
@@ -493,6 +587,8 @@ impl<T: Packed, const N: usize> Packed for [T; N] {
 }
 
 impl<T: Packed> Packed for Vec<T> {
+    const FORMAT: u64 = format("list", &[T::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         (self.len() as u32).pack(out);
         T::pack_list(self, out);
@@ -505,6 +601,8 @@ impl<T: Packed> Packed for Vec<T> {
 }
 
 impl<T: Packed> Packed for Box<[T]> {
+    const FORMAT: u64 = format("list", &[T::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         (self.len() as u32).pack(out);
         T::pack_list(self, out);
@@ -516,6 +614,8 @@ impl<T: Packed> Packed for Box<[T]> {
 }
 
 impl Packed for String {
+    const FORMAT: u64 = format("text", &[]);
+
     fn pack(&self, out: &mut Packer) {
         (self.len() as u32).pack(out);
         out.put(self.as_bytes());
@@ -527,6 +627,8 @@ impl Packed for String {
 }
 
 impl Packed for TopicName<'static> {
+    const FORMAT: u64 = format("topic", &[]);
+
     fn pack(&self, out: &mut Packer) {
         self.to_string().pack(out);
     }

@@ -45,17 +45,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_access::{Fetched, Jwks};
 use stentor_config::{ControlAddress, PairFiles};
-use stentor_hub::{Epoch, Life};
+use stentor_hub::{ENTRY_VERSION, Epoch, Life};
 use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
 use stentor_log::Tip;
 use stentor_order::HubChange;
-use stentor_server::{History, Upgraded};
-use stentor_wire::pack::{Packed, Packer, Unpacker};
+use stentor_server::{History, Upgraded, WORKER_FORMAT};
+use stentor_tls_layer::SESSIONS_FORMAT;
+use stentor_wire::pack::{Packed, Packer, Unpacker, format};
 use stentor_wire::packed;
+use zeroize::Zeroizing;
 
-/// What the process is that hands over.
+/// The state of a server that goes over, but for its hub, its store, its counters and its workers:
+/// they follow by messages of their own. [`Server::state`](super::Server) makes it, and names what
+/// begins from scratch.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Hello {
+pub(super) struct ServerState {
     /// The life of the numbers of messages.
     pub(super) epoch: u32,
     /// Where it begins in the numbers of the process.
@@ -78,11 +82,13 @@ pub(super) struct Hello {
     pub(super) upgrades: History<Upgraded>,
     /// The documents that were fetched from issuers.
     pub(super) documents: Vec<PackedDocument>,
+    /// The secret of TLS tickets, if no file has it.
+    pub(super) ticket_secret: Option<Vec<u8>>,
 }
 
-packed!(struct Hello {
+packed!(struct ServerState {
     epoch, base, workers_public, workers, follows, rolled_back, store, addresses, left_out,
-    started_unix_s, upgrades, documents,
+    started_unix_s, upgrades, documents, ticket_secret,
 });
 
 /// An address that is listened on, as it was bound.
@@ -132,11 +138,7 @@ impl Address {
     }
 }
 
-impl Hello {
-    /// The oldest and the newest form in which this program hands over and takes over.
-    const FORMATS: [u16; 2] = [4, 4];
-
-    /// The life of the sequence that goes on.
+impl ServerState {
     pub(super) fn life(&self) -> Life {
         Life { epoch: Epoch::from_number(self.epoch), base: self.base }
     }
@@ -159,39 +161,39 @@ impl Hello {
     }
 
     /// The first message, which announces the state, and the state itself.
-    pub(super) fn to_bytes(&self) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn to_bytes(&self) -> (Vec<u8>, Zeroizing<Vec<u8>>) {
         let (mut state, mut first) = (Packer::new(0), Packer::new(0));
         self.pack(&mut state);
-        Hello::FORMATS.pack(&mut first);
+        MARK.pack(&mut first);
+        FINGERPRINT.pack(&mut first);
         (state.len() as u32).pack(&mut first);
-        (first.into_bytes(), state.into_bytes())
+        (first.into_bytes(), Zeroizing::new(state.into_bytes()))
     }
 
-    /// Reads the first message: the newest form that both know, and the length of the state.
+    /// Reads the first message: the length of the state.
     ///
     /// # Errors
-    /// One sentence, if there is no such form.
-    pub(super) fn announced(first: &[u8]) -> Result<(u16, usize), String> {
+    /// One sentence, if the other program packs something else.
+    pub(super) fn announced(first: &[u8]) -> Result<usize, String> {
         let mut input = Unpacker::new(first, 0);
-        let [oldest, newest] = <[u16; 2]>::unpack(&mut input)?;
-        let [own_oldest, own_newest] = Hello::FORMATS;
-        if newest < own_oldest || own_newest < oldest {
-            return Err(format!(
-                "the program hands over in the forms {oldest} to {newest}, and the one it started \
-                 knows {own_oldest} to {own_newest}: restart the server instead"
-            ));
+        // mutation: unknown-form
+        if u32::unpack(&mut input)? != MARK || u64::unpack(&mut input)? != FINGERPRINT {
+            return Err(
+                "the program hands over its state in another form than the one it started \
+                        reads: restart the server instead"
+                    .to_owned(),
+            );
         }
-        // mutation: newer-form
-        Ok((newest.min(own_newest), u32::unpack(&mut input)? as usize))
+        Ok(u32::unpack(&mut input)? as usize)
     }
 
     /// Reads the state.
     ///
     /// # Errors
     /// One sentence, if it is none.
-    pub(super) fn from_bytes(state: &[u8]) -> Result<Hello, String> {
+    pub(super) fn from_bytes(state: &[u8]) -> Result<ServerState, String> {
         let mut input = Unpacker::new(state, 0);
-        let hello = Hello::unpack(&mut input)?;
+        let hello = ServerState::unpack(&mut input)?;
         input.end()?;
         Ok(hello)
     }
@@ -205,37 +207,48 @@ pub(super) struct Ready {
     pub(super) names: Vec<Vec<u8>>,
 }
 
+packed!(struct Ready { process, names });
+
 impl Ready {
-    pub(super) fn to_bytes(&self, form: u16) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Packer::new(0);
-        form.pack(&mut out);
-        self.process.pack(&mut out);
-        self.names.pack(&mut out);
+        self.pack(&mut out);
         out.into_bytes()
     }
 
+    /// Reads the answer.
+    ///
     /// # Errors
-    /// One sentence, if this program does not know the form.
+    /// The bytes are no answer: one sentence.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Ready, String> {
         let mut input = Unpacker::new(bytes, 0);
-        let form = u16::unpack(&mut input)?;
-        let [oldest, newest] = Hello::FORMATS;
-        // mutation: unknown-form
-        if !(oldest..=newest).contains(&form) {
-            return Err(format!("it takes over in form {form}, which is unknown here"));
-        }
-        let process = u32::unpack(&mut input)?;
-        let names = Vec::unpack(&mut input)?;
+        let ready = Ready::unpack(&mut input)?;
         input.end()?;
-        Ok(Ready { process, names })
+        Ok(ready)
     }
 }
+
+/// The form of all that is handed over. A change of a packed struct or enum changes it by itself,
+/// and programs with different ones refuse each other before anything has happened.
+const FINGERPRINT: u64 = format(
+    "handover",
+    &[
+        ServerState::FORMAT,
+        Ready::FORMAT,
+        WORKER_FORMAT,
+        SESSIONS_FORMAT as u64,
+        ENTRY_VERSION as u64,
+    ],
+);
+
+/// The first bytes. Programs of before 0.1.0 read them as forms that they do not know.
+const MARK: u32 = u32::MAX;
 
 /// Kinds of messages between the two processes.
 pub(super) mod kind {
     /// That [`STATE`] follows, with the token that decides who goes on.
     pub(crate) const HELLO: u8 = 1;
-    /// [`Ready`](super::Ready), with the form of what follows.
+    /// [`Ready`](super::Ready).
     pub(crate) const READY: u8 = 2;
     /// A sentence: why it is not to be.
     pub(crate) const REFUSED: u8 = 3;
@@ -446,14 +459,6 @@ mod tests {
     use stentor_hub::Rule;
     use stentor_server::{CONTROL, PUBLIC};
 
-    /// The state, as other programs of this form read it.
-    const STATE: &[u8] = b"\xfe\xca\xad\x0b\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
-        \x03\0\0\0\0\0\0\0\0\0\0\0\0\x01\x05\0\0\0/data\x02\0\0\0\x00\
-        \x0c\0\0\x00127.0.0.1:80\x01\x09\0\0\0unix:/run\
-        \x01\0\0\0\x01\0\0\0c\x01\0\0\0k\
-        \x07\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
-        \x01\0\0\0\x01\0\0\0u\x01\x02\0\0\0{}";
-
     #[test]
     fn entries_are_taken_wherever_they_are_cut() {
         let mut bytes = Vec::new();
@@ -485,9 +490,9 @@ mod tests {
         assert_eq!(all.map(is_same), [true, true, false, false, false]);
     }
 
-    fn hello() -> Hello {
+    fn state() -> ServerState {
         let of = |role, at: &str| Address { role, at: at.to_owned() };
-        Hello {
+        ServerState {
             epoch: 0x0bad_cafe,
             base: 0,
             follows: None,
@@ -500,44 +505,35 @@ mod tests {
             started_unix_s: 7,
             upgrades: History { done: 1, ..History::default() },
             documents: vec![PackedDocument { url: "u".to_owned(), json: Some(b"{}".to_vec()) }],
+            ticket_secret: Some(vec![7; 32]),
         }
     }
 
     #[test]
-    fn what_a_release_says_first_is_understood() {
-        let (first, state) = hello().to_bytes();
-        assert_eq!(state, STATE, "it is another form: see CONTRIBUTING");
-        assert_eq!(Hello::announced(&first), Ok((4, STATE.len())));
-        assert_eq!(Hello::from_bytes(STATE), Ok(hello()));
+    fn state_comes_back_as_it_was() {
+        let (first, bytes) = state().to_bytes();
+        assert_eq!(ServerState::announced(&first), Ok(bytes.len()));
+        assert_eq!(ServerState::from_bytes(&bytes), Ok(state()));
     }
 
     #[test]
-    fn both_go_on_in_the_newest_form_that_both_know() {
-        let of = |oldest: u16, newest: u16| {
-            let mut bytes = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
-            bytes.extend_from_slice(&[0; 4]);
-            Hello::announced(&bytes).map(|(form, _)| form)
-        };
-        assert_eq!(of(1, 4), Ok(4));
-        assert_eq!(of(4, 4), Ok(4));
-        assert_eq!(of(4, 5), Ok(4));
-        for (oldest, newest) in [(2, 3), (5, 6)] {
-            let refused = of(oldest, newest).unwrap_err();
-            assert!(refused.contains(&format!("in the forms {oldest} to {newest}")), "{refused}");
+    fn another_fingerprint_is_refused() {
+        let (first, _) = state().to_bytes();
+        for place in 0..12 {
+            let mut other = first.clone();
+            other[place] ^= 1;
+            let refused = ServerState::announced(&other).unwrap_err();
+            assert!(refused.ends_with("restart the server instead"), "{refused}");
         }
+        // As a build of before says it.
+        assert!(ServerState::announced(b"\x02\0\x03\0").is_err());
     }
 
     #[test]
     fn an_answer_names_the_process_and_its_workers() {
         let ready = Ready { process: 7, names: vec![b"a".to_vec(), b"bc".to_vec()] };
-        let names = b"\x02\0\0\0\x01\0\0\0a\x02\0\0\0bc";
-        assert_eq!(ready.to_bytes(4), [b"\x04\0\x07\0\0\0", &names[..]].concat());
-        assert_eq!(Ready::from_bytes(&ready.to_bytes(4)).as_ref(), Ok(&ready));
-        for form in [3_u8, 5] {
-            let refused = Ready::from_bytes(&[form, 0, 0, 0, 0, 0]).unwrap_err();
-            assert!(refused.contains(&format!("in form {form}")), "{refused}");
-        }
-        assert!(Ready::from_bytes(&[ready.to_bytes(4), vec![0]].concat()).is_err());
+        assert_eq!(Ready::from_bytes(&ready.to_bytes()).as_ref(), Ok(&ready));
+        assert!(Ready::from_bytes(&[ready.to_bytes(), vec![0]].concat()).is_err());
     }
 
     #[test]

@@ -1,22 +1,23 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, Hello, PATIENCE, PATIENCE_COPYING, PackedDocument, Phases, Ready, SILENT,
-    expect, kind, put_entry, put_tip, told,
+    Address, ENDED, Gate, PATIENCE, PATIENCE_COPYING, PackedDocument, Phases, Ready, SILENT,
+    ServerState, expect, kind, put_entry, put_tip, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
 use super::{Server, Service, counters};
 use std::io;
+use std::iter::repeat;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
+use stentor_io::{Channel, HostDisk, Role, Token, WaitingParent, monotonic_us, sleep};
 use stentor_order::ChangeQueue;
-use stentor_server::{CONTROL, Failed, History, MONITOR, REDIRECT, Upgraded};
+use stentor_server::{CONTROL, Failed, History, MONITOR, ProcessState, REDIRECT, Shared, Upgraded};
 use stentor_store::{Ending, Writer};
 
 impl Server {
@@ -80,8 +81,8 @@ impl Server {
             gate: Arc::new(Gate::new(self.mailboxes.len())),
         };
         leaving.changes.open_for_copy(&self.shared.hub);
-        let hello = self.hello(upgrades);
-        let handed_over = leaving.hand_over(&hello, parent, gives_up);
+        let state = self.state(upgrades);
+        let handed_over = leaving.hand_over(&state, parent, gives_up);
         let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
             self.cue(|_| Cue::Leave);
             return Ok(leaving.process);
@@ -146,43 +147,83 @@ impl Server {
         operators.for_each(|(_, cues)| cues.send(Cue::Live).unwrap_or_default());
     }
 
-    /// What the next process is to be.
-    fn hello(&self, upgrades: History<Upgraded>) -> Hello {
-        let told = |path: &Path| path.display().to_string();
-        let settings = &self.settings;
-        let public = settings.listen.iter().zip(&self.public).map(|(written, bound)| Address {
-            role: public_role(settings, written),
-            at: bound.to_string(),
-        });
-        let control = settings.control.iter().zip(&self.control).map(|(written, bound)| Address {
-            role: layered(CONTROL, written.tls),
-            at: bound.to_string(),
-        });
-        let monitor = self.monitor.iter().map(|at| Address { role: MONITOR, at: at.to_string() });
-        let redirect =
-            self.redirect.iter().map(|at| Address { role: REDIRECT, at: at.to_string() });
-        let life = self.shared.hub.life();
-        let left_out = self.shared.acceptors.left_out(stentor_io::unix_s());
-        let lost = self.shared.hub.rolled_back();
-        let lost = lost.into_iter().map(|range| [*range.start(), *range.end()]).collect();
-        Hello {
-            epoch: life.epoch.number(),
-            base: life.base,
-            workers_public: self.shared.workers_public,
-            workers: self.mailboxes.len(),
-            follows: self.service.follow().map(|follow| follow.topics()),
-            rolled_back: lost,
-            left_out: left_out
-                .iter()
-                .map(|files| [told(&files.certificate), told(&files.key)])
-                .collect(),
-            store: self.settings.store.path.as_deref().map(told),
-            addresses: public.chain(control).chain(monitor).chain(redirect).collect(),
-            started_unix_s: self.shared.process.started_unix_s,
+    /// The state that goes over. All parts of a server are named here: a part goes over, or it begins
+    /// from scratch for the reason that is given.
+    fn state(&self, upgrades: History<Upgraded>) -> ServerState {
+        #[rustfmt::skip]
+        let Server {
+            shared, settings, public, control, monitor, redirect, mailboxes, service,
+            // Threads, and what they tell each other, are of a process.
+            cues: _, reports: _, channels: _, threads: _, background: _, _guard: _,
+            // Its changes follow the snapshot of the hub (`ENTRIES`).
+            changes: _,
+            // The store follows while all workers are frozen (`STORE`).
+            writer: _,
+            // A server that stops hands nothing over.
+            ends_by_us: _,
+        } = self;
+        #[rustfmt::skip]
+        let Shared {
+            hub, acceptors, tokens, workers_public, process,
+            // It belongs to the service.
+            committer: _,
+            // Files are read again, and the log is opened again. Their counters follow (`COUNTERS`).
+            file_cache: _, access_log: _,
+            // It is of the program.
+            client: _,
+            // Each worker counts the connections that it unpacks.
+            addresses: _,
+            // It is measured again. Its counters follow.
+            memory: _,
+            // Each worker packs its own.
+            workers: _,
+        } = &**shared;
+        #[rustfmt::skip]
+        let ProcessState {
+            started_unix_s,
+            // Of this process.
+            process_started_unix_s: _,
+            // A server that stops hands nothing over.
+            is_stopping: _,
+            // They have begun this one, and are the argument.
+            upgrades: _,
+            // Clients ask for a reload of a process.
+            reloads: _,
+        } = process;
+        let text = |path: &Path| path.display().to_string();
+        let left_out = acceptors.left_out(stentor_io::unix_s());
+        let left_out = left_out.iter().map(|pair| [text(&pair.certificate), text(&pair.key)]);
+        let bound = [
+            bound(settings.listen.iter().map(|one| public_role(settings, one)), public),
+            bound(settings.control.iter().map(|one| layered(CONTROL, one.tls)), control),
+            bound(repeat(MONITOR), monitor),
+            bound(repeat(REDIRECT), redirect),
+        ];
+        let follow = service.follow();
+        // A store has them in its files.
+        let lost = if follow.is_some() { hub.rolled_back() } else { Vec::new() };
+        ServerState {
+            epoch: hub.life().epoch.number(),
+            base: hub.life().base,
+            workers_public: *workers_public,
+            workers: mailboxes.len(),
+            follows: follow.map(|follow| follow.topics()),
+            rolled_back: lost.into_iter().map(|range| [*range.start(), *range.end()]).collect(),
+            store: settings.store.path.as_deref().map(text),
+            addresses: bound.concat(),
+            left_out: left_out.collect(),
+            started_unix_s: *started_unix_s,
             upgrades,
-            documents: self.shared.tokens.fetched().into_iter().map(PackedDocument::of).collect(),
+            documents: tokens.fetched().into_iter().map(PackedDocument::of).collect(),
+            ticket_secret: acceptors.random_ticket_secret().map(|secret| secret.to_vec()),
         }
     }
+}
+
+/// Addresses as they were bound, each with its role.
+fn bound<A: ToString>(roles: impl Iterator<Item = Role>, addresses: &[A]) -> Vec<Address> {
+    let with_role = |(role, at): (Role, &A)| Address { role, at: at.to_string() };
+    roles.zip(addresses).map(with_role).collect()
 }
 
 /// A server that is being handed over.
@@ -203,12 +244,12 @@ struct Leaving<'s> {
 impl Leaving<'_> {
     fn hand_over(
         &mut self,
-        hello: &Hello,
+        state: &ServerState,
         parent: Option<&WaitingParent>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         self.channel.set_patience(PATIENCE).map_err(told)?;
-        let (first, state) = hello.to_bytes();
+        let (first, state) = state.to_bytes();
         let sent = self.channel.send_with_token(kind::HELLO, &first, &self.token, parent);
         sent.and_then(|()| self.channel.send(kind::STATE, &state)).map_err(told)?;
         let answer = self.await_answer(kind::READY, PATIENCE, gives_up)?;
@@ -275,9 +316,9 @@ impl Leaving<'_> {
 
     /// What the other process says of a failure, if it does: it knows more.
     fn refusal(&mut self) -> Option<String> {
-        // It may be waiting for what is not sent any more.
+        // It may be waiting for what is not sent any more. If it has ended, its reason is here.
         // mutation: told-of-end
-        self.channel.end().ok()?;
+        let _ = self.channel.end();
         self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
         loop {
             let parcel = self.channel.receive().ok()?;

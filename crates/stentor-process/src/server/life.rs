@@ -524,7 +524,7 @@ fn take_over(
 
 #[cfg(test)]
 mod tests {
-    use super::super::prepared::{Prepared, Running};
+    use super::super::prepared::{PreparedSettings, Running};
     use super::super::{Service, empty_hub, share};
     use super::*;
     use std::io::{Read, Write};
@@ -539,7 +539,7 @@ mod tests {
     /// The worker of the control listener of these settings.
     fn serving(settings: &Settings) -> (Serving, Epoll, SocketAddr) {
         let hub = empty_hub(settings, Life { epoch: Epoch::random(), base: 0 }, false);
-        let prepared = Prepared::read_bounded(settings, Running::default()).unwrap();
+        let prepared = PreparedSettings::read_bounded(settings, Running::default()).unwrap();
         let (shared, _) = share(&prepared, hub, &Service::None, &[Post::Control], None).unwrap();
         let (stats, mailbox) = (Arc::<Stats>::default(), Arc::new(Mailbox::new().unwrap()));
         let (shared, own_settings) = (Arc::new(shared), Arc::new(settings.clone()));

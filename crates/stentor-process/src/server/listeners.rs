@@ -1,6 +1,6 @@
 //! The addresses of a server, and the listeners of its workers there.
 
-use super::handover::Hello;
+use super::handover::ServerState;
 use super::life::Post;
 use crate::start_error::StartError;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ impl Addresses {
     pub(super) fn reserve(
         settings: &Settings,
         mut inherited: Vec<Inherited>,
-        hello: Option<&Hello>,
+        hello: Option<&ServerState>,
     ) -> Result<Addresses, StartError> {
         let public = settings
             .listen

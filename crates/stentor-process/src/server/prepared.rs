@@ -14,9 +14,10 @@ use stentor_files::check_roots;
 use stentor_io::{LookThread, User, check_directory, unix_s, within};
 use stentor_server::keys::{KeyThread, PreparedKeys};
 use stentor_tls_layer::{Acceptors, MissingTickets, Prepared as Certificates};
+use zeroize::Zeroizing;
 
 /// Settings, and the content of the files that they name.
-pub(super) struct Prepared {
+pub(super) struct PreparedSettings {
     pub(super) settings: Settings,
     pub(super) certificates: Certificates,
     pub(super) keys: PreparedKeys,
@@ -31,6 +32,8 @@ pub(super) struct Running {
     pub(super) acceptors: Option<Arc<Acceptors>>,
     /// Another process hands over, and presents no valid certificate of these pairs.
     pub(super) left_out: Option<Vec<PairFiles>>,
+    /// The secret of TLS tickets of another process.
+    pub(super) ticket_secret: Option<Zeroizing<Vec<u8>>>,
     /// The keys that were fetched from issuers.
     pub(super) fetched: Vec<Fetched>,
 }
@@ -41,12 +44,15 @@ pub(super) struct Background {
     certificates: Option<LookThread>,
 }
 
-impl Prepared {
+impl PreparedSettings {
     /// Reads all files that the settings name.
     ///
     /// # Errors
     /// Why a server cannot run with these settings.
-    pub(super) fn read(settings: Settings, running: Running) -> Result<Prepared, StartError> {
+    pub(super) fn read(
+        settings: Settings,
+        running: Running,
+    ) -> Result<PreparedSettings, StartError> {
         check_files(&settings)?;
         check_services(&settings)?;
         let keys = PreparedKeys::read(&settings.tokens, running.fetched).map_err(StartError)?;
@@ -54,23 +60,25 @@ impl Prepared {
             Some(acceptors) => acceptors.reread(&settings.tls, unix_s()),
             None => {
                 let missing = MissingTickets::Made(running.user.as_ref());
-                Certificates::read(&settings.tls, unix_s(), missing, None)
+                let before = running.ticket_secret.map(Certificates::of_tickets).transpose();
+                let before = before.map_err(StartError::new)?;
+                Certificates::read(&settings.tls, unix_s(), missing, before.as_ref())
             }
         };
         let certificates = certificates.map_err(StartError::new)?;
         if let Some(left_out) = &running.left_out {
             certificates.check_pairs(left_out).map_err(StartError::new)?;
         }
-        Ok(Prepared { settings, certificates, keys })
+        Ok(PreparedSettings { settings, certificates, keys })
     }
 
     /// The same of a server that starts.
     pub(super) fn read_bounded(
         settings: &Settings,
         running: Running,
-    ) -> Result<Prepared, StartError> {
+    ) -> Result<PreparedSettings, StartError> {
         let settings = settings.clone();
-        bounded(&mut || false, move || Prepared::read(settings, running))
+        bounded(&mut || false, move || PreparedSettings::read(settings, running))
     }
 }
 

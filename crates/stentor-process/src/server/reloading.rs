@@ -1,6 +1,6 @@
 //! Other settings for a server that runs.
 
-use super::prepared::{Background, Prepared, Running, bounded, check_for_restart};
+use super::prepared::{Background, PreparedSettings, Running, bounded, check_for_restart};
 use super::{Server, StartError};
 use std::sync::Arc;
 use stentor_config::Settings;
@@ -40,14 +40,13 @@ impl Server {
         let differ = differences(&self.settings, &next);
         let settings = with_what_is_fixed(&self.settings, next.clone());
         let acceptors = Arc::clone(&self.shared.acceptors);
-        let (user, left_out) = (None, None);
         let fetched = self.shared.tokens.fetched();
         let prepared = bounded(gives_up, move || {
             check_for_restart(&settings, &next, &acceptors.left_out(stentor_io::unix_s()))?;
-            let running = Running { user, acceptors: Some(acceptors), left_out, fetched };
-            Prepared::read(settings, running)
+            let running = Running { acceptors: Some(acceptors), fetched, ..Running::default() };
+            PreparedSettings::read(settings, running)
         })?;
-        let Prepared { settings, certificates, keys } = prepared;
+        let PreparedSettings { settings, certificates, keys } = prepared;
         let background = Background::start(self, &settings, keys, &certificates)?;
         // Else they come from whoever is followed.
         if self.service.follow().is_none() {

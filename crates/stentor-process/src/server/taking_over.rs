@@ -1,7 +1,7 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
 use super::handover::{
-    Entrance, Gate, Hello, PATIENCE, Phases, Ready, expect, kind, next_entry, tip_of, told,
+    Entrance, Gate, PATIENCE, Phases, Ready, ServerState, expect, kind, next_entry, tip_of, told,
     unexpected,
 };
 use super::life::{Cue, Report};
@@ -18,6 +18,7 @@ use stentor_io::{
 use stentor_log::Tip;
 use stentor_replication::FollowState;
 use stentor_server::{RELEASE_AFTER_MS, Totals, Upgraded};
+use zeroize::Zeroizing;
 
 /// The process that hands a server over to this one.
 #[derive(Debug)]
@@ -25,9 +26,7 @@ pub struct Predecessor {
     channel: Channel,
     /// Until the workers have it.
     token: Option<Token>,
-    pub(super) hello: Hello,
-    /// In which it hands over.
-    form: u16,
+    pub(super) hello: ServerState,
     pub(super) process: u32,
     /// The process between the two, until this one serves.
     intermediate: Option<Intermediate>,
@@ -48,28 +47,29 @@ impl Predecessor {
         channel.set_patience(PATIENCE).map_err(named)?;
         let parcel = channel.receive().map_err(named)?;
         let announced = match parcel.kind {
-            kind::HELLO => Hello::announced(parcel.bytes),
+            kind::HELLO => ServerState::announced(parcel.bytes),
             other => Err(unexpected(other).to_string()),
         };
         let (token, parent) = parcel.into_token();
-        let received = announced.and_then(|(form, length)| {
-            let mut state = Vec::new();
+        let received = announced.and_then(|length| {
+            // Its secret is not moved while it grows.
+            let mut state = Zeroizing::new(Vec::with_capacity(length));
             while state.len() < length {
                 state.append(&mut expect(&mut channel, kind::STATE)?);
             }
-            Ok((Hello::from_bytes(&state)?, form))
+            ServerState::from_bytes(&state)
         });
         let refused = |reason: String| {
             let _ = channel.send(kind::REFUSED, reason.as_bytes());
             reason
         };
-        let (hello, form) = received.map_err(refused)?;
+        let hello = received.map_err(refused)?;
         let parent = parent.map_or_else(WaitingParent::named, |parent| Ok(Some(parent)));
         let parent = parent.map_err(|error| refused(format!("no first process: {error}")))?;
         let intermediate = Intermediate::fork()
             .map_err(|error| refused(format!("no intermediate process: {error}")))?;
         let intermediate = Some(intermediate);
-        Ok(Some(Predecessor { channel, token, hello, form, process, intermediate, parent }))
+        Ok(Some(Predecessor { channel, token, hello, process, intermediate, parent }))
     }
 
     /// Whether the first process waits for the end of the server. Its supervisor knows no other.
@@ -176,7 +176,7 @@ impl Predecessor {
         let ready = Ready { process: std::process::id(), names: server.channels.clone() };
         let process = self.process;
         server.cue(|_| Cue::TakeOver { process, entrance: Arc::clone(entrance) });
-        let sent = self.channel.send(kind::READY, &ready.to_bytes(self.form));
+        let sent = self.channel.send(kind::READY, &ready.to_bytes());
         sent.map_err(|error| StartError(told(error)))?;
         let hub = &server.shared.hub;
         let filled = self.fill(hub).map_err(|error| first_reason(server, error))?;
@@ -318,7 +318,7 @@ mod tests {
     /// One with a worker for operators beside so many.
     fn predecessor(workers_public: usize) -> Predecessor {
         let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
-        let hello = Hello {
+        let hello = ServerState {
             epoch: 1,
             base: 0,
             workers_public,
@@ -331,17 +331,10 @@ mod tests {
             started_unix_s: 0,
             upgrades: Default::default(),
             documents: Vec::new(),
+            ticket_secret: None,
         };
         let channel = Channel::connect(listener.name(), own).unwrap();
-        Predecessor {
-            channel,
-            token: None,
-            hello,
-            form: 4,
-            process: own,
-            intermediate: None,
-            parent: None,
-        }
+        Predecessor { channel, token: None, hello, process: own, intermediate: None, parent: None }
     }
 
     fn settings(workers: usize) -> Settings {

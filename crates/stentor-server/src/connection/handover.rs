@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::phase::ReplyWait;
 use crate::stream::feeds::Feeds;
 use stentor_io::Peer;
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{self, MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
 packed!(enum Origin { 0 => Unix, 1 => Client, 2 => Proxy, 3 => Probe });
@@ -35,6 +35,18 @@ packed!(enum ReplyWait { 3 => Room, 5 => Event, 12 => Expiry });
 /// must be unpacked as none. The worker sets the timer, and counts the connection by its address a
 /// little later.
 impl Packed for Connection {
+    const FORMAT: u64 = pack::format(
+        "Connection role origin phase reading work",
+        &[
+            Origin::FORMAT,
+            Phase::FORMAT,
+            Reading::FORMAT,
+            Poll::FORMAT,
+            <Option<Box<Incoming>>>::FORMAT,
+            Unfinished::FORMAT,
+        ],
+    );
+
     fn pack(&self, out: &mut Packer) {
         let Connection { work, state, stamp, role, origin, timer: _, counted: _ } = self;
         let (http, none) = (self.http(), Reading::none());

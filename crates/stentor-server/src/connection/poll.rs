@@ -27,7 +27,7 @@ use crate::stream::{ENVELOPED, Gap, HAS_PASS, PARTIAL, Start};
 use stentor_hub::{Event, Id, StreamForm};
 
 use stentor_wire::http1::Request;
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{self, MISFIT, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -66,6 +66,10 @@ impl Poll {
     }
 
     /// Packs the parts besides what it reads, or none.
+    /// The form of [`Poll::pack_parts`].
+    pub(super) const FORMAT: u64 =
+        pack::format("Poll held gap uncovered", &[HeldPoll::FORMAT, Gap::FORMAT]);
+
     pub(super) fn pack_parts(poll: Option<&Poll>, out: &mut Packer) {
         poll.is_some().pack(out);
         poll.inspect(|poll| poll.held.pack(out));

@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Event, Filter, Mode, Span};
 use stentor_io::Peer;
-use stentor_wire::pack::{Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 use stentor_wire::websocket::Decoder;
 
@@ -425,6 +425,19 @@ impl Reading {
     }
 
     /// The parts of a reader that are packed first. `stamp` is that of its connection.
+    /// The form of [`Reading::pack`] and [`Reading::pack_extra`].
+    pub(super) const FORMAT: u64 = pack::format(
+        "Reading cursor feed stamp traits subscriptions joining replay decoder poll partial",
+        &[
+            ReaderTraits::FORMAT,
+            Subscription::FORMAT,
+            Joining::FORMAT,
+            Replay::FORMAT,
+            Decoder::FORMAT,
+            <Vec<FeedId>>::FORMAT,
+        ],
+    );
+
     pub(super) fn pack(&self, stamp: u32, out: &mut Packer) {
         self.cursor.pack(out);
         self.feed.pack(out);

@@ -6,7 +6,7 @@ use crate::budget::{Place, WorkClass};
 use crate::context::Context;
 use crate::output::Backlog;
 use stentor_io::{Backend, Gone};
-use stentor_wire::pack::{MISFIT, Packed, Packer, Unpacked, Unpacker};
+use stentor_wire::pack::{self, MISFIT, Packed, Packer, Unpacked, Unpacker};
 
 /// The unfinished work, if there is any.
 #[derive(Debug, Default)]
@@ -195,6 +195,10 @@ impl Unfinished {
         let backlog = self.unsent().map_or(0, Backlog::own_bytes);
         self.0.as_deref().map_or(0, |work| size_of::<Work>() + work.input.capacity() + backlog)
     }
+
+    /// The form of [`Unfinished::pack_wait`].
+    pub(super) const FORMAT: u64 =
+        pack::format("Unfinished backlog class", &[Backlog::FORMAT, WorkClass::FORMAT]);
 
     /// Packs the wait: the backlog and the number of unacknowledged bytes, then the queue. The
     /// budget packs the order of each queue. The `rest` of a body is sent behind the backlog.

@@ -84,6 +84,11 @@ pub(crate) const MANY: FeedId = FeedId::MAX;
 packed!(enum Start { 0 => Values, 1 => After(seq), 2 => Gap(gap), 3 => Earliest });
 
 impl Packed for ReaderTraits {
+    const FORMAT: u64 = pack::format(
+        "ReaderTraits enveloped window_bits commands owes_pong has_pass partial",
+        &[Transport::FORMAT, Mode::FORMAT],
+    );
+
     fn pack(&self, out: &mut Packer) {
         self.transport.pack(out);
         self.mode().pack(out);
@@ -109,6 +114,8 @@ impl Packed for ReaderTraits {
 }
 
 impl Packed for Gap {
+    const FORMAT: u64 = pack::format("Gap reason since", &[Option::<Id>::FORMAT]);
+
     fn pack(&self, out: &mut Packer) {
         let Gap { reason, since } = self;
         (*reason).to_owned().pack(out);

@@ -40,6 +40,7 @@
 //! - when something was last logged, and when memory was last given back, is forgotten.
 
 use super::{Drain, Worker};
+use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::stats::Activity;
 use crate::timers::{TICK_MS, Timed, tick_after};
@@ -47,10 +48,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use stentor_access::Grant;
+use stentor_hub::Filter;
 use stentor_io::PEERS_MAX;
 use stentor_io::STREAMS_FROM;
 use stentor_io::{Backend, File, Peer};
-use stentor_wire::pack::{Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
+use stentor_wire::pack::{self, Beside, MISFIT, Packed, Packer, Section, Thing, Unpacker};
 
 const COMMITS: &str =
     "A client waits for a commit or a file, which the next process would not be told of.";
@@ -316,6 +318,12 @@ fn unpack_head(worker: &mut Worker, mut input: Unpacker<'_>) -> Result<(), &'sta
     worker.cx.unpack(&mut input)?;
     input.end()
 }
+
+/// The form of a packed worker. `VERSION` is the part of what functions pack by hand.
+pub const WORKER_FORMAT: u64 = pack::format(
+    "Worker",
+    &[VERSION as u64, Connection::FORMAT, Budget::FORMAT, Filter::FORMAT, Grant::FORMAT],
+);
 
 const MAGIC: &[u8] = b"STENTORW";
 const VERSION: u16 = 6;

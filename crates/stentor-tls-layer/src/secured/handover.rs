@@ -238,7 +238,10 @@ fn send_part(
 }
 
 const MAGIC: &[u8] = b"STENTORT";
-const VERSION: u16 = 1;
+/// The form of packed sessions, which are packed by hand.
+pub const SESSIONS_FORMAT: u16 = 1;
+
+const VERSION: u16 = SESSIONS_FORMAT;
 const VERSION_BYTES: usize = size_of_val(&VERSION);
 
 /// A session, with its length in a byte before it.

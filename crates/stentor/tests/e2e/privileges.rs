@@ -110,7 +110,7 @@ fn every_thread_is_the_user_and_has_no_privilege() {
     let mut server = Server::listening_at(&low_port().0.to_string(), "", &toml, &flags);
     let files = ["compressor", "control", "file-compressor", "file-loader"];
     let (first, others) = (["access-log", "certificates"], ["log", "memory"]);
-    let last = ["stentor", "store", "worker-0", "worker-1"];
+    let last = ["stentor", "store", "store-watch", "worker-0", "worker-1"];
     let expected = [&first[..], &files, &["history", "jwks-0"], &others, &last].concat();
     has_threads(&server, &expected);
     assert!(!server.child.err().contains("running as root"), "{}", server.child.err());

@@ -231,6 +231,30 @@ fn streams_go_on_in_the_next_process() {
     assert_eq!(reader.out().matches("retry:").count(), 1, "{}", reader.out());
 }
 
+/// No file has the secret of these tickets.
+#[test]
+fn tickets_are_resumed_after_an_upgrade() {
+    let Some(openssl) = tool("openssl") else { return };
+    let mut secured = Secured::of(Server::of_copy_beside_tls, "");
+    secured.server.publish("/a", "text");
+    let ticket = secured.server.dir.path().join("ticket").display().to_string();
+    let connect = |secured: &Secured, flag: &str| {
+        let request = "GET /a HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n";
+        let script = format!(
+            "printf '{request}' | {} s_client -connect 127.0.0.1:{} -servername localhost -ign_eof \
+             {flag} {ticket}",
+            openssl.display(),
+            secured.public.port(),
+        );
+        Child::spawn(Command::new("sh").args(["-c", &script])).said().out
+    };
+    let first = connect(&secured, "-sess_out");
+    assert!(first.contains("New, TLSv1.3"), "{first}");
+    secured.server.child.upgrade();
+    let second = connect(&secured, "-sess_in");
+    assert!(second.contains("Reused, TLSv1.3"), "{second}");
+}
+
 #[test]
 fn closed_sessions_leave_no_secret_in_memory() {
     sessions_leave_no_secret(Secured::start(), |_| {});

@@ -13,7 +13,7 @@ not always.
     hang          the next process stands still, and nothing is passed on any more
     wait          this message is passed on two seconds later
     fall-silent   the next process is killed, and who started it only hears that nothing more comes
-    forms=A,B     of `hello`: the one that hands over says that it knows the forms A to B
+    form=N        of `hello`: the one that hands over says that its state has the form N
     version=N     of `w-packed`: workers are packed in the version N of their format
     list          of `hello`: what is said is named when it is said first
 """
@@ -91,12 +91,16 @@ class Between:
             self.said.add(name)
             print(f"between: said {name or message[0]}", file=sys.stderr, flush=True)
         if name == "ready":
-            (self.server,) = struct.unpack_from("<I", message, 3)
+            (self.server,) = struct.unpack_from("<I", message, 1)
         if self.deed != "list" and name in [self.step, self.step in OPTIONAL and "w-end"]:
             message = self.act(message)
         if name == "ready":
             message = message[:1] + self.listen(message[1:])
-        socket.send_fds(sink, [message], files)
+        try:
+            socket.send_fds(sink, [message], files)
+        except BrokenPipeError:
+            # It has refused, and said so.
+            pass
         for file in files:
             os.close(file)
 
@@ -104,8 +108,8 @@ class Between:
         print(f"between: {self.step} {self.deed}", file=sys.stderr, flush=True)
         name, _, value = self.deed.partition("=")
         numbers = [int(number) for number in value.split(",") if number]
-        if name == "forms":
-            return message[:1] + struct.pack("<HH", *numbers) + message[5:]
+        if name == "form":
+            return message[:5] + struct.pack("<Q", *numbers) + message[13:]
         if name == "version":
             return message[:9] + struct.pack("<H", *numbers) + message[11:]
         if name == "kill-first":
@@ -133,9 +137,9 @@ class Between:
         os.kill(self.server or self.next.pid, number)
 
     def listen(self, names):
-        """Workers find this process where they would have found the others. The first two bytes are
-        the form in which both go on, and the next four the process."""
-        told = names[:2] + struct.pack("<I", os.getpid())
+        """Workers find this process where they would have found the others. The first four bytes are
+        the process."""
+        told = struct.pack("<I", os.getpid())
         place = len(told) + 4
         (count,) = struct.unpack_from("<I", names, place - 4)
         told += struct.pack("<I", count)
