@@ -394,7 +394,9 @@ impl Report for ClusterState {
     }
 
     fn publish_complaints(&self) -> Vec<String> {
-        let why = self.status().why().filter(|_| self.complaint().is_none());
+        // The lock is free again before the next line takes it.
+        let why = self.status().why();
+        let why = why.filter(|_| self.complaint().is_none());
         let is_full = self.intake.is_full().then_some(BROKER_BEHIND);
         why.map(|why| format!("{why}.")).into_iter().chain(is_full.map(str::to_owned)).collect()
     }
