@@ -4,13 +4,13 @@
 //! |---|---|
 //! | magic | `F5 53 43`: a node wrote it |
 //! | version | a byte, 2 |
-//! | checksum | eight bytes: XXH3-64 of all that follows the attempt |
+//! | checksum | eight bytes: XXH3-64 of all that follows the attempt, the version as its seed |
 //! | attempt | a byte: how often it was sent before, modulo 256, so that retries differ |
 //! | kind | a byte: batch, epoch record, seed |
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | the last jump of SEQs; [`Of::since`]; then entries |
+//! | batch | the last jump of SEQs; [`Of::since`]; [`Of::read`]; then entries |
 //! | epoch record | a byte of flags; EPOCH before; SEQ there; numbers of it and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
@@ -63,6 +63,9 @@ pub(super) struct Of {
     pub(super) jump: u64,
     /// It is late: what has changed behind this SEQ stays as it is.
     pub(super) since: Option<u64>,
+    /// The message that its node had read last, and the running checksum of the log there; zeros if
+    /// it has none.
+    pub(super) read: (u64, u64),
 }
 
 /// A life begins.
@@ -132,7 +135,7 @@ impl Growing {
 
     /// The message, once it is known whose it is.
     pub(super) fn into_batch(self, head: (Epoch, u64, u64), of: Of) -> Vec<u8> {
-        let numbers = [of.jump, of.since.unwrap_or(u64::MAX)];
+        let numbers = [of.jump, of.since.unwrap_or(u64::MAX), of.read.0, of.read.1];
         self.finish(BATCH, head, numbers.map(u64::to_le_bytes).as_flattened())
     }
 
@@ -213,7 +216,7 @@ pub(super) fn again(bytes: &[u8], attempt: u32) -> Vec<u8> {
 
 /// Completes a message with its checksum.
 fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
-    let checksum = XxHash3_64::oneshot(&bytes[ATTEMPT_AT + 1..]).to_le_bytes();
+    let checksum = checksum(VERSION, &bytes[ATTEMPT_AT + 1..]).to_le_bytes();
     bytes[CHECKSUM_AT..ATTEMPT_AT].copy_from_slice(&checksum);
     bytes
 }
@@ -223,23 +226,26 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 /// # Errors
 /// [`Unreadable`]
 pub(super) fn decode(bytes: &[u8]) -> Result<LogMessage<'_>, Unreadable> {
-    let Some(rest) = bytes.strip_prefix(MAGIC) else {
-        // Version 1 had no magic.
-        let is_of_version_1 = matches!(bytes, [1, BATCH..=SEED, ..]) && bytes.len() >= 23;
-        return Err(if is_of_version_1 { Unreadable::OtherVersion } else { Unreadable::Foreign });
-    };
-    match rest.split_first() {
-        Some((&VERSION, rest)) => {
-            let (checksum, rest) = rest.split_first_chunk().ok_or(Unreadable::Damaged)?;
-            let (_attempt, rest) = rest.split_first().ok_or(Unreadable::Damaged)?;
-            if XxHash3_64::oneshot(rest) != u64::from_le_bytes(*checksum) {
-                return Err(Unreadable::Damaged);
-            }
-            decode_sealed(rest).map_err(|_| Unreadable::Foreign)
-        }
-        Some(_) => Err(Unreadable::OtherVersion),
-        None => Err(Unreadable::Foreign),
+    // Version 1 had no magic.
+    if matches!(bytes, [1, BATCH..=SEED, ..]) && bytes.len() >= 23 {
+        return Err(Unreadable::OtherVersion);
     }
+    let split = bytes.split_first_chunk::<{ ATTEMPT_AT + 1 }>();
+    let (head, rest) = split.ok_or(Unreadable::Foreign)?;
+    let (magic, version) = (&head[..MAGIC.len()], head[MAGIC.len()]);
+    let is_sealed = head[CHECKSUM_AT..ATTEMPT_AT] == checksum(version, rest).to_le_bytes();
+    match (magic == MAGIC, is_sealed) {
+        (true, true) if version == VERSION => decode_sealed(rest).map_err(|_| Unreadable::Foreign),
+        (true, true) => Err(Unreadable::OtherVersion),
+        // One of the two is left: a node wrote it.
+        (true, false) | (false, true) => Err(Unreadable::Damaged),
+        (false, false) => Err(Unreadable::Foreign),
+    }
+}
+
+/// What all versions check a message by.
+fn checksum(version: u8, rest: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(u64::from(version), rest)
 }
 
 fn decode_sealed(mut rest: &[u8]) -> Result<LogMessage<'_>, &'static str> {
@@ -249,9 +255,10 @@ fn decode_sealed(mut rest: &[u8]) -> Result<LogMessage<'_>, &'static str> {
     let counter = u64::from_le_bytes(take(&mut rest)?);
     let body = match kind {
         BATCH => {
-            let [jump, since] = [take(&mut rest)?, take(&mut rest)?].map(u64::from_le_bytes);
+            let mut number = || Ok(u64::from_le_bytes(take(&mut rest)?));
+            let (jump, since, read) = (number()?, number()?, (number()?, number()?));
             let since = (since != u64::MAX).then_some(since);
-            MessageBody::Batch { of: Of { jump, since }, entries: rest }
+            MessageBody::Batch { of: Of { jump, since, read }, entries: rest }
         }
         SEED => match take(&mut rest)? {
             [last @ (0 | 1)] => MessageBody::Seed { is_last: last == 1, entries: rest },
@@ -318,7 +325,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
 }
 
 /// What a batch has beside its entries; seeds have less.
-const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8;
+const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8 + 8 + 8;
 const MAGIC: &[u8] = b"\xF5SC";
 const CHECKSUM_AT: usize = MAGIC.len() + 1;
 const CHECKSUM_BYTES: usize = 8;
@@ -348,7 +355,7 @@ mod tests {
         growing.pop(5);
         growing.push(|_| {});
         assert_eq!(growing.count(), 2);
-        let of = Of { jump: 4, since: Some(5) };
+        let of = Of { read: (0, 0), jump: 4, since: Some(5) };
         let bytes = growing.bytes();
         let batch = growing.into_batch((epoch, 1, 2), of);
         assert_eq!(batch.len(), bytes);
@@ -416,17 +423,34 @@ mod tests {
         assert!(is_read(max, max) && !is_read(max + 1, 0) && !is_read(0, max + 1));
     }
 
+    /// A message that a disk has changed is not taken for another client's, which nodes skip.
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let mut batch = Growing::new();
+        batch.push(|out| out.extend_from_slice(b"some"));
+        let of = Of { read: (0, 0), jump: 1, since: None };
+        let batch = batch.into_batch((Epoch::from_number(1), 1, 1), of);
+        for bit in 0..8 * batch.len() {
+            let mut flipped = batch.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let is_attempt = bit / 8 == ATTEMPT_AT;
+            let expected = if is_attempt { decode(&batch) } else { Err(Unreadable::Damaged) };
+            assert_eq!(decode(&flipped), expected, "bit {bit}");
+        }
+    }
+
     #[test]
     fn what_is_not_known_is_refused() {
-        let of = Of { jump: 1, since: None };
+        let of = Of { read: (0, 0), jump: 1, since: None };
         let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
         assert!(decode(&batch).is_ok());
+        let rest = batch[ATTEMPT_AT + 1..].to_vec();
         batch[3] = 3;
+        batch[CHECKSUM_AT..ATTEMPT_AT].copy_from_slice(&checksum(3, &rest).to_le_bytes());
         assert_eq!(decode(&batch), Err(Unreadable::OtherVersion));
         assert_eq!(decode(&[&[1, 0][..], &[0; 21]].concat()), Err(Unreadable::OtherVersion));
         batch[3] = VERSION;
         batch[ATTEMPT_AT + 1] = 3;
-        assert_eq!(decode(&batch), Err(Unreadable::Damaged));
         assert_eq!(decode(&seal(batch)), Err(Unreadable::Foreign));
         assert_eq!(decode(b"hello"), Err(Unreadable::Foreign));
         assert!(entries(&[1, 0, 0, 0]).is_err() && entries(&[0, 0, 0]).is_err());

@@ -23,7 +23,7 @@ pub fn check_log(mut data: &[u8]) {
     while let Some(([kind, length], rest)) = data.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         data = rest;
-        let of = Of { jump: 0, since: (*kind == 1).then_some(1) };
+        let of = Of { read: (0, 0), jump: 0, since: (*kind == 1).then_some(1) };
         let mut growing = Growing::new();
         growing.push(|out| out.extend_from_slice(bytes));
         messages.push(match kind {

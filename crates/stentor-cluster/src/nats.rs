@@ -19,7 +19,7 @@ mod wire;
 
 use self::jetstream::{ConsumerMessage, Info, No, Stream, read_append, read_delivery, read_done};
 pub(super) use self::link::check;
-use self::link::{Link, LinkReader};
+use self::link::{About, Link, LinkReader};
 use self::wire::Message;
 pub(super) use self::wire::Said;
 use crate::codec::may_be_epoch_record;
@@ -47,6 +47,8 @@ pub(super) struct Broker {
     sender: SyncSender<Input>,
     dialer: Arc<dyn Dialer>,
     rng: Rng,
+    /// Brokers that a broker has named beside those of the settings.
+    named: Vec<BrokerUrl>,
     /// Counts connections.
     number: u32,
     /// When the life was first seen at this sequence.
@@ -124,6 +126,7 @@ impl Broker {
             sender,
             dialer: Arc::new(HostDialer),
             rng,
+            named: Vec::new(),
             number: 0,
             life_seen: None,
             fetch_at_ms: 0,
@@ -133,15 +136,36 @@ impl Broker {
     /// Goes on until it is to end.
     pub(super) fn run(mut self) {
         let (mut at, mut failures) = (0, Failures::default());
-        let brokers = self.state.settings.nats.len();
         while !self.state.ends() {
-            let url = self.state.settings.nats[at % brokers].clone();
+            let url = self.broker(at);
             let reason = match self.connect(&url) {
-                Ok(session) => self.serve(session),
+                Ok(mut session) => {
+                    let reason = self.serve(&mut session);
+                    self.learn(&url, &session.link.connect_urls);
+                    reason
+                }
                 Err(reason) => reason,
             };
             at += 1;
             self.lose(&url, &reason, &mut failures);
+        }
+    }
+
+    /// The broker to try at the attempt `at`: those of the settings in turn, then the named ones.
+    fn broker(&self, at: usize) -> BrokerUrl {
+        let all = self.state.settings.nats.iter().chain(&self.named);
+        let brokers = self.state.settings.nats.len() + self.named.len();
+        all.cycle().nth(at % brokers).expect("there is a broker").clone()
+    }
+
+    /// Remembers the brokers that a broker names. They are reached as that one is.
+    fn learn(&mut self, url: &BrokerUrl, connect_urls: &[String]) {
+        let scheme = if url.is_tls() { "tls" } else { "nats" };
+        let parsed = connect_urls.iter().map(|address| format!("{scheme}://{address}").parse());
+        let is_new = |url: &BrokerUrl| !self.state.settings.nats.contains(url);
+        let named: Vec<_> = parsed.flatten().filter(is_new).take(NAMED_MAX).collect();
+        if !named.is_empty() {
+            self.named = named;
         }
     }
 
@@ -154,7 +178,7 @@ impl Broker {
             return;
         }
         self.state.note_failure(&url.to_string(), &shortened(reason));
-        let brokers = self.state.settings.nats.len();
+        let brokers = self.state.settings.nats.len() + self.named.len();
         let pause_ms = failures.pause_ms(was_of_use, brokers, &mut self.rng);
         self.wait(pause_ms);
     }
@@ -240,9 +264,9 @@ impl Broker {
     }
 
     /// Serves a connection until it is of no use any more. Returns why.
-    fn serve(&mut self, mut session: Session) -> String {
+    fn serve(&mut self, session: &mut Session) -> String {
         loop {
-            if let Err(reason) = self.step(&mut session) {
+            if let Err(reason) = self.step(session) {
                 return reason;
             }
             if self.state.ends() {
@@ -292,8 +316,13 @@ impl Broker {
                             return Err(reason);
                         }
                         Said::Info(info) => {
-                            if let Some(bytes) = link::payload_max_of(&info) {
-                                self.heed_payload_max(bytes);
+                            let Some(about) = About::read(&info) else { continue };
+                            about.payload_max().iter().for_each(|it| self.heed_payload_max(*it));
+                            if !about.connect_urls.is_empty() {
+                                session.link.connect_urls = about.connect_urls;
+                            }
+                            if about.is_ending {
+                                return Err(link::IS_ENDING.to_owned());
                             }
                         }
                         Said::Pong | Said::Ok => {}
@@ -742,6 +771,9 @@ const APPEND_MAX_US: u64 = 2_000_000;
 
 /// How often peers are asked for a snapshot.
 const FETCH_PAUSE_MS: u64 = 2_000;
+
+/// This many brokers are remembered beside those of the settings.
+const NAMED_MAX: usize = 32;
 
 /// This many inputs wait for the broker's thread. It takes about as many before it acts again.
 const INPUTS_MAX: usize = 64;

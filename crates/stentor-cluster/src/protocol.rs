@@ -49,7 +49,7 @@ use self::holes::Want;
 use self::lists::AccessLists;
 use self::position::{LogPosition, Placement};
 use self::state::{
-    Divergence, EpochState, Local, LogState, LookState, Obstacles, PendingLook, Remote, Suspicion,
+    Divergence, EpochState, Finding, Local, LookState, PendingLook, Phase, Remote, Suspicion,
     Values,
 };
 use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, Unreadable, decode};
@@ -80,12 +80,11 @@ pub(super) struct ClusterNode {
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     local: Local,
     epoch: EpochState,
-    log: LogState,
+    phase: Phase,
     position: LogPosition,
     /// A life that has begun, and is not adopted yet.
     staging: Option<Staging>,
     look: LookState,
-    obstacles: Obstacles,
     writer: LogWriter,
     actions: VecDeque<Action>,
     /// What is only here, and is to be published.
@@ -134,11 +133,10 @@ impl ClusterNode {
             on_applied,
             local: Local::default(),
             epoch: EpochState::default(),
-            log: LogState::default(),
+            phase: Phase::Disconnected(Finding::Nothing),
             position: LogPosition::default(),
             staging: None,
             look: LookState::default(),
-            obstacles: Obstacles::default(),
             writer: LogWriter::new(),
             actions: VecDeque::new(),
             late: VecDeque::new(),
@@ -154,15 +152,16 @@ impl ClusterNode {
     /// The log can be reached.
     pub(super) fn handle_connected(&mut self, now_ms: u64) {
         self.handle_lost();
-        self.log.set_connected(true);
+        self.phase = self.phase.connect();
         self.look(now_ms);
     }
 
     /// It cannot, or not in the way it was.
     pub(super) fn handle_lost(&mut self) {
         self.actions.clear();
-        self.log.set_connected(false);
-        self.look = LookState { at_ms: self.look.at_ms, ..LookState::default() };
+        self.phase = self.phase.disconnect();
+        let LookState { at_ms, no_epoch_ms, .. } = self.look;
+        self.look = LookState { at_ms, no_epoch_ms, ..LookState::default() };
         if let Some(sending) = &mut self.writer.sending {
             sending.token = None;
         }
@@ -179,7 +178,7 @@ impl ClusterNode {
     pub(super) fn handle_time(&mut self, now_ms: u64) {
         self.writer.expire(&self.intake, now_ms);
         self.intake.expire(now_ms);
-        if self.log.is_connected() && now_ms >= self.look.at_ms && self.look.pending.is_none() {
+        if self.phase.is_connected() && now_ms >= self.look.at_ms && self.look.pending.is_none() {
             self.look(now_ms);
         }
         self.write(now_ms);
@@ -192,23 +191,25 @@ impl ClusterNode {
         bytes: &[u8],
         now_ms: u64,
     ) -> Option<&'static str> {
+        let message = decode(bytes);
+        if message == Err(Unreadable::Damaged) && self.reads() && seq > self.position.read {
+            self.position.damaged = Some(seq);
+            self.stop_reading();
+            self.look(now_ms);
+            return None;
+        }
         if !self.is_next(seq, bytes, now_ms) {
             self.count_again(seq, bytes);
             return None;
         }
-        let skips = match decode(bytes) {
+        self.position.running.add(seq, bytes);
+        let skips = match message {
             Ok(message) => self.take(seq, &message, now_ms).err(),
-            Err(Unreadable::Foreign) => Some("no node writes such bytes"),
-            Err(Unreadable::Damaged) => {
-                self.position.damaged = Some(seq);
-                self.stop_reading();
-                self.look(now_ms);
-                return None;
-            }
             Err(Unreadable::OtherVersion) => {
                 self.stop_before(seq);
                 return None;
             }
+            Err(Unreadable::Foreign | Unreadable::Damaged) => Some("no node writes such bytes"),
         };
         self.end_message(seq, Some(hash_of(bytes)), now_ms);
         skips
@@ -258,8 +259,8 @@ impl ClusterNode {
 
     /// What came of an append.
     pub(super) fn handle_appended(&mut self, token: u64, appended: Appended, now_ms: u64) {
-        if self.log == (LogState::StartingEpoch { token }) {
-            self.log = LogState::Idle;
+        if let Some(phase) = self.phase.end_append(token) {
+            self.phase = phase;
             // Whoever has begun a life: it is seen in the log.
             self.look(now_ms);
         } else {
@@ -274,7 +275,9 @@ impl ClusterNode {
         let Ok(staged) = staged else { return };
         let [theirs, ours] = [&staged, &*self.hub].map(|hub| hub.id(hub.seq()));
         let is_same = ours == theirs && !self.local.has_diverged;
-        if is_same || self.obstacles.want.is_none_or(|want| want.epoch != theirs.epoch) {
+        let is_wanted =
+            matches!(self.phase.finding(), Finding::Hole(want) if want.epoch == theirs.epoch);
+        if is_same || !is_wanted {
             return;
         }
         let is_other_epoch = ours.epoch != theirs.epoch;
@@ -283,9 +286,6 @@ impl ClusterNode {
         let all = lists.iter().cloned().chain([access_list(&rules, 0)]).collect();
         match self.adopt(staged, all) {
             Ok(()) => {
-                if self.log.is_faulted() {
-                    self.log = LogState::Idle;
-                }
                 self.lists.found(lists);
                 // Whether it reaches as far as the log, is looked at.
                 (self.staging, self.position.placement) = (None, Placement::Unknown);
@@ -342,7 +342,7 @@ impl ClusterNode {
 
     /// The log is read.
     pub(super) fn reads(&self) -> bool {
-        self.log == LogState::Reading
+        self.phase == Phase::Reading
     }
 
     /// What is written now has its SEQs behind all that a broker may have lost.
@@ -366,28 +366,32 @@ impl ClusterNode {
             return None;
         }
         let max = self.intake.payload_max();
-        Some(match (&self.log, self.obstacles.want, self.obstacles.suspicion) {
-            (LogState::Disconnected, ..) => NotReady::Disconnected,
-            (LogState::Faulted { seq, .. }, ..) => NotReady::OtherVersion { seq: *seq },
-            (LogState::OtherCluster { theirs }, ..) => {
-                NotReady::OtherCluster { theirs: *theirs, ours: self.cluster.unwrap_or_default() }
+        Some(match self.phase {
+            Phase::Disconnected(_) | Phase::Faulted { is_connected: false, .. } => {
+                NotReady::Disconnected
+            }
+            Phase::Faulted { seq, .. } => NotReady::OtherVersion { seq },
+            Phase::OtherCluster { theirs } => {
+                NotReady::OtherCluster { theirs, ours: self.cluster.unwrap_or_default() }
             }
             _ if self.writer.too_large(max).is_some() => {
                 NotReady::TooLarge { bytes: self.writer.too_large(max).unwrap_or(max), max }
             }
-            (_, Some(Want { epoch, .. }), _) => NotReady::NeedsSnapshot { epoch },
-            (_, None, Some(Suspicion { why, .. })) => {
+            Phase::Inspecting(Finding::Hole(Want { epoch, .. })) => {
+                NotReady::NeedsSnapshot { epoch }
+            }
+            Phase::Inspecting(Finding::Lost(Suspicion { why, .. })) => {
                 NotReady::Suspecting { why, read: self.position.read }
             }
-            (LogState::StartingEpoch { .. }, ..) => NotReady::StartingEpoch,
+            Phase::StartingEpoch { .. } => NotReady::StartingEpoch,
             _ if self.staging.is_some() => NotReady::Bootstrapping,
-            (LogState::Idle | LogState::Reading, ..) => NotReady::Inspecting,
+            Phase::Inspecting(Finding::Nothing) | Phase::Reading => NotReady::Inspecting,
         })
     }
 
     fn stop_reading(&mut self) {
         if self.reads() {
-            self.log = LogState::Idle;
+            self.phase = Phase::Inspecting(Finding::Nothing);
         }
         self.show();
     }
@@ -395,14 +399,14 @@ impl ClusterNode {
     /// A node of another version wrote the message `seq`. Reads nothing from there on, until the
     /// log has another message there, or begins an epoch behind it.
     fn stop_before(&mut self, seq: u64) {
-        self.log = LogState::Faulted { seq, is_connected: true };
+        self.phase = Phase::Faulted { seq, is_connected: true };
         self.show();
     }
 
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
-        if now_ms >= self.look.consumer_at_ms && !self.log.is_faulted() {
-            (self.log, self.look.consumer_at_ms) = (LogState::Reading, now_ms + LOOK_MS);
+        if now_ms >= self.look.consumer_at_ms && !matches!(self.phase, Phase::Faulted { .. }) {
+            (self.phase, self.look.consumer_at_ms) = (Phase::Reading, now_ms + LOOK_MS);
             self.look.overdue_ms = None;
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
@@ -414,9 +418,8 @@ impl ClusterNode {
         // What is skipped may have anything in it.
         self.late.extend(self.writer.forget(&self.intake));
         self.position = LogPosition::before(began);
-        (self.obstacles.suspicion, self.obstacles.want) = (None, None);
+        self.phase = Phase::Inspecting(Finding::Nothing);
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
-        self.log = LogState::Idle;
         self.read_on(now_ms);
     }
 
@@ -445,7 +448,7 @@ impl ClusterNode {
         self.look.at_ms = now_ms + LOOK_MS;
         if let Some(pending) = &mut self.look.pending {
             pending.is_outdated = true;
-        } else if self.log.is_connected() {
+        } else if self.phase.is_connected() {
             let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
             let last = self.look.remote.map_or(0, |remote| remote.last);
             let is_outdated = false;
@@ -460,13 +463,13 @@ impl ClusterNode {
         if asked.is_outdated {
             return self.look(now_ms);
         }
-        match self.log {
-            LogState::Disconnected | LogState::StartingEpoch { .. } => return,
-            LogState::Faulted { seq, .. } if self.next(&asked, looked) > seq => {
-                self.log = LogState::Idle;
+        match self.phase {
+            Phase::Disconnected(_) | Phase::StartingEpoch { .. } => return,
+            Phase::Faulted { seq, .. } if self.next(&asked, looked) > seq => {
+                self.phase = Phase::Inspecting(Finding::Nothing);
             }
-            LogState::OtherCluster { .. } => self.log = LogState::Idle,
-            LogState::Faulted { .. } | LogState::Idle | LogState::Reading => {}
+            Phase::OtherCluster { .. } => self.phase = Phase::Inspecting(Finding::Nothing),
+            Phase::Faulted { .. } | Phase::Inspecting(_) | Phase::Reading => {}
         }
         let Looked { broker, unix_ms, last, life_last, .. } = *looked;
         self.look.remote = Some(Remote { broker, unix_ms, last, life_last });
@@ -479,9 +482,9 @@ impl ClusterNode {
         };
         match decode(bytes) {
             Ok(LogMessage { epoch, body: MessageBody::Epoch(turn), .. }) => {
-                self.obstacles.no_epoch_ms = None;
+                self.look.no_epoch_ms = None;
                 if self.is_cluster_from_disk && self.cluster != Some(turn.cluster) {
-                    self.log = LogState::OtherCluster { theirs: turn.cluster };
+                    self.phase = Phase::OtherCluster { theirs: turn.cluster };
                     return self.show();
                 }
                 self.cluster = Some(turn.cluster);
@@ -538,11 +541,11 @@ impl ClusterNode {
             let why = if differs { DIFFERS } else { ENDS };
             return self.suspect(why, now_ms);
         }
-        (self.obstacles.suspicion, self.local.divergence) = (None, None);
+        self.local.divergence = None;
+        self.phase = self.phase.take_back(self.position.lacks_before(next));
         if self.position.lacks_before(next) {
             return self.miss(life.epoch, looked.last, now_ms);
         }
-        self.obstacles.want = None;
         self.skip_to(next, &line);
         if life.seq <= self.read() {
             self.epoch.broker = life.turn.broker;
@@ -601,7 +604,7 @@ impl ClusterNode {
 
     /// Whether the log has had no epoch record for a while: no node seems to know the epoch.
     fn is_bare(&mut self, now_ms: u64) -> bool {
-        now_ms >= *self.obstacles.no_epoch_ms.get_or_insert(now_ms) + BARE_PATIENCE_MS
+        now_ms >= *self.look.no_epoch_ms.get_or_insert(now_ms) + BARE_PATIENCE_MS
     }
 
     /// Says again which life it is, if no other node has since the last look.
@@ -637,7 +640,7 @@ impl ClusterNode {
 
     /// Looks after the life that is.
     fn go_on(&mut self, looked: &Looked, life: &CurrentEpoch, now_ms: u64) {
-        if self.log.is_faulted() {
+        if matches!(self.phase, Phase::Faulted { .. }) {
             return;
         }
         // Before it is not kept any more.
@@ -710,9 +713,12 @@ impl ClusterNode {
 
     /// The log lacks something that is here. Begins a life if that is so for a while.
     fn suspect(&mut self, why: &'static str, now_ms: u64) {
-        self.stop_reading();
-        let suspicion = Suspicion { since_ms: now_ms, why };
-        let since_ms = self.obstacles.suspicion.get_or_insert(suspicion).since_ms;
+        let since_ms = match self.phase.finding() {
+            Finding::Lost(Suspicion { since_ms, .. }) => since_ms,
+            Finding::Nothing | Finding::Hole(_) => now_ms,
+        };
+        self.phase = Phase::Inspecting(Finding::Lost(Suspicion { since_ms, why }));
+        self.show();
         // Nodes that have more values begin the epoch first.
         let is_old = self.local.values == Values::FromDisk;
         let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
@@ -739,7 +745,7 @@ impl ClusterNode {
         self.writer.started = Some((epoch, seeds));
         let payload = turn.encode((epoch, self.run, 0)).into();
         let token = self.writer.next_token();
-        self.log = LogState::StartingEpoch { token };
+        self.phase = Phase::StartingEpoch { token, finding: self.phase.finding() };
         self.look.at_ms = now_ms + TURN_PATIENCE_MS;
         self.actions.push_back(Action::Append {
             to: LogSubject::Life,
@@ -765,6 +771,7 @@ impl ClusterNode {
             writer.counter += 1;
             let counter = writer.counter;
             let (head, jump) = ((epoch, run, counter), self.epoch.mapping.last());
+            let read = self.position.running.shown();
             let next = match &mut writer.seeding {
                 Some(bootstrap) if staged.is_some() => {
                     let (seed, is_last) = next_seed(bootstrap, max);
@@ -775,18 +782,18 @@ impl ClusterNode {
                 }
                 _ if !is_open => None,
                 _ if let Some(lists) = lists => {
-                    let of = Of { jump, since: None };
+                    let of = Of { jump, since: None, read };
                     Some((lists.into_batch(head, of), AppendContent::Batch(Promises::default())))
                 }
                 _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
                     let (batch, since, entries) = late;
-                    let of = Of { jump, since: Some(since) };
+                    let of = Of { jump, since: Some(since), read };
                     (batch.into_batch(head, of), AppendContent::Late(entries))
                 }),
                 _ => self.intake.take(now_ms).map(|batch| {
                     let bytes = batch.kept_bytes();
                     let promises = Promises { backs: batch.backs, bytes };
-                    let of = Of { jump, since: None };
+                    let of = Of { jump, since: None, read };
                     let payload = batch.entries.into_batch(head, of);
                     (payload, AppendContent::Batch(promises))
                 }),

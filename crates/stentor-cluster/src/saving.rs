@@ -148,7 +148,7 @@ fn keep_cluster(disk: &impl Disk, cluster: u64) -> Result<(), DiskError> {
     disk.sync_dir()
 }
 
-/// Reads the name of the cluster of the values in a directory; `None` if there is none.
+/// Reads the name of the cluster of the values in a directory. A new directory has none.
 ///
 /// # Errors
 /// One sentence.

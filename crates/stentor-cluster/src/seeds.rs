@@ -38,7 +38,7 @@ pub(super) fn newest(hub: &Hub, number: u64) -> VecDeque<Event> {
     of_life.filter(is_newest).collect()
 }
 
-/// What there is at the beginning of a life.
+/// The values with which an epoch begins.
 #[derive(Default)]
 pub(super) struct Bootstrap {
     /// The access lists of the cluster. They are in the first seed, before any value.

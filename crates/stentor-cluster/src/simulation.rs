@@ -122,7 +122,8 @@ enum Faults {
     Loss,
     /// It does not say that it has begun anew.
     Silent,
-    /// An operator deletes messages of the log, whether they were read or not.
+    /// An operator deletes messages of the log, whether they were read or not, and a disk flips bits
+    /// of others.
     Holes,
     /// An operator purges it.
     Purges,
@@ -350,11 +351,20 @@ impl World {
         let count = 1 + self.rng.below(4) as u64;
         for seq in last.saturating_sub(count) + 1..=last {
             let begins = |(_, bytes): &Stored| {
-                let message = decode(bytes).unwrap();
-                matches!(message.body, MessageBody::Epoch(EpochRecord { again: None, .. }))
+                let body = decode(bytes).map(|message| message.body);
+                matches!(body, Ok(MessageBody::Epoch(EpochRecord { again: None, .. })))
             };
             let is_spared = |it: &Stored| begins(it) || self.may_come_again(seq, it);
-            if !self.log.message(seq).is_some_and(is_spared) {
+            if self.log.message(seq).is_some_and(is_spared) {
+                continue;
+            }
+            // A node that has read a message last compares it: that is another fault.
+            let is_read_last = self.members.iter().any(|member| member.node.read() == seq);
+            if self.rng.percent(50) && !is_read_last {
+                let bit = self.rng.next_u64();
+                mark("message-damaged");
+                self.log.flip_bit(seq, bit);
+            } else {
                 mark("message-deleted");
                 self.log.delete(seq);
             }

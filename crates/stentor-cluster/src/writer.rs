@@ -18,7 +18,7 @@ pub(super) struct LogWriter {
     pub(super) sending: Option<Sending>,
     /// In the log, and not read yet.
     pub(super) stored: VecDeque<UnreadAppend>,
-    /// What was late, in the log, and not brought from there: to be put back.
+    /// Changes to publish again whose message the log lost after it had stored it.
     pub(super) lost: VecDeque<Late>,
     pub(super) seeding: Option<Bootstrap>,
     /// The epoch that this run has begun last, and its seeds, until its epoch record is read.
@@ -176,7 +176,6 @@ impl LogWriter {
             .take_if(|it| matches!(it.what, AppendContent::Batch(_)) && is_old(it.since_ms));
         sending.into_iter().for_each(|it| it.what.promises().tell_all(intake, CommitError::Failed));
         // Other changes are kept: if the broker loses them, this node publishes them again.
-        // mutation: expired-republish
         for stored in &mut self.stored {
             if let AppendContent::Batch(promises) = &mut stored.what
                 && is_old(stored.since_ms)

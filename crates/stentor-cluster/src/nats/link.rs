@@ -28,6 +28,8 @@ pub(super) struct Link {
     pub(super) payload_max: usize,
     /// Names the run of the broker.
     pub(super) server_id: String,
+    /// Other brokers of its cluster.
+    pub(super) connect_urls: Vec<String>,
 }
 
 /// The reading half of a connection.
@@ -39,7 +41,7 @@ pub(super) struct LinkReader {
 /// What a broker says of itself.
 #[derive(Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "a wire struct of serde")]
-struct About {
+pub(super) struct About {
     #[serde(default)]
     server_id: String,
     /// Negative: it takes any.
@@ -54,18 +56,25 @@ struct About {
     tls_available: bool,
     #[serde(default)]
     nonce: String,
+    /// Other brokers of its cluster: a host and a port each.
+    #[serde(default)]
+    pub(super) connect_urls: Vec<String>,
+    /// *Lame duck*: it ends soon, and clients are to leave it one by one.
+    #[serde(default, rename = "ldm")]
+    pub(super) is_ending: bool,
 }
 
 impl About {
-    fn payload_max(&self) -> Option<usize> {
+    /// The largest message that a broker takes, if it says so: it may be another one for the
+    /// account that is shown to it, and change while it runs.
+    pub(super) fn payload_max(&self) -> Option<usize> {
         self.max_payload.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
-}
 
-/// The largest message that a broker takes, if it says so: it may be another one for the account
-/// that is shown to it, and change while it runs.
-pub(super) fn payload_max_of(info: &[u8]) -> Option<usize> {
-    serde_json::from_slice::<About>(info).ok()?.payload_max()
+    /// What a broker says of itself while it runs; `None` if that makes no sense.
+    pub(super) fn read(info: &[u8]) -> Option<About> {
+        serde_json::from_slice(info).ok()
+    }
 }
 
 impl Link {
@@ -108,18 +117,25 @@ impl Link {
         let mut out = Vec::new();
         wire::connect(&options(settings, name, &about.nonce)?, &mut out);
         sink.write_all(&out, until_us).map_err(told)?;
+        if about.is_ending {
+            return Err(IS_ENDING.to_owned());
+        }
         let mut payload_max = about.payload_max().unwrap_or(usize::MAX);
         loop {
             match hear(&mut source, &mut rest)? {
                 Said::Pong => break,
                 Said::Error(reason) => return Err(format!("says: {reason}")),
-                Said::Info(info) => payload_max = payload_max_of(&info).unwrap_or(payload_max),
+                Said::Info(info) => {
+                    let said = About::read(&info).and_then(|about| about.payload_max());
+                    payload_max = said.unwrap_or(payload_max);
+                }
                 _ => {}
             }
         }
         source.read_until(None);
         out.clear();
-        let link = Link { sink, out, payload_max, server_id: about.server_id };
+        let About { server_id, connect_urls, .. } = about;
+        let link = Link { sink, out, payload_max, server_id, connect_urls };
         Ok((link, LinkReader { source, received: rest }))
     }
 
@@ -253,6 +269,8 @@ impl LinkReader {
 
 const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
                             was full, for then it switches JetStream off";
+
+pub(super) const IS_ENDING: &str = "it is about to stop (lame duck mode)";
 
 /// A broker that has not let a node in by then is given up, however it was kept waiting.
 pub(super) const CONNECT_MAX_US: u64 = if cfg!(test) { 2_000_000 } else { 3_000_000 };

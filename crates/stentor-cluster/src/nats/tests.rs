@@ -512,6 +512,25 @@ fn an_append_without_an_answer_expires() {
     assert!(expired(&mut session).is_empty(), "once");
 }
 
+/// A broker that stops in lame duck mode says so, and names the others of its cluster.
+#[test]
+fn a_node_leaves_a_lame_duck_for_the_brokers_that_it_named() {
+    let mut broker = broker(Box::new(|_| Err(String::new())));
+    let mut session = broker.begin(silent_link());
+    let info = |more: &str| {
+        let info = format!("{{\"connect_urls\":[\"10.0.0.1:1\",\"[::1]:2\"]{more}}}");
+        Input::Said(0, vec![Said::Info(info.into_bytes())])
+    };
+    assert_eq!(broker.take(&mut session, info("")), Ok(()));
+    let leaves = Err(link::IS_ENDING.to_owned());
+    assert_eq!(broker.take(&mut session, info(",\"ldm\":true")), leaves);
+    let own = broker.state.settings.nats.len();
+    let first = "nats://10.0.0.9".parse().unwrap();
+    broker.learn(&first, &session.link.connect_urls);
+    let named = ["nats://10.0.0.1:1", "nats://[::1]:2"].map(|url| url.parse().unwrap());
+    assert_eq!([broker.broker(own), broker.broker(own + 1)], named);
+}
+
 #[test]
 fn requests_for_snapshots_have_a_pause() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -542,7 +561,7 @@ fn what_somebody_else_has_said_is_shown_in_part() {
 
 #[test]
 fn how_much_a_broker_says_that_it_takes() {
-    let read = |info: &str| link::payload_max_of(info.as_bytes());
+    let read = |info: &str| About::read(info.as_bytes()).and_then(|about| about.payload_max());
     assert_eq!(read("{\"max_payload\":7}"), Some(7));
     // An account without a limit of its own.
     assert_eq!(read("{\"max_payload\":-1}"), Some(usize::MAX));

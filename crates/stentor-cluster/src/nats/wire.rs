@@ -39,12 +39,12 @@ impl Message {
     }
 }
 
-/// What a client has received, and not taken yet.
+/// The received bytes that the client has not taken yet.
 #[derive(Default)]
 pub(super) struct Received {
     /// The beginning of what is not whole yet.
     pub(super) bytes: Vec<u8>,
-    /// So many of the next bytes are the rest of a message that is too large.
+    /// The number of bytes to come that belong to a message that is too large.
     skips: usize,
 }
 
@@ -196,7 +196,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// wait to be heard are kept in memory.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
-/// Of a larger message so much is kept: an answer of JetStream names the sequence before the data.
+/// The client keeps so many bytes of a larger message. An answer of JetStream names the sequence
+/// before the data.
 const BEGINNING_BYTES: usize = 64 << 10;
 
 const MALFORMED: &str = "a message makes no sense";

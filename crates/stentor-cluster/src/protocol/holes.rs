@@ -6,12 +6,12 @@
 //! gap. The epoch record names the position before the hole, so a node that has read further
 //! publishes its newer values.
 
-use super::{ALONE_MS, Action, ClusterNode, Looked, PendingLook};
+use super::{ALONE_MS, Action, ClusterNode, Finding, Looked, PendingLook, Phase};
 use crate::line::SequenceMapping;
 use stentor_hub::Epoch;
 
 /// A snapshot that is needed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Want {
     pub(super) epoch: Epoch,
     /// Since when, and the last sequence of the log since then.
@@ -31,20 +31,23 @@ impl ClusterNode {
 
     /// Asks peers for a snapshot of this life.
     pub(super) fn want(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
-        self.stop_reading();
         // Only a node that has read everything appends, so there is one, and it has a snapshot.
-        if self.obstacles.want.is_none_or(|want| (want.epoch, want.last) != (epoch, last)) {
-            self.obstacles.want = Some(Want { epoch, since_ms: now_ms, last });
-        }
+        let want = match self.phase.finding() {
+            Finding::Hole(want) if (want.epoch, want.last) == (epoch, last) => want,
+            _ => Want { epoch, since_ms: now_ms, last },
+        };
+        self.phase = Phase::Inspecting(Finding::Hole(want));
+        self.show();
         self.actions.push_back(Action::Snapshot { epoch });
     }
 
     /// The log lacks messages that this node has not read.
     pub(super) fn miss(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.want(epoch, last, now_ms);
-        if self.obstacles.want.is_some_and(|want| now_ms >= want.since_ms + ALONE_MS) {
+        if let Finding::Hole(want) = self.phase.finding()
+            && now_ms >= want.since_ms + ALONE_MS
+        {
             self.actions.clear();
-            self.obstacles.want = None;
             self.turn(now_ms);
         }
     }

@@ -1,7 +1,8 @@
 //! The position of a node in the log: how far it has read, and how its hub relates to that.
 
 use crate::codec::LogMessage;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use twox_hash::XxHash3_64;
 
 /// The position of a node in the log.
 #[derive(Default)]
@@ -17,10 +18,60 @@ pub(super) struct LogPosition {
     /// The hub has every change of the messages up to this one, even if they are read again.
     pub(super) applied: u64,
     pub(super) placement: Placement,
+    pub(super) running: RunningChecksum,
     /// By run: the count of its last message that was read, and the sequence of that message.
     counts: HashMap<u64, (u64, u64)>,
     /// A consumer has delivered every message just before this place, or the node has read them.
     pub(super) has_counts: bool,
+}
+
+/// A checksum of the log from where its epoch began. Batches carry that of their node, so a node
+/// finds that it has not read the same as another one: that a broker has changed a message, left one
+/// out, or kept different ones at several replicas.
+///
+/// It is a sum of hashes. So a node that begins with a snapshot adds the difference to the first
+/// checksum that it hears.
+#[derive(Default)]
+pub(super) struct RunningChecksum {
+    /// The sum up to the first message of `sums`, once that is known.
+    base: Option<u64>,
+    /// The latest messages that were read, and the sum of those in this list up to each.
+    sums: VecDeque<(u64, u64)>,
+}
+
+impl RunningChecksum {
+    /// An epoch begins at this message.
+    pub(super) fn begin(&mut self, seq: u64) {
+        (self.base, self.sums) = (Some(0), VecDeque::from([(seq, 0)]));
+    }
+
+    /// A message was read.
+    pub(super) fn add(&mut self, seq: u64, bytes: &[u8]) {
+        let (_, sum) = self.sums.back().copied().unwrap_or_else(|| {
+            self.sums.push_back((seq - 1, 0));
+            (seq - 1, 0)
+        });
+        let hash = XxHash3_64::oneshot_with_seed(seq, bytes);
+        self.sums.push_back((seq, sum.wrapping_add(hash)));
+        if self.sums.len() > SUMS_MAX {
+            self.sums.pop_front();
+        }
+    }
+
+    /// The last message that was read, and the checksum there; zeros if that is not known.
+    pub(super) fn shown(&self) -> (u64, u64) {
+        match (self.base, self.sums.back()) {
+            (Some(base), Some((seq, sum))) => (*seq, base.wrapping_add(*sum)),
+            _ => (0, 0),
+        }
+    }
+
+    /// Whether another node has read the same, as far as this one can tell.
+    pub(super) fn agrees(&mut self, (seq, checksum): (u64, u64)) -> bool {
+        let Ok(at) = self.sums.binary_search_by_key(&seq, |(seq, _)| *seq) else { return true };
+        let sum = self.sums[at].1;
+        *self.base.get_or_insert(checksum.wrapping_sub(sum)) == checksum.wrapping_sub(sum)
+    }
 }
 
 /// Whether the node knows which message of the log its hub ends with.
@@ -89,6 +140,9 @@ impl LogPosition {
 /// between them.
 const COUNTED_AGAIN: u64 = 64;
 
+/// The checksum is known at this many messages. A batch is read soon after it was written.
+const SUMS_MAX: usize = 4_096;
+
 /// This many runs are remembered. Most of them have ended.
 const RUNS_MAX: usize = 1_000;
 
@@ -102,7 +156,7 @@ mod tests {
     #[test]
     fn the_counts_of_the_latest_runs_are_remembered() {
         let mut position = LogPosition::default();
-        let of = Of { jump: 0, since: None };
+        let of = Of { read: (0, 0), jump: 0, since: None };
         let body = MessageBody::Batch { of, entries: &[] };
         let (epoch, last) = (Epoch::from_number(1), 2_000);
         let mut is_copy = |seq, run, counter| {

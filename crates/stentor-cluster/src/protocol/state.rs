@@ -5,61 +5,92 @@ use crate::line::SequenceMapping;
 use std::ops::RangeInclusive;
 use stentor_hub::Epoch;
 
-/// The state of the connection to the log, and of reading it.
-#[derive(PartialEq, Eq, Default)]
-pub(super) enum LogState {
-    #[default]
-    Disconnected,
-    /// It looks at the log, and reads no message.
-    Idle,
+/// What a node does about the log. Each case has the data that only it needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// There is no connection. A finding outlives it, so that the node does not wait again as long.
+    Disconnected(Finding),
+    /// The node looks at the log, and reads no message.
+    Inspecting(Finding),
     /// A consumer delivers the messages behind the one read last.
     Reading,
-    /// The record that begins an epoch is being appended.
-    StartingEpoch { token: u64 },
+    /// The record that begins an epoch is being appended, because of this finding.
+    StartingEpoch { token: u64, finding: Finding },
     /// A node of another version wrote the message `seq`. The node reads no message from there on,
-    /// and goes on inspecting the log.
+    /// and continues to inspect the log.
     Faulted { seq: u64, is_connected: bool },
     /// The log is of another cluster than the directory of this node.
     OtherCluster { theirs: u64 },
 }
 
-impl LogState {
-    pub(super) fn is_connected(&self) -> bool {
-        match self {
-            LogState::Disconnected => false,
-            LogState::Idle | LogState::Reading | LogState::StartingEpoch { .. } => true,
-            LogState::OtherCluster { .. } => true,
-            LogState::Faulted { is_connected, .. } => *is_connected,
-        }
-    }
-
-    pub(super) fn is_faulted(&self) -> bool {
-        matches!(self, LogState::Faulted { .. })
-    }
-
-    /// A connection begins or ends. A fault outlives it.
-    pub(super) fn set_connected(&mut self, connected: bool) {
-        match self {
-            LogState::Faulted { is_connected, .. } => *is_connected = connected,
-            other if connected => *other = LogState::Idle,
-            other => *other = LogState::Disconnected,
-        }
-    }
+/// What keeps a node from reading on, as its last look at the log has found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Finding {
+    #[default]
+    Nothing,
+    /// The log seems to have lost messages that this node has read.
+    Lost(Suspicion),
+    /// The log lacks messages that this node has not read.
+    Hole(Want),
 }
 
-/// The findings that keep a node from reading on. A finding outlives the connection, and may stand
-/// beside others: each is taken back where it is found to be over.
-#[derive(Default)]
-pub(super) struct Obstacles {
-    /// Since when the log has contained messages and no epoch record.
-    pub(super) no_epoch_ms: Option<u64>,
-    pub(super) suspicion: Option<Suspicion>,
-    /// The snapshot of a peer that the node needs.
-    pub(super) want: Option<Want>,
+impl Phase {
+    pub(super) fn is_connected(self) -> bool {
+        match self {
+            Phase::Disconnected(_) => false,
+            Phase::Faulted { is_connected, .. } => is_connected,
+            _ => true,
+        }
+    }
+
+    pub(super) fn finding(self) -> Finding {
+        match self {
+            Phase::Disconnected(finding)
+            | Phase::Inspecting(finding)
+            | Phase::StartingEpoch { finding, .. } => finding,
+            Phase::Reading | Phase::Faulted { .. } | Phase::OtherCluster { .. } => Finding::Nothing,
+        }
+    }
+
+    /// A connection begins.
+    pub(super) fn connect(self) -> Phase {
+        match self {
+            Phase::Faulted { seq, .. } => Phase::Faulted { seq, is_connected: true },
+            other => Phase::Inspecting(other.finding()),
+        }
+    }
+
+    /// A connection ends, if there is one.
+    pub(super) fn disconnect(self) -> Phase {
+        match self {
+            Phase::Faulted { seq, .. } => Phase::Faulted { seq, is_connected: false },
+            other => Phase::Disconnected(other.finding()),
+        }
+    }
+
+    /// An append has an answer.
+    pub(super) fn end_append(self, answered: u64) -> Option<Phase> {
+        match self {
+            Phase::StartingEpoch { token, finding } if token == answered => {
+                Some(Phase::Inspecting(finding))
+            }
+            _ => None,
+        }
+    }
+
+    /// The log is found to lack nothing that the node has read; nor, if `has_hole` is false,
+    /// anything that it has not.
+    pub(super) fn take_back(self, has_hole: bool) -> Phase {
+        match self {
+            Phase::Inspecting(Finding::Lost(_)) => Phase::Inspecting(Finding::Nothing),
+            Phase::Inspecting(Finding::Hole(_)) if !has_hole => Phase::Inspecting(Finding::Nothing),
+            other => other,
+        }
+    }
 }
 
 /// The log seems to have lost messages that this node has read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Suspicion {
     pub(super) since_ms: u64,
     pub(super) why: &'static str,
@@ -139,6 +170,8 @@ pub(super) struct LookState {
     pub(super) given_up: u32,
     /// Since when the consumer has not delivered a message that the log has.
     pub(super) overdue_ms: Option<u64>,
+    /// Since when the log has contained messages and no epoch record.
+    pub(super) no_epoch_ms: Option<u64>,
 }
 
 /// A look that the log has not answered yet.

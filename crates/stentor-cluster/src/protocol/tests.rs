@@ -2,6 +2,7 @@
 
 mod loss;
 
+use super::position::RunningChecksum;
 use super::*;
 use crate::codec::{Growing, entries};
 use crate::lists::{lists_of, rules_of, with_lists};
@@ -230,6 +231,8 @@ fn a_message_of_another_version_stops_the_node_while_it_exists() {
     let mut alone = Alone::open();
     let mut newer = encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF);
     newer[3] += 1;
+    let checksum = hash_of_version(newer[3], &newer[13..]).to_le_bytes();
+    newer[4..12].copy_from_slice(&checksum);
     assert!(alone.node.handle_message(2, &newer, 0).is_none());
     let stopped = Some(NotReady::OtherVersion { seq: 2 });
     for now_ms in [LOOK_MS, 2 * LOOK_MS] {
@@ -240,6 +243,41 @@ fn a_message_of_another_version_stops_the_node_while_it_exists() {
     let actions = look_and_answer(&mut alone, 2, None, 3 * LOOK_MS);
     assert_eq!(actions, [Action::Snapshot { epoch: alone.epoch }]);
     assert_ne!(alone.node.not_ready(), stopped);
+}
+
+fn hash_of_version(version: u8, rest: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(u64::from(version), rest)
+}
+
+/// A broker has kept another message for another node, or left one out.
+#[test]
+fn a_node_finds_that_another_has_read_something_else() {
+    for (differs, finds) in [(0, None), (1, Some(NotReady::Suspecting { why: DIFFERS, read: 3 }))] {
+        let mut alone = Alone::open();
+        alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
+        let (seq, checksum) = alone.node.position.running.shown();
+        let of = Of { read: (seq, checksum + differs), ..OF };
+        alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), of));
+        let _ = look_and_answer(&mut alone, 3, None, LOOK_MS);
+        assert_eq!(alone.node.not_ready(), finds);
+    }
+}
+
+/// It adds up to the same from a snapshot on.
+#[test]
+fn a_running_checksum_needs_no_beginning() {
+    let [mut whole, mut part] = [(); 2].map(|()| RunningChecksum::default());
+    whole.begin(1);
+    (2..9).for_each(|seq| whole.add(seq, &[seq as u8]));
+    assert_eq!(part.shown(), (0, 0));
+    for seq in 9..20 {
+        for running in [&mut whole, &mut part] {
+            running.add(seq, &[seq as u8]);
+        }
+        assert!(part.agrees(whole.shown()) && whole.agrees(part.shown()));
+    }
+    let (seq, checksum) = whole.shown();
+    assert!(!part.agrees((seq, checksum ^ 1)) && part.agrees((seq + 1, 0)));
 }
 
 #[test]
@@ -328,7 +366,7 @@ fn a_change_to_publish_again_does_not_expire() {
     assert_eq!(alone.node.writer.forget(&alone.intake).len(), 1);
 }
 
-const OF: Of = Of { jump: 0, since: None };
+const OF: Of = Of { read: (0, 0), jump: 0, since: None };
 
 #[test]
 fn no_message_is_larger_than_the_log_takes() {
@@ -512,7 +550,7 @@ fn what_is_late_is_put_back_where_seqs_jump() {
                 other => panic!("{other:?}"),
             });
         assert_eq!(before.1, behind.1);
-        assert_eq!(behind.0, Of { jump: alone.last, ..before.0 });
+        assert_eq!(behind.0, Of { jump: alone.last, read: behind.0.read, ..before.0 });
     }
 }
 
@@ -684,7 +722,8 @@ fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
         (epoch, jump, true),
     ];
     for (counter, (epoch, jump, is_applied)) in (1..).zip(cases) {
-        let batch = encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { jump, ..OF });
+        let batch =
+            encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { read: (0, 0), jump, ..OF });
         alone.read(&batch);
         assert_eq!(alone.node.hub.value("/a").is_some(), is_applied, "{epoch} {jump}");
     }

@@ -45,6 +45,18 @@ impl Log {
         }
     }
 
+    /// Has a disk change a message.
+    pub(super) fn flip_bit(&mut self, seq: u64, bit: u64) {
+        if let Some(index) = seq.checked_sub(self.before + 1)
+            && let Some(Some((_, bytes))) = self.messages.get_mut(index as usize)
+        {
+            let mut flipped = bytes.to_vec();
+            let bit = bit as usize % (8 * flipped.len());
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            *bytes = flipped.into();
+        }
+    }
+
     pub(super) fn last_of(&self, subject: LogSubject) -> u64 {
         let is_of = |it: &Option<Stored>| it.as_ref().is_some_and(|(of, _)| *of == Some(subject));
         let place = self.messages.iter().rposition(is_of);

@@ -161,7 +161,9 @@ fn a_second_loss_is_published_again() {
 fn seqs_jump_beyond_those_of_a_lost_jump() {
     let mut alone = Alone::open();
     alone.read(&jump(&alone, SequenceMapping::default(), 1 << 21));
-    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), Of { jump: 2, ..OF }));
+    alone.read(
+        &encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), Of { read: (0, 0), jump: 2, ..OF }),
+    );
     let record = jump(&alone, SequenceMapping::default(), 1 << 20);
     for now_ms in [LOOK_MS, 2 * LOOK_MS] {
         let wanted = look_at(&mut alone, (2, &record), now_ms);
