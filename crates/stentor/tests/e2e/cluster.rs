@@ -199,6 +199,11 @@ fn a_broker_that_is_away_takes_nothing_and_loses_nothing() {
             (answer.status == 503 && answer.field("retry-after").is_some()).then_some(answer)
         });
         assert!(refused.text().contains("nothing is published"), "{refused:?}");
+        eventually("it is not ready to publish", || {
+            let ready = nodes[0].control.get("/-/readyz/publish");
+            let says = ready.text().contains("no connection to a broker");
+            (ready.status == 503 && says).then_some(())
+        });
         assert!(!nodes[1].public.get("/a").expect(200).body.is_empty());
         broker.again();
         nodes.iter().for_each(is_open);
