@@ -49,7 +49,7 @@ pub(crate) enum Answer {
     /// It is answered later.
     Later(Box<Pending>),
     /// Its head is written, and its body is made in steps.
-    Body(Box<LargeBody>),
+    Body(Box<dyn LargeBody>),
     /// Its answer has begun, and goes on as long as there is something that a follower is to be
     /// sent.
     Copy(Box<Copying>),
@@ -300,7 +300,11 @@ impl Exchange<'_> {
     }
 
     /// The head is written: a body of so many more bytes follows, unless it is that of a HEAD.
-    pub(crate) fn answer_in_steps(&mut self, body: LargeBody, bytes: usize) -> Answer {
+    pub(crate) fn answer_in_steps(
+        &mut self,
+        body: impl LargeBody + 'static,
+        bytes: usize,
+    ) -> Answer {
         if self.reply.shape.head_only {
             return Answer::Now;
         }

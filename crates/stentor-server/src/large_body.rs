@@ -6,20 +6,7 @@
 //! class between the parts (`connection/body.rs`). It holds shared data and a mark, and never more
 //! than one part of the body itself.
 
-use crate::connection::poll::ArrayBody;
-use crate::endpoint::listing::ListBody;
-use crate::endpoint::values::ValuesBody;
-
-/// The data that a body is made from. They never change.
-#[derive(Debug)]
-pub(crate) enum LargeBody {
-    /// The values of a look-up.
-    Values(ValuesBody),
-    /// The list of a directory.
-    List(ListBody),
-    /// The messages of a long-poll.
-    Array(ArrayBody),
-}
+use std::fmt::Debug;
 
 /// Where the next part of a body begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,39 +17,24 @@ pub(crate) struct Mark {
     pub(crate) offset: usize,
 }
 
-impl LargeBody {
+/// The data that a body is made from. They never change.
+pub(crate) trait LargeBody: Debug {
     /// Appends the next part. Returns where the one after it begins; `None` if this was the last.
-    pub(crate) fn append(&self, mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
-        match self {
-            LargeBody::Values(values) => values.append(mark, out),
-            LargeBody::List(list) => list.append(mark, out),
-            LargeBody::Array(array) => array.append(mark, out),
-        }
+    fn append(&self, mark: Mark, out: &mut Vec<u8>) -> Option<Mark>;
+
+    /// The bytes that it owns.
+    fn own_bytes(&self) -> usize;
+
+    /// Its share of the messages that their topics have dropped, in bytes.
+    fn detached_share(&self) -> usize {
+        0
     }
 
     /// Appends all from a mark on.
-    pub(crate) fn append_rest(&self, from: Mark, out: &mut Vec<u8>) {
+    fn append_rest(&self, from: Mark, out: &mut Vec<u8>) {
         let mut next = Some(from);
         while let Some(mark) = next {
             next = self.append(mark, out);
-        }
-    }
-
-    /// The bytes that it owns.
-    pub(crate) fn own_bytes(&self) -> usize {
-        match self {
-            LargeBody::Values(values) => values.own_bytes(),
-            LargeBody::List(list) => list.own_bytes(),
-            LargeBody::Array(array) => array.own_bytes(),
-        }
-    }
-
-    /// Its share of the messages that their topics have dropped, in bytes.
-    pub(crate) fn detached_share(&self) -> usize {
-        match self {
-            LargeBody::Values(values) => values.detached_share(),
-            LargeBody::Array(array) => array.detached_share(),
-            LargeBody::List(_) => 0,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::phase::{Phase, RequestWait};
 /// A response whose body is not complete.
 #[derive(Debug)]
 pub(super) struct Making {
-    body: LargeBody,
+    body: Box<dyn LargeBody>,
     next: Mark,
     /// The state after the response.
     after: State,
@@ -19,7 +19,7 @@ pub(super) struct Making {
 
 impl Making {
     /// Begins a body. `ending` is the state after it, unless another request may follow.
-    pub(super) fn begin(body: LargeBody, ending: Option<State>) -> State {
+    pub(super) fn begin(body: Box<dyn LargeBody>, ending: Option<State>) -> State {
         let open = || State::Http(Http::new(RequestWait::Idle, 0, None));
         let after = ending.unwrap_or_else(open);
         State::Body(Box::new(Making { body, next: Mark::default(), after }))

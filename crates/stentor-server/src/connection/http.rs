@@ -388,7 +388,7 @@ impl Connection {
             Answer::Later(pending) => self.enter(cx, State::Pending(pending)),
             Answer::Body(body) => {
                 let ending = (!keep_alive).then_some(ending);
-                self.enter(cx, Making::begin(*body, ending));
+                self.enter(cx, Making::begin(body, ending));
             }
             Answer::Copy(copying) => self.begin_copying(cx, *copying),
         }

@@ -301,9 +301,8 @@ pub(crate) struct ArrayBody {
     bytes: usize,
 }
 
-impl ArrayBody {
-    /// Appends the next part. Returns where the one after it begins.
-    pub(crate) fn append(&self, mut mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
+impl LargeBody for ArrayBody {
+    fn append(&self, mut mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
         let end = out.len() + PART_BYTES;
         while out.len() < end {
             may_panic();
@@ -322,13 +321,11 @@ impl ArrayBody {
         Some(mark)
     }
 
-    /// The bytes that it owns.
-    pub(crate) fn own_bytes(&self) -> usize {
+    fn own_bytes(&self) -> usize {
         self.events.capacity() * size_of::<Event>()
     }
 
-    /// Its share of the messages that their topics have dropped, in bytes.
-    pub(crate) fn detached_share(&self) -> usize {
+    fn detached_share(&self) -> usize {
         self.events.iter().map(|event| detached_share(&event.message)).sum()
     }
 }
@@ -350,7 +347,7 @@ pub(crate) fn answer_array(
         .body(body);
     body.clear();
     match rest {
-        Some(rest) => x.answer_in_steps(LargeBody::Array(rest), rest_bytes),
+        Some(rest) => x.answer_in_steps(rest, rest_bytes),
         None => exchange::Answer::Now,
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn answer(
         .field(Field::CONTENT_TYPE, "text/html; charset=utf-8")
         .end_with_length((top.len() + rest_bytes) as u64)
         .body(top.as_bytes());
-    x.answer_in_steps(LargeBody::List(ListBody { list, rows }), rest_bytes)
+    x.answer_in_steps(ListBody { list, rows }, rest_bytes)
 }
 
 /// The rows of a page, and what comes behind them.
@@ -94,9 +94,8 @@ pub(crate) struct ListBody {
     rows: Vec<u32>,
 }
 
-impl ListBody {
-    /// Appends the next part. Returns where the one after it begins.
-    pub(crate) fn append(&self, Mark { item, .. }: Mark, out: &mut Vec<u8>) -> Option<Mark> {
+impl LargeBody for ListBody {
+    fn append(&self, Mark { item, .. }: Mark, out: &mut Vec<u8>) -> Option<Mark> {
         let end = out.len() + PART_BYTES;
         for (row, number) in self.rows.iter().enumerate().skip(item) {
             if out.len() >= end {
@@ -109,8 +108,8 @@ impl ListBody {
         None
     }
 
-    /// The bytes that it owns, with its share of the list.
-    pub(crate) fn own_bytes(&self) -> usize {
+    /// With its share of the list.
+    fn own_bytes(&self) -> usize {
         self.list.share_bytes() + self.rows.capacity() * size_of::<u32>()
     }
 }

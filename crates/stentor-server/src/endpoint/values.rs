@@ -218,7 +218,7 @@ fn write(x: &mut Exchange<'_>, plan: &Plan<'_>, found: Found) -> Answer {
     let rest_bytes = bytes - made.len();
     match found.rest {
         None => Answer::Now,
-        Some(rest) => x.answer_in_steps(LargeBody::Values(rest), rest_bytes),
+        Some(rest) => x.answer_in_steps(rest, rest_bytes),
     }
 }
 
@@ -254,9 +254,10 @@ impl ValuesBody {
         self.names.push_str(name);
         self.values.push((self.names.len(), message.cloned()));
     }
+}
 
-    /// Appends the next part. Returns where the one after it begins.
-    pub(crate) fn append(&self, mut mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
+impl LargeBody for ValuesBody {
+    fn append(&self, mut mark: Mark, out: &mut Vec<u8>) -> Option<Mark> {
         let format = self.line.as_ref().map_or(Format::Json, Format::Lines);
         let end = out.len() + PART_BYTES;
         while out.len() < end {
@@ -276,14 +277,12 @@ impl ValuesBody {
         Some(mark)
     }
 
-    /// The bytes that it owns.
-    pub(crate) fn own_bytes(&self) -> usize {
+    fn own_bytes(&self) -> usize {
         let of_values = self.values.capacity() * size_of::<(usize, Option<Arc<Message>>)>();
         self.names.capacity() + of_values
     }
 
-    /// Its share of the messages that their topics have dropped, in bytes.
-    pub(crate) fn detached_share(&self) -> usize {
+    fn detached_share(&self) -> usize {
         let dropped = self.values.iter().filter_map(|(_, message)| message.as_ref());
         dropped.map(detached_share).sum()
     }
