@@ -210,7 +210,7 @@ const SLEEPS: &[(&str, usize)] = &[
     ("crates/stentor/tests/e2e/statics/fairness.rs", 1),
     ("crates/stentor/tests/e2e/store.rs", 1),
     ("crates/stentor/tests/e2e/store/crashes.rs", 2),
-    ("crates/stentor/tests/e2e/upgrade.rs", 3),
+    ("crates/stentor/tests/e2e/upgrade.rs", 2),
     ("crates/stentor/tests/e2e/websocket.rs", 3),
 ];
 
@@ -255,11 +255,11 @@ const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor-config", 21),
     ("stentor-files", 7),
     ("stentor-replication", 12),
-    ("stentor-process", 10),
+    ("stentor-process", 9),
     ("stentor-server", 175),
     ("stentor-tls-layer", 12),
     ("stentor-store", 5),
-    ("stentor-log", 24),
+    ("stentor-log", 22),
     ("stentor-tls", 44),
     ("stentor-tune", 11),
     ("stentor-wire", 14),

@@ -216,9 +216,9 @@ impl Directory {
         Err(Errno::AGAIN.into())
     }
 
-    /// Calls `take` with the names in a directory beneath, in any order; "" is the directory itself.
-    /// It looks at no more than `names_max` names. It leaves out those that are not UTF-8, since no
-    /// path can name them.
+    /// Calls `take` with the names in a directory beneath, in any order; "" is the directory
+    /// itself. It looks at no more than `names_max` names. It leaves out those that are not UTF-8,
+    /// since no path can name them.
     ///
     /// # Errors
     /// As [`Directory::find`]; `NotADirectory` also if it is something else.

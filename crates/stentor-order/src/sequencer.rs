@@ -157,8 +157,8 @@ pub trait Sequencer: Send + Sync {
         false
     }
 
-    /// A refusal rests on the state of this hub. Returns the changes that have to be kept before its
-    /// publisher is told of it, or `None` if they are kept.
+    /// A refusal rests on the state of this hub. Returns the changes that have to be kept before
+    /// its publisher is told of it, or `None` if they are kept.
     fn refusal_due(&self, _: &Hub, _: Keep) -> Option<Due> {
         None
     }

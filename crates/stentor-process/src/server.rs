@@ -136,14 +136,7 @@ fn begin(
     // Before any worker has its own file table: each is a copy, and needs every worker's waker.
     let mailboxes =
         posts.iter().map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-    let (recovery, life) = match hello {
-        None => open_store(&settings, user.as_ref())?,
-        // That process has it, and gives it away at the end.
-        Some(hello) => {
-            probe_store(&settings)?;
-            (None, hello.life())
-        }
-    };
+    let (recovery, life) = store_and_life(&settings, user.as_ref(), hello)?;
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
@@ -185,6 +178,22 @@ fn begin(
             server.drain();
             let _ = server.wait();
             Err(error)
+        }
+    }
+}
+
+/// The store of a server that starts, and the life of its hub.
+fn store_and_life(
+    settings: &Settings,
+    user: Option<&User>,
+    hello: Option<&ServerState>,
+) -> Result<(Option<Recovery<HostDisk>>, Life), StartError> {
+    match hello {
+        None => open_store(settings, user),
+        // That process has it, and gives it away at the end.
+        Some(hello) => {
+            probe_store(settings)?;
+            Ok((None, hello.life()))
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Mark {
 }
 
 /// The data that a body is made from. They never change.
-pub(crate) trait LargeBody: Debug {
+pub(crate) trait LargeBody: Debug + Send {
     /// Appends the next part. Returns where the one after it begins; `None` if this was the last.
     fn append(&self, mark: Mark, out: &mut Vec<u8>) -> Option<Mark>;
 

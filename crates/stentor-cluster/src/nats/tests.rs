@@ -514,7 +514,7 @@ fn an_append_without_an_answer_expires() {
 
 /// A broker that stops in lame duck mode says so, and names the others of its cluster.
 #[test]
-fn a_node_leaves_a_lame_duck_for_the_brokers_that_it_named() {
+fn a_node_leaves_a_lame_duck() {
     let mut broker = broker(Box::new(|_| Err(String::new())));
     let mut session = broker.begin(silent_link());
     let info = |more: &str| {

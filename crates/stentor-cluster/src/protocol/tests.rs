@@ -227,7 +227,7 @@ fn a_malformed_message_of_this_run_is_skipped() {
 
 /// Its node may be newer, and its changes count. When the message is gone, the node continues.
 #[test]
-fn a_message_of_another_version_stops_the_node_while_it_exists() {
+fn a_message_of_another_version_stops_the_node() {
     let mut alone = Alone::open();
     let mut newer = encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF);
     newer[3] += 1;
@@ -251,7 +251,7 @@ fn hash_of_version(version: u8, rest: &[u8]) -> u64 {
 
 /// A broker has kept another message for another node, or left one out.
 #[test]
-fn a_node_finds_that_another_has_read_something_else() {
+fn a_node_finds_that_another_has_read_otherwise() {
     for (differs, finds) in [(0, None), (1, Some(NotReady::Suspecting { why: DIFFERS, read: 3 }))] {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));

@@ -147,8 +147,8 @@ impl Server {
         operators.for_each(|(_, cues)| cues.send(Cue::Live).unwrap_or_default());
     }
 
-    /// The state that goes over. All parts of a server are named here: a part goes over, or it begins
-    /// from scratch for the reason that is given.
+    /// The state that goes over. All parts of a server are named here: a part goes over, or it
+    /// begins from scratch for the reason that is given.
     fn state(&self, upgrades: History<Upgraded>) -> ServerState {
         #[rustfmt::skip]
         let Server {
@@ -167,7 +167,7 @@ impl Server {
             hub, acceptors, tokens, workers_public, process,
             // It belongs to the service.
             committer: _,
-            // Files are read again, and the log is opened again. Their counters follow (`COUNTERS`).
+            // Files are read and the log is opened again. Their counters follow (`COUNTERS`).
             file_cache: _, access_log: _,
             // It is of the program.
             client: _,

@@ -2,9 +2,10 @@
 //!
 //! A connection may have a source. A stream has the worker's log, and a replay of history before
 //! that. A follower has a feed or a snapshot. A response that comes later has the event that it
-//! waits for, and a large one the rest of its body. [`Connection::pump`] takes one step of the source after another, until there is
-//! nothing more, or no room, or the connection has used up its share. It is the one place that
-//! checks whether a reader still has its rights before it sends anything.
+//! waits for, and a large one the rest of its body. [`Connection::pump`] takes one step of the
+//! source after another, until there is nothing more, or no room, or the connection has used up its
+//! share. It is the one place that checks whether a reader still has its rights before it sends
+//! anything.
 
 use super::Connection;
 use super::state::State;

@@ -69,12 +69,7 @@ impl Looks {
 /// Answers with the file that `path`, which is decoded and begins with a slash, leads to. A worker
 /// never waits for the file system to find a file: the loader looks at it first, and the answer
 /// comes when it has.
-pub(crate) fn get(
-    x: &mut Exchange<'_>,
-    request: &Request<'_>,
-    path: &str,
-    mut looks: Looks,
-) -> Answer {
+pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks: Looks) -> Answer {
     let index;
     let name = if path.ends_with('/') {
         index = format!("{path}{INDEX}");
@@ -120,26 +115,35 @@ pub(crate) fn get(
             }
             fall_back(x, request, (index, mount), path, looks)
         }
-        Outcome::Directory | Outcome::NotThere => {
-            match looks.outcome(path) {
-                _ if !mount.listing => {}
-                None => return look(x, request, path, looks),
-                Some(FileLook::List(list)) => {
-                    let list = Arc::clone(list);
-                    if !listing::judge(x, path, &list, &mut looks.shown) {
-                        return await_looks(x, request, looks);
-                    }
-                    return listing::answer(x, path, &list, looks.shown);
-                }
-                Some(FileLook::NotMade(reason)) => {
-                    unavailable(x, reason);
-                    return Answer::Now;
-                }
-                Some(_) => {}
-            }
-            fall_back(x, request, (index, mount), path, looks)
-        }
+        Outcome::Directory | Outcome::NotThere => list(x, request, (index, mount), path, looks),
     }
+}
+
+/// Answers with the list of a directory if the mount has lists, once the loader has made it.
+fn list(
+    x: &mut Exchange<'_>,
+    request: &Request<'_>,
+    (index, mount): (usize, &Mount),
+    path: &str,
+    mut looks: Looks,
+) -> Answer {
+    match looks.outcome(path) {
+        _ if !mount.listing => {}
+        None => return look(x, request, path, looks),
+        Some(FileLook::List(list)) => {
+            let list = Arc::clone(list);
+            if !listing::judge(x, path, &list, &mut looks.shown) {
+                return await_looks(x, request, looks);
+            }
+            return listing::answer(x, path, &list, looks.shown);
+        }
+        Some(FileLook::NotMade(reason)) => {
+            unavailable(x, reason);
+            return Answer::Now;
+        }
+        Some(_) => {}
+    }
+    fall_back(x, request, (index, mount), path, looks)
 }
 
 /// Has the loader look at a file, or list a directory. The request is answered when it has.

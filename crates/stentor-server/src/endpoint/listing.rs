@@ -124,7 +124,8 @@ fn top(path: &str) -> String {
          <style>body{{font:16px/1.5 system-ui,sans-serif;margin:1.5em;color-scheme:light dark}}\
          td{{padding:0 1.5em 0 0;overflow-wrap:anywhere}}\
          td+td{{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}}\
-         @media(max-width:40em){{td+td+td{{display:none}}}}</style>\n<h1>{title}</h1>\n<table>\n{up}"
+         @media(max-width:40em){{td+td+td{{display:none}}}}</style>\n<h1>{title}</h1>\n\
+         <table>\n{up}"
     )
 }
 

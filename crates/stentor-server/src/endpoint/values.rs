@@ -288,8 +288,8 @@ impl LargeBody for ValuesBody {
     }
 }
 
-/// Looks up all that is wanted. The beginning of the answer is in the scratch body then, if it is to
-/// be sent.
+/// Looks up all that is wanted. If the answer is to be sent, its beginning is in the scratch body
+/// then.
 fn look_up(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
@@ -298,18 +298,10 @@ fn look_up(
 ) -> Result<Found, String> {
     let Plan { format, route, .. } = *plan;
     x.resources.routes[route].count(wanted.names.len());
-    if let Some(tags) = request.if_none_match {
-        let mut fingerprint = Fingerprint::new(x.resources.formats[route]);
-        let topics = wanted.topics();
-        x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
-        count(x, wanted.names.len());
-        let tag = &mut x.resources.scratch.body;
-        write_tag(tag, x.shared, fingerprint.0);
-        let unchanged = tag_matches(tags, tag);
-        tag.clear();
-        if unchanged {
-            return Ok(Found { fingerprint: fingerprint.0, bytes: None, rest: None });
-        }
+    if let Some(tags) = request.if_none_match
+        && let Some(fingerprint) = unchanged(x, tags, route, wanted)
+    {
+        return Ok(Found { fingerprint, bytes: None, rest: None });
     }
     // Values may have changed meanwhile: the tag is of those that are sent.
     let mut fingerprint = Fingerprint::new(x.resources.formats[route]);
@@ -360,6 +352,19 @@ fn look_up(
         return Err(format!("The values are more than {max} KiB together: ask for fewer."));
     }
     Ok(Found { fingerprint: fingerprint.0, bytes: Some(bytes), rest })
+}
+
+/// The fingerprint of the values, if the client has them already by one of its tags.
+fn unchanged(x: &mut Exchange<'_>, tags: &[u8], route: usize, wanted: &Wanted<'_>) -> Option<u64> {
+    let mut fingerprint = Fingerprint::new(x.resources.formats[route]);
+    let topics = wanted.topics();
+    x.shared.hub.with_values(topics, |message| fingerprint.add(message.map(AsRef::as_ref)));
+    count(x, wanted.names.len());
+    let tag = &mut x.resources.scratch.body;
+    write_tag(tag, x.shared, fingerprint.0);
+    let is_unchanged = tag_matches(tags, tag);
+    tag.clear();
+    is_unchanged.then_some(fingerprint.0)
 }
 
 /// Takes note of so many names that were looked at.

@@ -504,7 +504,7 @@ fn a_hung_disk_delays_publishers_alone() {
 }
 
 #[test]
-fn a_stop_does_not_wait_for_a_hung_disk() {
+fn a_stop_waits_for_no_hung_disk() {
     if tool("strace").is_none() {
         return;
     }

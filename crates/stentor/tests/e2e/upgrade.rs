@@ -222,8 +222,7 @@ fn publish_through_upgrades(toml: &str) -> Server {
         thread::sleep(Duration::from_millis(100));
         server.child.upgrade();
     }
-    publisher.join().unwrap();
-    answers.join().unwrap();
+    [publisher, answers].into_iter().for_each(|thread| thread.join().unwrap());
     readers.iter_mut().for_each(|reader| reader.hear_numbers(COUNT));
     server
 }
@@ -258,7 +257,7 @@ fn a_store_goes_over_with_what_waits_for_it() {
 
 /// Each sync takes longer than the server stands still.
 #[test]
-fn a_slow_disk_delays_publishers_of_an_upgrade_alone() {
+fn a_slow_disk_delays_publishers_of_upgrades() {
     const SYNC_US: u64 = 1_000_000;
     if tool("strace").is_none() {
         return;
@@ -383,7 +382,7 @@ fn a_store_that_the_next_process_cannot_write_to_is_gone_on_with() {
 }
 
 #[test]
-fn a_store_continues_if_both_processes_fail_to_write() {
+fn a_store_continues_if_no_process_can_write() {
     let Some(prlimit) = tool("prlimit") else { return };
     let data = TempDir::new();
     let toml = format!("[store]\npath = '{}'\n", data.path().join("data").display());

@@ -237,7 +237,7 @@ fn a_feed_that_goes_on_elsewhere_or_back_is_not_followed() {
 
 /// A tree of followers adds up how old the values are.
 #[test]
-fn the_age_of_a_leaders_values_travels_with_its_feed() {
+fn the_age_of_values_travels_with_the_feed() {
     let leader = Leader::new(1);
     leader.put("/a");
     let (mut follower, _) = follower();
