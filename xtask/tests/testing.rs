@@ -246,12 +246,12 @@ const ENDLESS_WAITS: &[(&str, usize)] = &[
 
 /// By crate.
 const LONG_NAMES: &[(&str, usize)] = &[
-    ("stentor", 283),
+    ("stentor", 282),
     ("stentor-access", 23),
     ("stentor-bench", 17),
     ("stentor-hub", 42),
     ("stentor-io", 33),
-    ("stentor-cluster", 39),
+    ("stentor-cluster", 38),
     ("stentor-config", 21),
     ("stentor-files", 7),
     ("stentor-replication", 12),

@@ -42,22 +42,22 @@ struct LoaderQueues {
 
 /// The sending half of the queues of one mount.
 struct LoaderQueue {
-    looks: Looks,
+    looks: LookLine,
     /// Lists of directories.
-    lists: Looks,
+    lists: LookLine,
     packs: SyncSender<PackJob>,
 }
 
 /// The looks that one thread makes.
-struct Looks {
+struct LookLine {
     queue: LookQueue,
     began_ms: Arc<LookBegan>,
 }
 
-impl Looks {
-    fn new() -> (Looks, LookWork) {
+impl LookLine {
+    fn new() -> (LookLine, LookWork) {
         let (queue, jobs) = look_queue();
-        let looks = Looks { queue, began_ms: Arc::default() };
+        let looks = LookLine { queue, began_ms: Arc::default() };
         let began_ms = Arc::clone(&looks.began_ms);
         (looks, LookWork { queue: jobs, began_ms })
     }
@@ -89,7 +89,7 @@ impl LoaderQueues {
     }
 
     /// The looks among which one at a path is: a slash at its end is that of a directory.
-    fn looks(&self, path: &str) -> Option<&Looks> {
+    fn looks(&self, path: &str) -> Option<&LookLine> {
         let queue = self.of(path)?;
         Some(if path.ends_with('/') { &queue.lists } else { &queue.looks })
     }
@@ -186,7 +186,7 @@ impl FileCache {
         *served = Arc::new(Served { mounts: mounts.to_vec(), files: files.clone() });
         self.cache.clear();
         let pairs = (0..mounts.len()).map(|index| {
-            let ((looks, look_work), (lists, list_work)) = (Looks::new(), Looks::new());
+            let ((looks, look_work), (lists, list_work)) = (LookLine::new(), LookLine::new());
             let (packs, pack_jobs) = mpsc::sync_channel(PACKS_MAX);
             let queue = LoaderQueue { looks, lists, packs };
             let work = [look_work, list_work];

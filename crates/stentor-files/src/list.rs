@@ -99,14 +99,14 @@ fn write_reference(text: &mut String, name: &str) {
 }
 
 /// Makes a thread pause for as long as it works, so that it leaves half of its core to the workers.
-pub(crate) struct Rest {
+pub(crate) struct ListRest {
     steps: usize,
     since_us: u64,
 }
 
-impl Rest {
-    pub(crate) fn begin() -> Rest {
-        Rest { steps: 0, since_us: monotonic_us() }
+impl ListRest {
+    pub(crate) fn begin() -> ListRest {
+        ListRest { steps: 0, since_us: monotonic_us() }
     }
 
     /// A name has been looked at or written.

@@ -21,7 +21,7 @@ use super::disk::{Root, read_whole, symlinks};
 use super::{CachedFile, FileCache, Outline, PACKED, Tag, cache_control, is_worth_keeping};
 use crate::entry::FileSources;
 use crate::file_cache::{COMPRESS_FILE_BYTES_MAX, FileLook, LookBegan, PackJob, Served};
-use crate::list::{DirectoryList, Rest};
+use crate::list::{DirectoryList, ListRest};
 use crate::look_queue::{LookJob, LookJobs};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -370,7 +370,7 @@ impl FilePlace<'_> {
     /// Lists a directory, which clients call `path`.
     fn list(&self, path: &str) -> io::Result<DirectoryList> {
         let directory = self.rest.trim_end_matches('/');
-        let (mut names, mut rest) = (Vec::new(), Rest::begin());
+        let (mut names, mut rest) = (Vec::new(), ListRest::begin());
         self.root.list(directory, symlinks(self.mount), LISTED_MAX, |listed| {
             let is_served = matches!(listed.kind, FileKind::File | FileKind::Directory)
                 && check_file(&format!("{path}{}", listed.name)).is_ok();

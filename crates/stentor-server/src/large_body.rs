@@ -2,9 +2,9 @@
 //!
 //! To make and send a megabyte at once would hold up the worker for some milliseconds. An
 //! endpoint therefore only finds the data of its answer, which decides the fields of the response
-//! and its length. The connection then makes the body part by part, and waits in the queue of its work
-//! class between the parts (`connection/body.rs`). It holds shared data and a mark, and never more
-//! than one part of the body itself.
+//! and its length. The connection then makes the body part by part, and waits in the queue of its
+//! work class between the parts (`connection/body.rs`). It holds shared data and a mark, and never
+//! more than one part of the body itself.
 
 use std::fmt::Debug;
 

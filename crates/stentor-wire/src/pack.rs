@@ -77,8 +77,8 @@ const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// The form of what a function returns, which is never called: for [`packed!`](crate::packed), which
-/// knows the names of fields, and not their types.
+/// The form of what a function returns, which is never called: for [`packed!`](crate::packed),
+/// which knows the names of fields, and not their types.
 #[must_use]
 pub const fn format_of<S, T: Packed>(_: fn(S) -> T) -> u64 {
     T::FORMAT

@@ -12,9 +12,9 @@
 //! What has held keys on the way is overwritten, in both processes.
 //!
 //! A handshake under way lives in rustls and cannot go over: the next process closes its
-//! connection. Its client may have sent a request by then, so handshakes end first: for a while none
-//! begins ([`Sessions::hold_handshakes`]). A client that has only connected goes over and does not
-//! notice.
+//! connection. Its client may have sent a request by then, so handshakes end first: for a while
+//! none begins ([`Sessions::hold_handshakes`]). A client that has only connected goes over and does
+//! not notice.
 
 use super::Sessions;
 use super::entry::{Entry, Stage};

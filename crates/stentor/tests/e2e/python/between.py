@@ -137,8 +137,8 @@ class Between:
         os.kill(self.server or self.next.pid, number)
 
     def listen(self, names):
-        """Workers find this process where they would have found the others. The first four bytes are
-        the process."""
+        """Workers find this process where they would have found the others. The first four bytes
+        are the process."""
         told = struct.pack("<I", os.getpid())
         place = len(told) + 4
         (count,) = struct.unpack_from("<I", names, place - 4)
