@@ -7,7 +7,7 @@ use super::handover::{
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
 use super::{Server, Service, counters};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::iter::repeat;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -320,8 +320,17 @@ impl Leaving<'_> {
         // mutation: told-of-end
         let _ = self.channel.end();
         self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
+        let mut was_reset = false;
         loop {
-            let parcel = self.channel.receive().ok()?;
+            let parcel = match self.channel.receive() {
+                Ok(parcel) => parcel,
+                // It ended before it read all. The kernel says so once, and shows its words then.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && !was_reset => {
+                    was_reset = true;
+                    continue;
+                }
+                Err(_) => return None,
+            };
             if parcel.kind == kind::REFUSED {
                 let reason = String::from_utf8_lossy(parcel.bytes).into_owned();
                 // That nothing more came is no reason: this process has one.

@@ -12,7 +12,7 @@ fn monitored(toml: &str) -> (Server, Url) {
 
 #[test]
 fn it_says_how_the_server_is() {
-    let (server, monitor) = monitored("");
+    let (server, monitor) = monitored("control_hosts = ['stentor.internal']\n");
     assert_eq!(monitor.get("/-/healthz").expect(200).text(), "ok\n");
     assert_eq!(monitor.get("/-/readyz").expect(200).text(), "ready\n");
     let metrics = monitor.get("/-/metrics").expect(200);
@@ -20,10 +20,13 @@ fn it_says_how_the_server_is() {
     for name in ["cpu_seconds_total", "start_time_seconds", "resident_memory_bytes", "max_fds"] {
         assert!(metrics.text().contains(&format!("\nprocess_{name} ")), "{name}");
     }
-    // Whoever scrapes it may call it what they like.
-    let mut scraper = Client::connect(monitor.0);
-    scraper.send("GET /-/status HTTP/1.1\r\nHost: any.name\r\n\r\n");
-    assert_eq!(scraper.response().expect(200).json()["workers"], 1);
+    // It goes by the names that are listed, and by no other.
+    for (name, status) in [("any.name", 421), ("stentor.internal", 200)] {
+        let mut scraper = Client::connect(monitor.0);
+        scraper.send(format!("GET /-/status HTTP/1.1\r\nHost: {name}\r\n\r\n"));
+        scraper.response().expect(status);
+    }
+    assert_eq!(monitor.get("/-/status").expect(200).json()["workers"], 1);
     server.settled("connections_monitor", 0);
 }
 
