@@ -342,7 +342,7 @@ impl Report for ClusterState {
             ("connected", status.is_connected.into()),
             ("open", status.is_open().into()),
             ("failure", status.why().into()),
-            ("cluster", status.cluster.map(|cluster| format!("{cluster:016x}")).into()),
+            ("cluster", status.cluster.map(shown).into()),
             ("position", hub.id(hub.seq()).to_string().into()),
             ("message", status.log.read.into()),
             ("behind", status.log.behind().into()),
@@ -537,6 +537,11 @@ fn fetch(settings: &Settings) -> Result<Fetch, String> {
         let taken = snapshot_of(&agent, peer.as_str(), token_file.as_deref(), staged);
         taken.map_err(|reason| format!("{peer}: {reason}"))
     }))
+}
+
+/// The name of a cluster as `/-/status` shows it.
+fn shown(cluster: u64) -> String {
+    format!("{cluster:016x}")
 }
 
 /// For how long something did not happen.
