@@ -78,8 +78,8 @@ impl TopicRules {
         }
     }
 
-    /// Has these lists of other servers guard topics too, in place of those before. A topic asks its
-    /// readers for a token if the rules here or any of the lists do.
+    /// Has these lists of other servers guard topics too, in place of those before. A topic asks
+    /// its readers for a token if the rules here or any of the lists do.
     pub fn guard_also(&mut self, lists: &[AccessList]) {
         let access = |(pattern, is_private): &(Pattern, bool)| TopicAccess {
             pattern: pattern.clone(),

@@ -374,27 +374,8 @@ impl Broker {
                 self.node.handle_appended(token, appended, now);
             }
             _ if is_deaf => return Err("JetStream does not answer".to_owned()),
-            Asked::Info(token) => match self.stream.read_info(&message.payload) {
-                Ok(info) => {
-                    self.state.note_stream(info.replicas, info.warning());
-                    session.looking(token).for_each(|look| look.info = Some(info.clone()));
-                }
-                Err(No::NotFound) => {
-                    let (subject, request) = self.stream.create();
-                    session.ask(&subject, &request, Asked::Create);
-                }
-                Err(No::Other(reason)) => return Err(reason),
-            },
-            Asked::Create => {
-                if let Err(No::Other(reason)) = read_done(&message.payload)
-                    && !reason.contains("already in use")
-                {
-                    return Err(format!("the stream cannot be made: {reason}"));
-                }
-                // This node or another one created it. The node now inspects the log.
-                session.look = None;
-                self.node.handle_connected(now);
-            }
+            Asked::Info(token) => self.take_info(session, token, &message.payload)?,
+            Asked::Create => self.take_created(session, &message.payload, now)?,
             Asked::Life(token) => {
                 let life = found(jetstream::read_message(&message))?;
                 let life = life.map(|(seq, bytes)| (seq, bytes.unwrap_or_default()));
@@ -428,6 +409,40 @@ impl Broker {
                 .map_err(|reason| format!("the stream is not read: {reason:?}"))?,
         }
         self.end_look(session, now)
+    }
+
+    /// Takes what the broker says of the stream, and creates it if there is none.
+    fn take_info(&self, session: &mut Session, token: u64, payload: &[u8]) -> Result<(), String> {
+        match self.stream.read_info(payload) {
+            Ok(info) => {
+                self.state.note_stream(info.replicas, info.warning());
+                session.looking(token).for_each(|look| look.info = Some(info.clone()));
+            }
+            Err(No::NotFound) => {
+                let (subject, request) = self.stream.create();
+                session.ask(&subject, &request, Asked::Create);
+            }
+            Err(No::Other(reason)) => return Err(reason),
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to the creation of the stream.
+    fn take_created(
+        &mut self,
+        session: &mut Session,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<(), String> {
+        if let Err(No::Other(reason)) = read_done(payload)
+            && !reason.contains("already in use")
+        {
+            return Err(format!("the stream cannot be made: {reason}"));
+        }
+        // This node or another one created it. The node now inspects the log.
+        session.look = None;
+        self.node.handle_connected(now);
+        Ok(())
     }
 
     /// Takes a message of the subject of epoch records, and asks for the next one, up to the last.

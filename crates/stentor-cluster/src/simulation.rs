@@ -122,8 +122,8 @@ enum Faults {
     Loss,
     /// It does not say that it has begun anew.
     Silent,
-    /// An operator deletes messages of the log, whether they were read or not, and a disk flips bits
-    /// of others.
+    /// An operator deletes messages of the log, whether they were read or not, and a disk flips
+    /// bits of others.
     Holes,
     /// An operator purges it.
     Purges,

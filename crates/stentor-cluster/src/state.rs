@@ -238,8 +238,8 @@ impl ClusterState {
                 {
                     tracing::error!(
                         "The stream lacks messages, and no other node that is reached has read \
-                         them: a new EPOCH begins with the values of this node, and readers receive \
-                         a gap."
+                         them: a new EPOCH begins with the values of this node, and readers \
+                         receive a gap."
                     );
                 }
                 // Each lasts a moment, and the end of a connection has a line of its own.

@@ -71,6 +71,7 @@ mod head;
 mod mark;
 mod recovery;
 mod repair;
+mod settings;
 #[cfg(any(test, feature = "sim"))]
 mod sim;
 mod snapshot;
@@ -85,12 +86,13 @@ pub use damage::{Damage, OpenError};
 pub use handover::Tip;
 pub use recovery::{Piece, Progress, Recovered, Recovery, Visit};
 pub use repair::{check, repair};
+pub use settings::Settings;
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{DiskFaults, SimDisk, SimFile, during_syncs};
 pub use snapshot::{
     Snapshot, SnapshotWriter, backup, file_of_store, import, open_replaced, replace,
 };
-pub use store::{PushError, Settings, Store};
+pub use store::{PushError, Store};
 pub use stream::{
     FeedEncoder, FeedFrame, SnapshotDecoder, SnapshotEncoder, SnapshotHead, read_feed_frame,
 };

@@ -61,8 +61,8 @@ pub(crate) struct MarkFile<D: Disk> {
 }
 
 impl<D: Disk> MarkFile<D> {
-    /// Makes the file, in the place of the one before, whose name may not be on the disk. `mark` is the
-    /// content of that one. Without a file the store has no mark.
+    /// Makes the file, in the place of the one before, whose name may not be on the disk. `mark` is
+    /// the content of that one. Without a file the store has no mark.
     pub(crate) fn begin(disk: &D, mark: Option<Mark>) -> MarkFile<D> {
         let made = disk.create(MADE, MARK_BYTES as u64).and_then(|file| {
             mark.map_or(Ok(()), |mark| disk.write_at(&file, 0, &mark.encode()))?;

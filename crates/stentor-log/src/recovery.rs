@@ -353,34 +353,16 @@ impl<D: Disk> Recovery<D> {
             head::add_lost(&mut lost, last + 1..=reserved);
             last = reserved;
         }
-        let mut ended: Vec<Cut> = self
-            .segments
-            .iter()
-            .map(|part| Cut { number: part.number, end: part.end.unwrap_or(tail.begin) })
-            .collect();
         let counts = newest.is_none_or(|part| {
             part.end.is_some() || appends || has_entries && tail.begin > part.begin
         });
         if !has_entries {
             tail.frames.clear();
         }
-        let mut cut = ended.pop().unwrap_or_default();
-        if !counts {
-            cut = newest_head.map_or(Cut::default(), |head| head.before);
-            ended.retain(|ended| ended.number < cut.number);
-        }
         Ok(Recovered {
             epoch: self.epoch(),
             begins_life: self.begins_life(),
-            layout: Layout {
-                highest: self.highest,
-                stale_bytes: self.stale_bytes,
-                base: self
-                    .snapshot
-                    .map_or_else(Cut::default, |part| Cut { number: part.number, end: part.bytes }),
-                closed: ended,
-                cut,
-            },
+            layout: self.layout(tail.begin, counts),
             disk: self.disk,
             stored: seq,
             last,
@@ -398,6 +380,29 @@ impl<D: Disk> Recovery<D> {
             mark: self.mark.filter(|mark| Some(mark.number) == newest_number),
             tail,
         })
+    }
+
+    /// Where the files end that count. The newest segment, which may have no end of its own, ends
+    /// at `tail_begin`; `newest_counts` says whether it is one of them.
+    fn layout(&self, tail_begin: u64, newest_counts: bool) -> Layout {
+        let end = |part: &StoreFile| part.end.unwrap_or(tail_begin);
+        let ends = self.segments.iter().map(|part| Cut { number: part.number, end: end(part) });
+        let mut closed: Vec<Cut> = ends.collect();
+        let mut cut = closed.pop().unwrap_or_default();
+        if !newest_counts {
+            let newest_head = self.segments.last().and_then(|part| part.head.as_ref());
+            cut = newest_head.map_or(Cut::default(), |head| head.before);
+            closed.retain(|ended| ended.number < cut.number);
+        }
+        let base = self.snapshot.as_ref();
+        Layout {
+            highest: self.highest,
+            stale_bytes: self.stale_bytes,
+            base: base
+                .map_or_else(Cut::default, |part| Cut { number: part.number, end: part.bytes }),
+            closed,
+            cut,
+        }
     }
 }
 

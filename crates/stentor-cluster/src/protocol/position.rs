@@ -26,8 +26,8 @@ pub(super) struct LogPosition {
 }
 
 /// A checksum of the log from where its epoch began. Batches carry that of their node, so a node
-/// finds that it has not read the same as another one: that a broker has changed a message, left one
-/// out, or kept different ones at several replicas.
+/// finds that it has not read the same as another one: that a broker has changed a message, left
+/// one out, or kept different ones at several replicas.
 ///
 /// It is a sum of hashes. So a node that begins with a snapshot adds the difference to the first
 /// checksum that it hears.
