@@ -173,7 +173,10 @@ fn pages_of_listed_origins_may_read() {
         assert_eq!(response.list("vary"), ["Origin", "Accept"], "{fields}");
     }
     let response = server.public.ask("GET", "/a", "Origin: https://example.com\r\n", b"");
-    assert_eq!(response.field("access-control-expose-headers"), Some("Content-Range, ETag, Stentor-Stale"));
+    assert_eq!(
+        response.field("access-control-expose-headers"),
+        Some("Content-Range, ETag, Stentor-Stale")
+    );
     // A page may read the public listener; the control listener is not its business.
     assert_eq!(allowed(server.control, "/a", "https://example.com"), "");
 }
