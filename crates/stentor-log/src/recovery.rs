@@ -412,6 +412,7 @@ fn missing(number: u64) -> Damage {
 }
 
 /// A store that is being read.
+#[expect(clippy::struct_excessive_bools, reason = "each is known at another place of the log")]
 struct LogReplay<'r, 'v> {
     damages: &'r mut Damages,
     visit: &'r mut Visit<'v>,
