@@ -341,7 +341,7 @@ impl<D: Disk> Recovery<D> {
                 copied = reading.closed.unwrap_or(reading.seq);
             }
         }
-        let LogReplay { seq, reserved, closed, torn, mut tail, has_entries, .. } = reading;
+        let LogReplay { seq, reserved, closed, torn, mut tail, part: last_part, .. } = reading;
         let appends = reading.is_closed_by_mark;
         let newest = self.segments.last();
         let appends_to = newest.filter(|_| appends).map(|part| part.bytes);
@@ -354,9 +354,9 @@ impl<D: Disk> Recovery<D> {
             last = reserved;
         }
         let counts = newest.is_none_or(|part| {
-            part.end.is_some() || appends || has_entries && tail.begin > part.begin
+            part.end.is_some() || appends || last_part.has_entries && tail.begin > part.begin
         });
-        if !has_entries {
+        if !last_part.has_entries {
             tail.frames.clear();
         }
         Ok(Recovered {
@@ -412,7 +412,6 @@ fn missing(number: u64) -> Damage {
 }
 
 /// A store that is being read.
-#[expect(clippy::struct_excessive_bools, reason = "each is known at another place of the log")]
 struct LogReplay<'r, 'v> {
     damages: &'r mut Damages,
     visit: &'r mut Visit<'v>,
@@ -431,9 +430,14 @@ struct LogReplay<'r, 'v> {
     torn: Option<(String, u64)>,
     tail: Tail,
     keeps_tail: bool,
+    part: PartState,
+}
+
+/// What is known of the part that was read last.
+#[derive(Clone, Copy, Default)]
+struct PartState {
     /// A piece of the payload is missing, and perhaps those that went on with it are not.
     lacks_begin: bool,
-    /// Of the last part.
     has_entries: bool,
 }
 
@@ -458,8 +462,7 @@ impl<'r, 'v> LogReplay<'r, 'v> {
             torn: None,
             tail: Tail::default(),
             keeps_tail: false,
-            lacks_begin: false,
-            has_entries: false,
+            part: PartState::default(),
         }
     }
 
@@ -470,7 +473,7 @@ impl<'r, 'v> LogReplay<'r, 'v> {
             self.seq = self.seq.max(head.last);
             self.reserved = head.reserved;
         }
-        (self.closed, self.has_entries) = (None, false);
+        (self.closed, self.part.has_entries) = (None, false);
         self.tail = Tail { begin: part.begin, after: self.seq, frames: Vec::new() };
         let before = self.progress.read;
         let mut offset = part.begin;
@@ -540,14 +543,14 @@ impl<'r, 'v> LogReplay<'r, 'v> {
                 }
             }
             Kind::Payload => {
-                self.lacks_begin = false;
+                self.part.lacks_begin = false;
                 for (_, piece) in frame::records(body) {
                     self.show(part, spot, Piece::Payload(piece))?;
                 }
             }
             // It makes no sense without what it goes on with.
             // mutation: rest-without-begin
-            Kind::Rest if self.lacks_begin => {}
+            Kind::Rest if self.part.lacks_begin => {}
             Kind::Rest => {
                 for (_, piece) in frame::records(body) {
                     self.show(part, spot, Piece::Rest(piece))?;
@@ -591,13 +594,13 @@ impl<'r, 'v> LogReplay<'r, 'v> {
         } else if seq < self.seq {
             return self.tell(part, spot.offset, 0, "an entry's number is below the one before");
         }
-        (self.seq, self.has_entries) = (seq, true);
+        (self.seq, self.part.has_entries) = (seq, true);
         self.damages.go_on_with(seq);
         self.show(part, spot, Piece::Entry(seq, entry))
     }
 
     fn hole(&mut self, part: &StoreFile, spot: Spot) -> Result<(), OpenError> {
-        self.lacks_begin = true;
+        self.part.lacks_begin = true;
         self.show(part, spot, Piece::Hole)
     }
 

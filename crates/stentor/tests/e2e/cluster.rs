@@ -1,8 +1,8 @@
 //! Several servers and a broker of NATS that keeps their order.
 
 use crate::support::{
-    Client, Heard, Reader, Server, Signer, TempDir, Way, built, eventually, free_address, missing,
-    seq,
+    Client, Heard, Reader, Response, Server, Signer, TempDir, Way, built, eventually, free_address,
+    missing, seq,
 };
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
@@ -309,7 +309,8 @@ fn a_node_guards_what_another_node_guards() {
     first.await_ready();
     let second = broker.node("");
     let id = publish(&first, "/team/a", "secret");
-    eventually("it has it", || (second.control.get("/team/a").tag().contains(&id)).then_some(()));
+    let has_it = |response: &Response| response.status == 200 && response.tag().contains(&id);
+    eventually("it has it", || has_it(&second.control.get("/team/a")).then_some(()));
     second.public.get("/team/a").refused(401);
     second.public.get("/-/events?topic=/team/a").refused(401);
     purge_under(&broker, &first);

@@ -157,7 +157,7 @@ fn pages_of_other_origins_are_refused() {
         ("here", "http://here:8080", 403),
         ("here:80", "https://here", 403),
         ("here:443", "http://here", 403),
-        ("here", "ftp://here", 101),
+        ("here", "ftp://here", 403),
         ("here:80", "ftp://here", 403),
         ("[::1]", "http://[::2]", 403),
         ("[::1]:80", "http://[::1", 403),

@@ -75,10 +75,14 @@ class Between:
                 key.data()
 
     def pass_on(self, source, sink, names):
-        try:
-            message, files, _, _ = socket.recv_fds(source, BYTES_MAX, FILES_MAX)
-        except ConnectionResetError:
-            message = b""
+        message = b""
+        # A process that has not read all resets: the kernel says so once, and shows what it said.
+        for _ in range(2):
+            try:
+                message, files, _, _ = socket.recv_fds(source, BYTES_MAX, FILES_MAX)
+                break
+            except ConnectionResetError:
+                pass
         if not message:
             self.selector.unregister(source)
             if names is MAIN and sink is self.channel:
