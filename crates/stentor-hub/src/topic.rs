@@ -360,7 +360,10 @@ impl Retained {
     /// Notes what is no longer kept.
     fn lose(&mut self, evicted: &Evicted) {
         for message in evicted {
-            message.set_dropped();
+            // Other holders are connections. Without any, the memory is free at once.
+            if Arc::strong_count(message) > 1 {
+                message.set_dropped();
+            }
             self.lost_seq = self.lost_seq.max(message.seq());
         }
     }

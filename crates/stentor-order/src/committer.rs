@@ -2,11 +2,9 @@
 
 use crate::compressor::Compressor;
 use crate::report::Report;
-use crate::sequencer::{
-    Commit, CommitError, InMemory, OrderKind, Outcome, Promised, ReturnAddress, Sequencer,
-};
+use crate::sequencer::{Commit, InMemory, OrderKind, Outcome, Promised, ReturnAddress, Sequencer};
 use std::sync::Arc;
-use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published, Refusal};
+use stentor_hub::{Applied, Entry, Hub, Op, Place, Precondition, Published};
 
 /// Applies changes that have their places, and has their messages compressed.
 #[derive(Clone)]
@@ -149,23 +147,17 @@ impl Committer {
             let admitted = hub.admit(op, Precondition::None, unix_s);
             admitted.map(|entry| entry.if_holds(when))
         };
-        let commit = match admitted {
+        let mut commit = match admitted {
             Ok(entry) => self.sequencer.commit(&self.applier, entry, back),
             Err(refusal) => Commit::Known(Err(refusal.into())),
         };
-        let Commit::Known(Err(CommitError::Refused(refusal))) = commit else { return commit };
-        // The state behind the refusal may be rolled back yet.
-        let due = match refusal {
-            Refusal::NotFound | Refusal::PreconditionFailed => {
-                judged.and_then(|keep| self.sequencer.refusal_due(hub, keep))
+        if let (Some(keep), Some(refusal)) = (judged, commit.refusal_by_state()) {
+            // The state behind the refusal may be rolled back yet.
+            if let Some(due) = self.sequencer.refusal_due(hub, keep) {
+                commit = Commit::Due(Err(refusal.into()), due);
             }
-            _ => None,
-        };
-        let refused = Err(CommitError::Refused(refusal));
-        match due {
-            Some(due) => Commit::Due(refused, due),
-            None => Commit::Known(refused),
         }
+        commit
     }
 
     /// Takes out changes that were applied, and has each publisher told once what it was promised

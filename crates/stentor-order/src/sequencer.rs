@@ -121,6 +121,18 @@ pub enum Commit {
     Due(Outcome, Due),
 }
 
+impl Commit {
+    /// Why the change was refused, if the reason is a topic's value.
+    pub(crate) fn refusal_by_state(&self) -> Option<Refusal> {
+        match self {
+            Commit::Known(Err(CommitError::Refused(
+                refusal @ (Refusal::NotFound | Refusal::PreconditionFailed),
+            ))) => Some(*refusal),
+            _ => None,
+        }
+    }
+}
+
 /// Up to which number everything has to be kept, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Due {

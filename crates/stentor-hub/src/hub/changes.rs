@@ -32,23 +32,33 @@ impl Changes {
         }
     }
 
-    /// Takes note of the next number. Deleted topics may take `deleted_bytes_max`.
-    pub(crate) fn push(&mut self, seq: u64, topic: Arc<Topic>, deleted_bytes_max: usize) {
+    /// Takes note of the next number: a topic has a new message.
+    pub(crate) fn push(&mut self, seq: u64, topic: &Arc<Topic>) {
         let last_seq = self.latest.back().map_or(self.floor, |(seq, _)| *seq);
         debug_assert!(seq > last_seq, "numbers only grow");
-        if topic.value_seq().is_none() {
-            let bytes = stored_bytes_of(topic.name());
-            self.deletions.push_back((seq, bytes));
-            self.deleted_bytes += bytes;
+        self.latest.push_back((seq, Arc::clone(topic)));
+        if self.latest.len() > CHANGES_MAX {
+            self.forget_oldest();
         }
-        self.latest.push_back((seq, topic));
-        while (self.latest.len() > CHANGES_MAX || self.deleted_bytes > deleted_bytes_max)
-            && let Some((forgotten, _)) = self.latest.pop_front()
-        {
-            self.floor = forgotten;
-            let deletion = self.deletions.pop_front_if(|(seq, _)| *seq == forgotten);
-            self.deleted_bytes -= deletion.map_or(0, |(_, bytes)| bytes);
+    }
+
+    /// Takes note of the next number: a topic was deleted. Deleted topics may take
+    /// `deleted_bytes_max`.
+    pub(crate) fn push_deletion(&mut self, seq: u64, topic: &Arc<Topic>, deleted_bytes_max: usize) {
+        let bytes = stored_bytes_of(topic.name());
+        self.deletions.push_back((seq, bytes));
+        self.deleted_bytes += bytes;
+        self.push(seq, topic);
+        while self.deleted_bytes > deleted_bytes_max && !self.latest.is_empty() {
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((forgotten, _)) = self.latest.pop_front() else { return };
+        self.floor = forgotten;
+        let deletion = self.deletions.pop_front_if(|(seq, _)| *seq == forgotten);
+        self.deleted_bytes -= deletion.map_or(0, |(_, bytes)| bytes);
     }
 
     /// The memory of deleted topics.

@@ -166,7 +166,7 @@ impl Hub {
             // The topic is from a snapshot, and already as it was later.
             sequence.published += 1;
             self.tombstones_mut().remove(name, seq);
-            self.advance(&mut sequence, topic, seq);
+            self.advance(&mut sequence, topic, seq, false);
             return Ok(Applied::Known);
         }
         let value = before.as_ref().map(|before| before.id());
@@ -320,7 +320,7 @@ impl Hub {
         message: &Arc<Message>,
     ) -> u64 {
         interleave::inside();
-        self.advance(&mut sequence, topic, message.seq());
+        self.advance(&mut sequence, topic, message.seq(), message.is_deletion());
         interleave::inside();
         let notified = sequence.subscribers.notify(topic, message);
         drop(sequence);
@@ -329,10 +329,15 @@ impl Hub {
     }
 
     /// The number is in use.
-    fn advance(&self, sequence: &mut Sequence, topic: &Arc<Topic>, seq: u64) {
+    fn advance(&self, sequence: &mut Sequence, topic: &Arc<Topic>, seq: u64, is_deletion: bool) {
         sequence.seq = seq;
-        let deleted_bytes_max = self.stored_bytes_max() / DELETED_PART;
-        self.changes().push(seq, Arc::clone(topic), deleted_bytes_max);
+        let mut changes = self.changes();
+        if is_deletion {
+            changes.push_deletion(seq, topic, self.stored_bytes_max() / DELETED_PART);
+        } else {
+            changes.push(seq, topic);
+        }
+        drop(changes);
         self.seq.store(seq, Ordering::Release);
     }
 }
