@@ -32,8 +32,8 @@ pub(crate) const TURN_COST_MAX: usize = 256 * 1024;
 pub(crate) const TURN_COST_USUAL: usize = 2 * 1024 * 1024;
 
 /// What those who wait in line for one kind of work may cost a turn, and those who do such work
-/// while nobody waits: some half a millisecond, and one step more.
-pub(crate) const LINE_COST_PER_TURN: usize = 512 * 1024;
+/// while nobody waits: some tenth of a millisecond, and one step more.
+pub(crate) const LINE_COST_PER_TURN: usize = 128 * 1024;
 
 /// The lowest cost of a visit to a connection of a work queue.
 pub(crate) const QUEUE_VISIT_COST: usize = 256;
