@@ -17,6 +17,7 @@ const GROUPS: &[&[Setting<Settings>]] = &[
     proxies::PROXIES,
     settings::PROCESS,
     settings::MONITOR,
+    settings::UPGRADE,
     settings::LOG,
     settings::LIMITS,
     settings::STREAMS,

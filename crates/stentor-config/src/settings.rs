@@ -15,7 +15,7 @@ use crate::forms::{
     AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
     UserName,
 };
-use crate::quantity::{ByteRate, Bytes, Count, DAY, GIB, HOUR, MIB, Millis};
+use crate::quantity::{ByteRate, Bytes, Count, DAY, GIB, HOUR, KIB, MIB, Millis};
 use crate::setting::settings;
 use crate::values::{AccessFormat, AccessTarget, Close, LogFormat, OrAuto};
 
@@ -211,6 +211,13 @@ settings! {
                 connections_per_address: AutoOr<Count<0, 100_000_000>>;
             /// How a connection ends whose last request was answered.
             close: Close = Close::Graceful, close: Text<Name<Close>>;
+        }
+        UPGRADE: "upgrade" on [] {
+            /// The pause of an upgrade, in which no request is served, ends after this time: the
+            /// upgrade is given up if no other process serves by then.
+            upgrade_pause_max_ms: u64 = 250, pause_max: Millis<1, 60_000>;
+            /// How much of connections may be handed over in the pause, in bytes.
+            upgrade_bytes_max: usize = 256 << 20, bytes_max: Bytes<KIB, { 1024 * GIB }>;
         }
     }
 }

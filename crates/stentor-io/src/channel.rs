@@ -4,6 +4,7 @@
 //! It is a Unix socket of whole messages (`SOCK_SEQPACKET`). A message has a kind, some bytes, and
 //! some files, which the other process then has open as well (`SCM_RIGHTS`, unix(7)).
 
+use crate::monotonic_us;
 use crate::parent::WaitingParent;
 use crate::process::timespec;
 use rustix::cmsg_space;
@@ -28,6 +29,8 @@ pub struct Channel {
     fd: OwnedFd,
     /// Lent to whoever receives, one message at a time.
     buffer: Vec<u8>,
+    /// Until when a call may wait, on the clock of [`monotonic_us`].
+    deadline_us: Option<u64>,
 }
 
 /// What came by a channel.
@@ -136,7 +139,7 @@ impl Channel {
     }
 
     pub(crate) fn of(fd: OwnedFd) -> Channel {
-        Channel { fd, buffer: Vec::new() }
+        Channel { fd, buffer: Vec::new(), deadline_us: None }
     }
 
     pub(crate) fn into_fd(self) -> OwnedFd {
@@ -155,6 +158,30 @@ impl Channel {
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(patience))?;
         Ok(sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(patience))?)
+    }
+
+    /// From now on all calls together wait until this time at most, on the clock of
+    /// [`monotonic_us`]. The patience of single calls does not count any more.
+    pub fn set_deadline(&mut self, deadline_us: u64) {
+        self.deadline_us = Some(deadline_us);
+    }
+
+    /// Waits for an event of the socket, until the deadline. Returns false if the deadline is over,
+    /// or if the channel has none.
+    fn wait(&self, event: PollFlags) -> rustix::io::Result<bool> {
+        let now_us = monotonic_us();
+        let Some(deadline_us) = self.deadline_us.filter(|&at_us| at_us > now_us) else {
+            return Ok(false);
+        };
+        match poll(&mut [PollFd::new(&self.fd, event)], Some(&timespec(deadline_us - now_us))) {
+            Err(Errno::INTR) => Ok(true),
+            ready => Ok(ready? > 0),
+        }
+    }
+
+    /// Whether the kernel itself is not to wait in a call.
+    fn is_bounded(&self) -> bool {
+        self.deadline_us.is_some()
     }
 
     /// Sends bytes of any length, in messages of that kind. No bytes are one message.
@@ -229,9 +256,13 @@ impl Channel {
             return Err(Errno::TOOMANYREFS);
         }
         let parts = [IoSlice::new(std::slice::from_ref(&kind)), IoSlice::new(bytes)];
+        let waits = !flags.contains(SendFlags::DONTWAIT);
+        let mut flags = flags | SendFlags::NOSIGNAL;
+        flags.set(SendFlags::DONTWAIT, !waits || self.is_bounded());
         loop {
-            match net::sendmsg(&self.fd, &parts, &mut ancillary, flags | SendFlags::NOSIGNAL) {
+            match net::sendmsg(&self.fd, &parts, &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if waits && self.wait(PollFlags::OUT)? => {}
                 result => return result.map(drop),
             }
         }
@@ -246,11 +277,12 @@ impl Channel {
         let mut kind = [0];
         self.buffer.resize(Channel::BYTES_MAX, 0);
         let mut files = Vec::new();
+        let mut flags = RecvFlags::CMSG_CLOEXEC;
+        flags.set(RecvFlags::DONTWAIT, self.is_bounded());
         let received = loop {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(Channel::FILES_MAX))];
             let mut ancillary = RecvAncillaryBuffer::new(&mut space);
             let parts = &mut [IoSliceMut::new(&mut kind), IoSliceMut::new(&mut self.buffer)];
-            let flags = RecvFlags::CMSG_CLOEXEC;
             let result = net::recvmsg(&self.fd, parts, &mut ancillary, flags);
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(passed) = message {
@@ -259,6 +291,7 @@ impl Channel {
             }
             match result {
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if self.wait(PollFlags::IN)? => {}
                 result => break result?,
             }
         };
@@ -530,6 +563,34 @@ mod tests {
         let full = (0..10_000).find_map(|_| first.send(1, &[0; Channel::BYTES_MAX]).err());
         assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
         assert!(!first.try_send(1, &[]).unwrap());
+    }
+
+    /// The patience of each call is longer than any test.
+    #[test]
+    fn a_deadline_bounds_all_calls_together() {
+        let (mut first, mut second) = Channel::pair().unwrap();
+        let all = [Duration::from_secs(3_600); 2];
+        [&first, &second]
+            .into_iter()
+            .zip(all)
+            .for_each(|(it, long)| it.set_patience(long).unwrap());
+        first.send(1, b"x").unwrap();
+        second.set_deadline(monotonic_us());
+        assert_eq!(second.receive().unwrap().bytes, b"x", "it need not be waited for");
+        assert_eq!(second.receive().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        for deadline_us in [monotonic_us() + 2_000, monotonic_us() + 4_000] {
+            first.set_deadline(deadline_us);
+            let full = (0..10_000).find_map(|_| first.send(1, &[0; Channel::BYTES_MAX]).err());
+            assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
+            assert!(monotonic_us() >= deadline_us, "it waits until then");
+        }
+        let sender = thread::spawn(move || {
+            first.set_deadline(u64::MAX);
+            first.send(2, b"y")
+        });
+        second.set_deadline(u64::MAX);
+        while second.receive().unwrap().kind != 2 {}
+        sender.join().unwrap().unwrap();
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Epoll {
     reserved: ReservedDescriptors,
     /// Another process is about to take over.
     handing_over: Option<Box<HandingOver>>,
+    /// A process that did not take over may have the sockets with numbers below this one open.
+    shared_below: u32,
     /// Connections that the kernel had no memory to register. The worker accepts no other until
     /// they are registered.
     unregistered: Vec<Peer>,
@@ -101,6 +103,7 @@ impl Epoll {
             owned: OpenSockets::default(),
             reserved: ReservedDescriptors::default(),
             handing_over: None,
+            shared_below: 0,
             unregistered: Vec::new(),
             wake_us: None,
             broken: None,
@@ -369,13 +372,11 @@ impl Epoll {
 
     /// Closes a socket, whoever else has it.
     fn let_go(&mut self, socket: Peer, is_reset: bool) {
-        if let Some(handing_over) = &mut self.handing_over
-            && let Some(fd) = self.owned.get(socket)
-            && handing_over.note(socket)
+        if let Some(fd) = self.owned.remove(socket)
+            && self.is_shared(socket)
         {
             handover::end(fd, is_reset);
         }
-        drop(self.owned.remove(socket));
         self.unregistered.retain(|other| *other != socket);
         self.listening.freed_a_file(self.clock.now_ms);
     }

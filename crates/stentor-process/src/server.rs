@@ -9,6 +9,7 @@ mod leaving;
 mod life;
 mod listeners;
 mod opening;
+mod pause;
 mod prepared;
 mod reloading;
 mod service;

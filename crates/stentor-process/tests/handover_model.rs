@@ -2,10 +2,14 @@
 //!
 //! The model has the protocol of `server/leaving.rs` and `server/taking_over.rs` in a few states.
 //! Every wait may end by its timeout, and one of the processes may be killed between any two steps.
-//! The search visits every world that these choices lead to. In each world it checks that
+//! A process may also hang: time passes, and it takes no step. Only the old process measures the
+//! pause: it takes its step at the end of the budget. The search visits every world that these
+//! choices lead to. In each world it checks that
 //!
 //! - at most one process serves, and at most one writes to the store;
-//! - an acknowledged message is in the store, and known to the process that serves.
+//! - an acknowledged message is in the store, and known to the process that serves;
+//! - readers wait for the budget at most, whatever hangs;
+//! - a client hears of the end of its connection, also if another process has that open.
 //!
 //! In each world where nothing more happens it checks that
 //!
@@ -28,7 +32,9 @@ enum Old {
     Waits,
     /// Something has failed. It tries to take the token.
     TakesBack,
-    /// It serves again, and does not write to the store yet.
+    /// It has the token, and waits for the end of the new process, which is a fault.
+    EndsOther,
+    /// It serves again beside the new process, and does not write to the store yet.
     Resumes,
     /// It serves as if nothing had happened.
     Continues,
@@ -69,12 +75,25 @@ struct Message {
     is_acknowledged: bool,
 }
 
+/// One connection of a client, which was sent to the new process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Connection {
+    Open,
+    /// The old process has closed it, and the new one has it open.
+    Dangling,
+    /// The client has heard of the end.
+    Ended,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct World {
     old: Old,
     new: New,
     token: Token,
     message: Message,
+    connection: Connection,
+    /// For so many units of time no process has served.
+    paused: u8,
     /// The old process has sent everything: connections, messages and the numbers of the store.
     is_sent: bool,
     /// The new process has said that it continues.
@@ -99,7 +118,16 @@ enum Fault {
     WritesBeforeToken,
     /// After a timeout the old process ends, whoever has the token.
     EndsAtTimeout,
+    /// The old process waits for what it has not got, whatever time that takes.
+    ExceedsBudget,
+    /// The old process serves again when the new one has ended.
+    EndsOtherFirst,
+    /// The old process closes a connection, and does not shut it down.
+    ClosesAlone,
 }
+
+/// How many units of time a pause may last.
+const BUDGET: u8 = 2;
 
 impl World {
     const FIRST: World = World {
@@ -107,6 +135,8 @@ impl World {
         new: New::Fills,
         token: Token::Free,
         message: Message { in_old: false, in_new: false, is_stored: false, is_acknowledged: false },
+        connection: Connection::Open,
+        paused: 0,
         is_sent: false,
         is_told: false,
         may_kill: true,
@@ -129,6 +159,8 @@ impl World {
     fn next(self, fault: Fault) -> Vec<World> {
         let mut next = Vec::new();
         self.publish(fault, &mut next);
+        self.close(fault, &mut next);
+        self.pass_time(fault, &mut next);
         self.step_old(fault, &mut next);
         self.step_new(fault, &mut next);
         if self.may_kill && !matches!(self.old, Old::Ended) {
@@ -137,7 +169,43 @@ impl World {
         if self.may_kill && !matches!(self.new, New::Ended) {
             next.push(World { new: New::Killed, may_kill: false, ..self });
         }
+        // The kernel closes what a process had open when that ends.
+        for world in next.iter_mut().filter(|world| !world.new_is_there()) {
+            if world.connection == Connection::Dangling {
+                world.connection = Connection::Ended;
+            }
+        }
         next
+    }
+
+    fn new_is_there(&self) -> bool {
+        !matches!(self.new, New::Ended | New::Killed)
+    }
+
+    /// The old process closes the connection.
+    fn close(self, fault: Fault, next: &mut Vec<World>) {
+        if self.old_serves() && self.connection == Connection::Open {
+            let is_left = fault == Fault::ClosesAlone && self.new_is_there();
+            let connection = if is_left { Connection::Dangling } else { Connection::Ended };
+            next.push(World { connection, ..self });
+        }
+    }
+
+    /// The old process is there, and no process serves.
+    fn is_paused(&self) -> bool {
+        !self.old_serves() && !self.new_serves() && !matches!(self.old, Old::Ended | Old::Killed)
+    }
+
+    /// Time passes while no process serves, unless the old process is to take a step now.
+    fn pass_time(self, fault: Fault, next: &mut Vec<World>) {
+        let is_due = match self.old {
+            Old::TakesBack => true,
+            Old::StandsStill | Old::Waits => fault != Fault::ExceedsBudget && self.paused >= BUDGET,
+            _ => false,
+        };
+        if self.is_paused() && !is_due && self.paused <= BUDGET {
+            next.push(World { paused: self.paused + 1, ..self });
+        }
     }
 
     /// The process that serves applies the message, a writer syncs it, and the publisher is told.
@@ -179,10 +247,18 @@ impl World {
             }
             Old::Waits if self.is_told => next.push(to(Old::Ended)),
             Old::Waits => next.push(fail),
-            Old::TakesBack => next.push(match self.token {
-                Token::Free => World { old: Old::Resumes, token: Token::Old, ..self },
-                Token::Old | Token::New => to(Old::Ended),
-            }),
+            Old::TakesBack => {
+                let then = match fault {
+                    Fault::EndsOtherFirst => Old::EndsOther,
+                    _ => Old::Resumes,
+                };
+                next.push(match self.token {
+                    Token::Free => World { old: then, token: Token::Old, ..self },
+                    Token::Old | Token::New => to(Old::Ended),
+                });
+            }
+            Old::EndsOther if self.new_is_there() => {}
+            Old::EndsOther => next.push(to(Old::Resumes)),
             Old::Resumes => next.push(to(Old::Continues)),
             Old::Continues | Old::Ended | Old::Killed => {}
         }
@@ -224,6 +300,10 @@ impl World {
             Err("two processes write to the store")
         } else if is_acknowledged && (is_unknown || !is_stored) {
             Err("an acknowledged message is lost")
+        } else if self.is_paused() && self.paused > BUDGET {
+            Err("readers wait for longer than the budget")
+        } else if self.connection == Connection::Dangling {
+            Err("a client does not hear of the end of its connection")
         } else {
             Ok(())
         }
@@ -272,6 +352,9 @@ fn the_search_finds_each_fault() {
         (Fault::AcknowledgesUnsynced, "an acknowledged message is lost"),
         (Fault::WritesBeforeToken, "two processes write to the store"),
         (Fault::EndsAtTimeout, "the old process has ended, and no other had the token"),
+        (Fault::ExceedsBudget, "readers wait for longer than the budget"),
+        (Fault::EndsOtherFirst, "readers wait for longer than the budget"),
+        (Fault::ClosesAlone, "a client does not hear of the end of its connection"),
     ] {
         let found = visit(fault).map_err(|(reason, _)| reason);
         assert_eq!(found, Err(expected), "{fault:?}");

@@ -9,7 +9,9 @@
 //!
 //! Sockets are sent while this process serves on. Whatever opens or closes meanwhile at a number
 //! that was sent is noted, and sent once more at the end, while it stands still. A socket that the
-//! other process has too is not closed by `close` alone: its end is said to the peer before.
+//! other process has too is not closed by `close` alone: its end is said to the peer before. If the
+//! other process does not take over, this remains so until that process has ended. Otherwise the
+//! kernel would end the connection with that process, and by a reset if the peer had sent more.
 //!
 //! What the owner of the backend has packed follows in parts, and with it files that are being
 //! sent, whatever their numbers: nobody knows them by these. They come when every number that a
@@ -21,7 +23,7 @@ use super::{Epoll, WAKER};
 use crate::channel::{Channel, Parcel};
 use crate::owned::OpenSockets;
 use crate::socket::Listener;
-use crate::{File, Peer, Role};
+use crate::{File, Peer, Role, monotonic_us};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -121,11 +123,12 @@ impl Epoll {
     }
 
     /// Sends the rest of what this backend has: what has changed, the listeners, the epoll set. To
-    /// be called once it stands still, before what its owner has packed.
+    /// be called once it stands still, before what its owner has packed. From now on the channel
+    /// waits for nothing after `deadline_us`, on the clock of [`monotonic_us`].
     ///
     /// # Errors
-    /// The other process is gone.
-    pub fn hand_over_rest(&mut self) -> io::Result<()> {
+    /// The other process is gone, or has not taken everything in time.
+    pub fn hand_over_rest(&mut self, deadline_us: u64) -> io::Result<()> {
         // The next process has the set as it is.
         std::mem::take(&mut self.unregistered).into_iter().for_each(|peer| self.rearm(peer));
         if !self.unregistered.is_empty() {
@@ -133,7 +136,12 @@ impl Epoll {
         }
         let end = self.owned.end();
         let Some(state) = &mut self.handing_over else { return Ok(()) };
-        while !send_next(state, &self.owned, end, SendFlags::empty())? {}
+        state.channel.set_deadline(deadline_us);
+        while !send_next(state, &self.owned, end, SendFlags::empty())? {
+            if monotonic_us() > deadline_us {
+                return Err(Errno::AGAIN.into());
+            }
+        }
         let changed: Vec<u32> = std::mem::take(&mut state.changed).into_iter().collect();
         for numbers in changed.chunks(Channel::BYTES_MAX / size_of::<u32>()) {
             let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -181,9 +189,23 @@ impl Epoll {
         }
     }
 
-    /// The other process does not take over: everything is as it was before.
+    /// The other process does not take over: everything is as it was before. The sockets are
+    /// shared until that process has ended ([`Epoll::keep_alone`]).
     pub fn keep_all(&mut self) {
-        self.handing_over = None;
+        let sent_below = self.handing_over.take().map_or(0, |state| state.next);
+        self.shared_below = self.shared_below.max(sent_below);
+    }
+
+    /// The other process, which did not take over, has ended.
+    pub fn keep_alone(&mut self) {
+        self.shared_below = 0;
+    }
+
+    /// Whether another process may have a socket that ends now. If that process is to take over, it
+    /// hears of the end.
+    pub(super) fn is_shared(&mut self, socket: Peer) -> bool {
+        let was_sent = self.handing_over.as_mut().is_some_and(|state| state.note(socket));
+        was_sent || socket.0 < self.shared_below
     }
 
     /// How many listeners it has.
@@ -526,6 +548,9 @@ mod tests {
 
     const KEPT: u32 = 60;
 
+    /// A wait that takes longer has failed.
+    const LONG: Duration = Duration::from_secs(30);
+
     const PARTS: [usize; 5] =
         [Channel::BYTES_MAX, Channel::BYTES_MAX + 1, 0, 2 * Channel::BYTES_MAX, 200_000];
 
@@ -681,6 +706,56 @@ mod tests {
         assert_eq!(other.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
+    /// The other process stays, as one that hangs. It is a thread with a file table of its own.
+    #[test]
+    fn a_shared_socket_ends_for_its_peer() {
+        let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (address, (near, mut far)) = (reserved.address(), channel());
+        let (listens, listening) = mpsc::channel();
+        let (ends, may_end) = mpsc::channel::<()>();
+        let (receives, received) = mpsc::channel();
+        let other = spawn(move || {
+            let parcel = far.receive().unwrap();
+            receives.send(parcel.files.len()).unwrap();
+            may_end.recv_timeout(LONG).unwrap();
+        });
+        let serving = spawn(move || {
+            let listener = reserved.listen().unwrap();
+            listens.send(()).unwrap();
+            let waker = Arc::new(Waker::new().unwrap());
+            let (mut io, mut echo) =
+                (Epoll::new(vec![(listener, 1)], waker).unwrap(), Echo::default());
+            turn_until(&mut io, &mut echo, 3, 0);
+            io.begin_hand_over(near).unwrap();
+            assert!(!io.hand_over_some().unwrap());
+            assert!(received.recv_timeout(LONG).unwrap() >= 3);
+            io.keep_all();
+            // Both ends are heard of, and then that of a connection which has one of the numbers.
+            turn_until(&mut io, &mut echo, 4, 3);
+            ends.send(()).unwrap();
+            other.join().unwrap();
+            io.keep_alone();
+            turn_until(&mut io, &mut echo, 4, 4);
+        });
+        listening.recv_timeout(LONG).unwrap();
+        let mut streams = [(); 3].map(|()| connect(address));
+        streams.iter_mut().for_each(|stream| echoes(stream, 1));
+        let [closed, reset, stays] = &mut streams;
+        closed.write_all(b"c").unwrap();
+        assert_eq!(closed.read(&mut [0]).unwrap(), 0);
+        reset.write_all(b"r").unwrap();
+        assert_eq!(reset.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        let mut new = connect(address);
+        echoes(&mut new, 2);
+        echoes(stays, 3);
+        new.write_all(b"c").unwrap();
+        assert_eq!(new.read(&mut [0]).unwrap(), 0);
+        echoes(stays, 4);
+        stays.write_all(b"c").unwrap();
+        assert_eq!(stays.read(&mut [0]).unwrap(), 0);
+        serving.join().unwrap();
+    }
+
     #[test]
     fn no_connection_has_a_number_that_is_kept() {
         let reserved = reserve("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -799,7 +874,7 @@ mod tests {
             io.freeze();
             // More than go in one message, and of a file that is gone.
             let file = the_file();
-            io.hand_over_rest().unwrap();
+            io.hand_over_rest(u64::MAX).unwrap();
             io.hand_over_part(b"state", &vec![file; 300]).unwrap();
             // As long as a message, longer, and of nothing.
             for length in PARTS {

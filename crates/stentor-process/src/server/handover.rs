@@ -25,9 +25,16 @@
 //! over tells it before it takes the token.
 //!
 //! There is one token, which the kernel gives to whoever takes it first ([`Token`]). Whoever has it
-//! goes on: the second once it has everything, the first if anything fails before. Until it is
-//! taken the first could go on as if nothing had been; once the second has it, the first touches no
-//! connection. So nobody who stands still waits for a question to be answered.
+//! goes on: the second once it has everything, the first if anything fails before, or if the budget
+//! of the pause is exceeded (`pause.rs`). Until it is taken the first could go on as if nothing had
+//! been; once the second has it, the first touches no connection. So nobody who stands still waits
+//! for a question to be answered.
+//!
+//! The first continues as soon as it has the token: the second serves no connection and writes
+//! nothing without the token. Only then the first ends the second. Until the second has ended, both
+//! have the same sockets open, so the first shuts a connection down before it closes its own
+//! descriptor. Otherwise the kernel would end the connection with the end of the second, and by a
+//! reset if the client had sent more bytes.
 //!
 //! No process waits for a disk in the freeze. The store is flushed before, while readers are
 //! served and publishers are held. Only numbers go over ([`put_tip`]): the process that takes over
@@ -46,7 +53,7 @@ use std::time::Duration;
 use stentor_access::{Fetched, Jwks};
 use stentor_config::{ControlAddress, PairFiles};
 use stentor_hub::{ENTRY_VERSION, Epoch, Life};
-use stentor_io::{Channel, Role, Token, listener_of, monotonic_us};
+use stentor_io::{Channel, Role, Token, listener_of};
 use stentor_log::Tip;
 use stentor_order::HubChange;
 use stentor_server::{History, Upgraded, WORKER_FORMAT};
@@ -376,44 +383,6 @@ pub(super) struct Entrance {
     /// That all have everything. The last one takes the token.
     pub(super) all: Gate,
     pub(super) token: Token,
-}
-
-/// What the time goes to in which nobody is served: told at the end, for telling takes time too.
-#[derive(Debug)]
-pub(super) struct Phases {
-    who: &'static str,
-    since_us: u64,
-    ends: Vec<(&'static str, u64)>,
-}
-
-impl Phases {
-    pub(super) fn begin(who: &'static str) -> Phases {
-        Phases { who, since_us: monotonic_us(), ends: Vec::with_capacity(8) }
-    }
-
-    /// Since when nobody is served, on the clock of [`monotonic_us`].
-    pub(super) fn since_us(&self) -> u64 {
-        self.since_us
-    }
-
-    /// A phase has come to its end.
-    pub(super) fn end(&mut self, phase: &'static str) {
-        self.ends.push((phase, monotonic_us()));
-    }
-
-    /// Logs how long each of them took.
-    pub(super) fn tell(&self) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        let mut before_us = self.since_us;
-        let mut told = String::new();
-        for &(phase, end_us) in &self.ends {
-            let took_us = end_us.saturating_sub(std::mem::replace(&mut before_us, end_us));
-            told.push_str(&format!(" {phase} {took_us} us;"));
-        }
-        tracing::debug!("hand-over: {}:{}", self.who, told.trim_end_matches(';'));
-    }
 }
 
 /// How long the other process, or a worker, may say nothing.

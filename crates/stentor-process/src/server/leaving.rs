@@ -1,11 +1,12 @@
 //! Handing a server over to another process: the side of the one that ends.
 
 use super::handover::{
-    Address, ENDED, Gate, PATIENCE, PATIENCE_COPYING, PackedDocument, Phases, Ready, SILENT,
-    ServerState, expect, kind, put_entry, put_tip, told,
+    Address, ENDED, Gate, PATIENCE, PATIENCE_COPYING, PackedDocument, Ready, SILENT, ServerState,
+    expect, kind, put_entry, put_tip, told,
 };
 use super::life::{Cue, Partner, Post, Report};
 use super::listeners::{layered, public_role};
+use super::pause::{Freeze, PauseBudget, Phases};
 use super::{Server, Service, counters};
 use std::io::{self, ErrorKind};
 use std::iter::repeat;
@@ -78,21 +79,35 @@ impl Server {
             changes: &self.changes,
             writer: None,
             token,
-            gate: Arc::new(Gate::new(self.mailboxes.len())),
+            freeze: None,
         };
         leaving.changes.open_for_copy(&self.shared.hub);
         let state = self.state(upgrades);
         let handed_over = leaving.hand_over(&state, parent, gives_up);
-        let Err(reason) = handed_over.or_else(|reason| leaving.take_back(reason)) else {
+        let Err(setback) = handed_over.or_else(|setback| leaving.take_back(setback)) else {
             self.cue(|_| Cue::Leave);
             return Ok(leaving.process);
         };
-        let reason = leaving.refusal().unwrap_or(reason);
-        let writer = leaving.writer.take();
+        self.go_on(leaving.writer.take());
+        let reason = match setback {
+            Setback::OverBudget(reason) => reason,
+            Setback::Failed(reason) => leaving.refusal().unwrap_or(reason),
+        };
         leaving.changes.close(&self.shared.hub);
         drop(leaving);
-        // Its end is awaited for a bounded time: it has the same sockets, and may wait for a disk.
         let ended = end(&mut child, reason == ENDED);
+        if ended.is_ok() {
+            self.cue(|_| Cue::OtherEnded);
+        }
+        Err(match ended {
+            Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
+            _ => reason,
+        })
+    }
+
+    /// Serves again. This process has the token, so the other one serves no connection and writes
+    /// nothing until it has ended.
+    fn go_on(&self, writer: Option<Writer<HostDisk>>) {
         if let Some(follow) = self.service.follow() {
             follow.go_on();
         }
@@ -104,10 +119,6 @@ impl Server {
         if let Some(writer) = writer {
             self.resume_store(writer);
         }
-        Err(match ended {
-            Ok(status) if reason == ENDED => format!("{ENDED} with {status}"),
-            _ => reason,
-        })
     }
 
     /// Continues the store after its writer has ended for another process.
@@ -115,11 +126,11 @@ impl Server {
         let Some(store) = self.service.store() else { return };
         let intake = Arc::clone(&store.intake);
         let started = self.start_writer(move || {
-            // The process that was ended has the lock until the kernel has closed its last file.
+            // The lock is free, unless another program reads the store at this moment.
             // Publishers that wait for it are answered after `store.wait_max`.
             while writer.disk().give_away(false).is_err() {
                 if intake.is_ending() {
-                    return Err("the process that was to take over has not ended".to_owned());
+                    return Err("another process has the store open".to_owned());
                 }
                 sleep(LOOK);
             }
@@ -237,12 +248,52 @@ struct Leaving<'s> {
     writer: Option<Writer<HostDisk>>,
     /// Whoever has it goes on.
     token: Token,
-    /// Where workers wait until all stand still.
-    gate: Arc<Gate>,
+    /// The workers are to freeze, or are frozen.
+    freeze: Option<Arc<Freeze>>,
+}
+
+/// Why a server is not handed over: a sentence.
+#[derive(Debug, PartialEq, Eq)]
+enum Setback {
+    /// The pause would have been longer, or larger, than it may be.
+    OverBudget(String),
+    /// The other process may know more.
+    Failed(String),
+}
+
+impl From<String> for Setback {
+    fn from(reason: String) -> Setback {
+        Setback::Failed(reason)
+    }
 }
 
 impl Leaving<'_> {
     fn hand_over(
+        &mut self,
+        state: &ServerState,
+        parent: Option<&WaitingParent>,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<(), Setback> {
+        self.copy(state, parent, gives_up)?;
+        if let Some(store) = self.server.service.store() {
+            self.server.cue(|_| Cue::Hold);
+            self.await_reports(Report::Holds, after(PATIENCE), gives_up)?;
+            let ended = self.flush_store(gives_up);
+            if ended.is_err() && self.writer.is_none() && !store.intake.resume() {
+                self.writer = self.server.join_writer()?.map(|ended| ended.writer);
+            }
+            ended?;
+        }
+        self.server.cue(|_| Cue::EndHandshakes);
+        self.await_reports(Report::NoHandshakes, after(PATIENCE), gives_up)?;
+        if let Some(follow) = self.server.service.follow() {
+            follow.stand_still();
+        }
+        self.pause()
+    }
+
+    /// Sends everything, while it is served and changes.
+    fn copy(
         &mut self,
         state: &ServerState,
         parent: Option<&WaitingParent>,
@@ -262,55 +313,64 @@ impl Leaving<'_> {
         self.server.cue(|index| Cue::HandOver(Partner { process, name: names[index].clone() }));
         self.copy_hub(gives_up).map_err(told)?;
         self.await_answer(kind::COPIED, PATIENCE_COPYING, gives_up)?;
-        self.await_reports(Report::Settled, PATIENCE, gives_up)?;
-        if let Some(store) = self.server.service.store() {
-            self.server.cue(|_| Cue::Hold);
-            self.await_reports(Report::Holds, PATIENCE, gives_up)?;
-            let ended = self.flush_store(gives_up);
-            if ended.is_err() && self.writer.is_none() && !store.intake.resume() {
-                self.writer = self.server.join_writer()?.map(|ended| ended.writer);
-            }
-            ended?;
-        }
-        self.server.cue(|_| Cue::EndHandshakes);
-        self.await_reports(Report::NoHandshakes, PATIENCE, gives_up)?;
-        if let Some(follow) = self.server.service.follow() {
-            follow.stand_still();
-        }
-        // From here on nobody is served until the other process does, or this one goes on.
+        self.await_reports(Report::Settled, after(PATIENCE), gives_up)
+    }
+
+    /// Freezes the workers until one of the two processes serves.
+    fn pause(&mut self) -> Result<(), Setback> {
         let mut phases = Phases::begin("the process that hands over");
-        self.server.cue(|_| Cue::Freeze { gate: Arc::clone(&self.gate) });
-        self.await_reports(Report::StandsStill, PATIENCE_FROZEN, &|| false)?;
+        let freeze = Arc::new(Freeze {
+            gate: Gate::new(self.server.mailboxes.len()),
+            budget: PauseBudget::begin(&self.server.settings.limits, phases.since_us()),
+        });
+        self.freeze = Some(Arc::clone(&freeze));
+        self.channel.set_deadline(freeze.budget.ends_us());
+        self.server.cue(|_| Cue::Freeze(Arc::clone(&freeze)));
+        self.hand_over_rest(&freeze.budget, &mut phases).map_err(|reason| {
+            let excess = freeze.budget.excess(&reason, monotonic_us());
+            excess.map_or(Setback::Failed(reason), Setback::OverBudget)
+        })?;
+        phases.tell();
+        Ok(())
+    }
+
+    /// Sends the rest. All workers are frozen.
+    fn hand_over_rest(&mut self, budget: &PauseBudget, phases: &mut Phases) -> Result<(), String> {
+        let until_us = budget.ends_us();
+        self.await_reports(Report::StandsStill, until_us, &|| false)?;
         phases.end("until all stood still");
         self.channel.send(kind::COUNTERS, &counters::pack(self.server)).map_err(told)?;
         let since_us = phases.since_us().to_le_bytes();
         self.channel.send(kind::STANDS_STILL, &since_us).map_err(told)?;
-        self.await_reports(Report::HandedOver, PATIENCE_FROZEN, &|| false)?;
+        self.await_reports(Report::HandedOver, until_us, &|| false)?;
+        if !budget.has_space() {
+            return Err("it is too much".to_owned());
+        }
         phases.end("packing and sending");
-        self.channel.set_patience(PATIENCE_FROZEN).map_err(told)?;
         expect(&mut self.channel, kind::GONE_ON)?;
         phases.end("until the other one said that it goes on");
-        phases.tell();
         Ok(())
     }
 
     /// Something went wrong. Returns the reason if this process may go on; the other one may have
     /// gone on before, and then only whoever supervises it has to know of that too.
-    fn take_back(&mut self, reason: String) -> Result<(), String> {
-        self.gate.decide(false);
+    fn take_back(&mut self, setback: Setback) -> Result<(), Setback> {
+        if let Some(freeze) = &self.freeze {
+            freeze.gate.decide(false);
+        }
         match self.token.take() {
             Ok(false) => {
-                let waits = self.channel.set_patience(PATIENCE_COPYING);
-                let told = waits.map_err(|error| error.to_string());
-                if let Err(then) = told.and_then(|()| expect(&mut self.channel, kind::GONE_ON)) {
+                self.channel.set_deadline(after(PATIENCE_COPYING));
+                if let Err(then) = expect(&mut self.channel, kind::GONE_ON) {
                     tracing::error!(
-                        "the process that took over has not said that it goes on: {reason}; {then}"
+                        "the process that took over has not said that it goes on: {setback:?}; \
+                         {then}"
                     );
                 }
                 Ok(())
             }
             // An error cannot be; if it is, the other one is to be ended.
-            Ok(true) | Err(_) => Err(reason),
+            Ok(true) | Err(_) => Err(setback),
         }
     }
 
@@ -319,7 +379,7 @@ impl Leaving<'_> {
         // It may be waiting for what is not sent any more. If it has ended, its reason is here.
         // mutation: told-of-end
         let _ = self.channel.end();
-        self.channel.set_patience(PATIENCE_FOR_REASON).ok()?;
+        self.channel.set_deadline(after(PATIENCE_FOR_REASON));
         let mut was_reset = false;
         loop {
             let parcel = match self.channel.receive() {
@@ -411,21 +471,23 @@ impl Leaving<'_> {
         self.channel.send(kind::ENTRIES, &entries)
     }
 
-    /// Waits until all workers have reported that, and sends meanwhile what changes.
+    /// Waits until all workers have reported that, until this time at most, and sends meanwhile
+    /// what changes.
     fn await_reports(
         &mut self,
         expected: Report,
-        patience: Duration,
+        until_us: u64,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let reports = self.server.reports();
-        let (until_us, not_now_until_us) = (after(patience), after(PATIENCE_NOT_NOW));
+        let not_now_until_us = until_us.min(after(PATIENCE_NOT_NOW));
         let mut missing = self.server.mailboxes.len();
         while missing > 0 {
             if gives_up() {
                 return Err(GIVEN_UP.to_owned());
             }
-            match reports.recv_timeout(LOOK) {
+            let left_us = until_us.saturating_sub(monotonic_us());
+            match reports.recv_timeout(LOOK.min(Duration::from_micros(left_us + 1))) {
                 Ok((_, Ok(report))) if report == expected => missing -= 1,
                 Ok((index, Ok(Report::NotNow(reason)))) => {
                     if monotonic_us() > not_now_until_us {
@@ -490,10 +552,6 @@ const GIVEN_UP: &str = "it was given up";
 /// How long something that cannot be handed over may take to come to its end.
 const PATIENCE_NOT_NOW: Duration = Duration::from_millis(200);
 
-/// How long it may take workers to stand still, then to pack, and then the other process to go on,
-/// while nobody is served.
-const PATIENCE_FROZEN: Duration = Duration::from_secs(3);
-
 /// How long it may take to say why it does not take over.
 const PATIENCE_FOR_REASON: Duration = Duration::from_millis(100);
 
@@ -510,17 +568,24 @@ mod tests {
     use std::cell::Cell;
     use std::sync::{Mutex, mpsc};
     use std::thread;
-    use stentor_config::Settings;
+    use stentor_config::{Limits, Settings};
     use stentor_io::ChannelListener;
+    use stentor_test::missing;
 
     type Reports = mpsc::Sender<(usize, Result<Report, String>)>;
 
     /// A server that is being handed over. The test stands in for its one worker, and the other
     /// process says nothing.
-    fn with_leaving(test: impl FnOnce(&mut Leaving<'_>, Reports, mpsc::Receiver<Cue>)) {
+    fn with_leaving(
+        upgrade_pause_max_ms: u64,
+        test: impl FnOnce(&mut Leaving<'_>, Reports, mpsc::Receiver<Cue>),
+    ) {
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         let (control, monitor) = (Vec::new(), Vec::new());
-        let settings = Settings { workers: 1, listen, control, monitor, ..Settings::default() };
+        let limits =
+            Limits { upgrade_pause_max_ms, upgrade_bytes_max: 1 << 10, ..Limits::default() };
+        let settings =
+            Settings { workers: 1, listen, control, monitor, limits, ..Settings::default() };
         let mut server = start(settings, Vec::new()).unwrap();
         let (cue, cues) = mpsc::channel();
         let (reporter, reports) = mpsc::channel();
@@ -528,7 +593,7 @@ mod tests {
         server.reports = Mutex::new(reports);
         let (listener, process) = (ChannelListener::new().unwrap(), std::process::id());
         let channel = Channel::connect(listener.name(), process).unwrap();
-        let (token, gate) = (Token::new().unwrap(), Arc::new(Gate::new(1)));
+        let token = Token::new().unwrap();
         let changes = &server.changes;
         let server_of = &server;
         test(
@@ -539,7 +604,7 @@ mod tests {
                 changes,
                 writer: None,
                 token,
-                gate,
+                freeze: None,
             },
             reporter,
             cues,
@@ -550,7 +615,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_never_can_ends_the_upgrade() {
-        with_leaving(|leaving, reports, cues| {
+        with_leaving(1, |leaving, reports, cues| {
             thread::spawn(move || {
                 for _ in 0..3_000 {
                     let _ = reports.send((0, Ok(Report::NotNow("busy"))));
@@ -559,20 +624,90 @@ mod tests {
                 }
                 let _ = reports.send((0, Ok(Report::HandedOver)));
             });
-            let outcome = leaving.await_reports(Report::HandedOver, PATIENCE, &|| false);
+            let outcome = leaving.await_reports(Report::HandedOver, after(PATIENCE), &|| false);
             assert_eq!(outcome, Err("busy".to_owned()));
         });
     }
 
     #[test]
     fn waiting_for_an_answer_takes_little_work() {
-        with_leaving(|leaving, _, _| {
+        with_leaving(1, |leaving, _, _| {
             let looks = Cell::new(0);
             let gives_up = || looks.replace(looks.get() + 1) == usize::MAX;
             let patience = Duration::from_millis(50);
             let answer = leaving.await_answer(kind::READY, patience, &gives_up);
             assert_eq!(answer, Err(SILENT.to_owned()));
             assert!(looks.get() <= 12, "{} times in 50 ms", looks.get());
+        });
+    }
+
+    /// A pause fails for a reason that begins so, and this process has the token.
+    #[track_caller]
+    fn is_over_budget(leaving: &mut Leaving<'_>, expected: &str) {
+        let setback = leaving.pause().unwrap_err();
+        let Setback::OverBudget(reason) = &setback else { panic!("{setback:?}") };
+        assert!(reason.starts_with(expected), "{reason}");
+        assert!(matches!(leaving.take_back(setback), Err(Setback::OverBudget(_))));
+        assert!(!leaving.token.take().unwrap());
+        assert!(!leaving.freeze.as_ref().unwrap().gate.wait());
+    }
+
+    #[test]
+    fn a_pause_ends_if_a_worker_is_silent() {
+        with_leaving(1, |leaving, _reports, _| {
+            is_over_budget(
+                leaving,
+                "a worker said nothing for too long: no request was served for ",
+            );
+        });
+    }
+
+    #[test]
+    fn a_pause_ends_if_the_other_process_hangs() {
+        with_leaving(1, |leaving, reports, _| {
+            reports.send((0, Ok(Report::StandsStill))).unwrap();
+            reports.send((0, Ok(Report::HandedOver))).unwrap();
+            is_over_budget(leaving, "it said nothing for too long: no request was served for ");
+        });
+    }
+
+    #[test]
+    fn a_pause_ends_if_too_much_is_packed() {
+        with_leaving(3_600_000, |leaving, reports, cues| {
+            let worker = thread::spawn(move || {
+                let Ok(Cue::Freeze(freeze)) = cues.recv_timeout(PATIENCE) else { panic!("no cue") };
+                reports.send((0, Ok(Report::StandsStill))).unwrap();
+                assert!(!freeze.budget.add(3 << 10, 0).unwrap());
+                reports.send((0, Ok(Report::HandedOver))).unwrap();
+            });
+            is_over_budget(leaving, "3 KiB had to be handed over in the pause, 2 KiB more");
+            worker.join().unwrap();
+        });
+    }
+
+    /// The other process closes its channel, and ends once the worker continues. If the worker
+    /// waited for that end, the process would be killed.
+    #[test]
+    fn workers_go_on_before_the_other_process_ends() {
+        let bash = Some(Path::new("/bin/bash")).filter(|path| path.exists());
+        let Some(bash) = bash.or_else(|| missing("bash")) else { return };
+        with_leaving(1, |leaving, _reports, cues| {
+            let dir = std::env::temp_dir().join(format!("stentor-goes-on-{}", std::process::id()));
+            let _ = std::fs::remove_file(&dir);
+            let file = dir.clone();
+            thread::spawn(move || {
+                let is_over = |cue: &Cue| matches!(cue, Cue::GoOn);
+                let _ = cues.iter().find(is_over);
+                std::fs::write(file, "").unwrap();
+                cues.iter().for_each(drop);
+            });
+            let script = "eval \"exec $STENTOR_HANDOVER>&-\"; \
+                          until [ -e \"$1\" ]; do sleep 0.01; done; exit 3";
+            let mut program = Command::new(bash);
+            program.args(["-c", script, "bash"]).arg(&dir);
+            let failed = leaving.server.hand_over(&mut program, None, &|| false);
+            assert_eq!(failed, Err("it ended with exit status: 3".to_owned()));
+            std::fs::remove_file(dir).unwrap();
         });
     }
 }

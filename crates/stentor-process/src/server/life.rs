@@ -1,7 +1,8 @@
 //! A worker's life on its thread: what it does before it may accept, its turns, its end.
 
-use super::handover::{Entrance, Gate, PATIENCE, PATIENCE_COPYING, Phases};
+use super::handover::{Entrance, PATIENCE, PATIENCE_COPYING};
 use super::listeners::Addresses;
+use super::pause::{Freeze, PauseBudget, Phases};
 use crate::limits::{FILES_RESERVED, HANDSHAKES_US_MAX, NUMBERS_KEPT};
 use crate::start_error::StartError;
 use crate::user::become_user;
@@ -62,11 +63,13 @@ pub(super) enum Cue {
     /// Begin no more handshakes, and report when those under way have ended.
     EndHandshakes,
     /// Stand still, and send the rest once all workers stand still.
-    Freeze { gate: Arc<Gate> },
+    Freeze(Arc<Freeze>),
     /// Try again to send the rest.
     Pack,
     /// The other process does not take over: go on.
     GoOn,
+    /// It has ended, and with it what it had open.
+    OtherEnded,
     /// The other process has taken over.
     Leave,
     /// Take over from a worker of this process.
@@ -335,7 +338,8 @@ impl Leaving {
                     serving.sessions.hold_handshakes();
                     self.handshakes_until_us = Some(monotonic_us() + HANDSHAKES_US_MAX);
                 }
-                Cue::Freeze { gate } => return self.stand_still(serving, io, &gate),
+                Cue::Freeze(freeze) => return self.stand_still(serving, io, &freeze),
+                Cue::OtherEnded => io.keep_alone(),
                 // It may have panicked while it stood still: the other process has everything.
                 Cue::Leave => return true,
                 _ => {
@@ -365,25 +369,25 @@ impl Leaving {
     }
 
     /// Does nothing but what it is told, until it is known who goes on.
-    fn stand_still(&mut self, serving: &mut Serving, io: &mut Epoll, gate: &Gate) -> bool {
+    fn stand_still(&mut self, serving: &mut Serving, io: &mut Epoll, freeze: &Freeze) -> bool {
         let mut phases = Phases::begin("a worker that hands over, since it was told");
         io.freeze();
         serving.worker.stand_still(true);
         self.tell(Ok(()), Some(Report::StandsStill));
         // What nobody else can change does not have to wait for the others.
-        let sent = io.hand_over_rest();
+        let sent = io.hand_over_rest(freeze.budget.ends_us());
         phases.end("sending what has changed of sockets");
         if sent.is_err() {
             self.tell(sent, None);
         }
-        if gate.pass(|| Some(true)) {
+        if freeze.gate.pass(|| Some(true)) {
             phases.end("until all stood still");
-            self.hand_over(serving, io);
+            self.hand_over(serving, io, &freeze.budget);
             phases.end("packing and sending");
         }
         loop {
             match self.stage.cues.recv() {
-                Ok(Cue::Pack) => self.hand_over(serving, io),
+                Ok(Cue::Pack) => self.hand_over(serving, io, &freeze.budget),
                 Ok(Cue::Leave) => {
                     phases.tell();
                     return true;
@@ -397,18 +401,26 @@ impl Leaving {
         }
     }
 
-    fn hand_over(&self, serving: &mut Serving, io: &mut Epoll) {
+    fn hand_over(&self, serving: &mut Serving, io: &mut Epoll, budget: &PauseBudget) {
         serving.with(io, |worker, io| worker.read_mailbox(io));
         serving.count();
         let Serving { worker, sessions, .. } = serving;
         match worker.can_be_packed() {
             Ok(heard_seq) => {
                 let now_ms = io.now_ms();
-                let mut send = |bytes: &[u8], files: &[Arc<File>]| io.hand_over_part(bytes, files);
+                let mut send = |bytes: &[u8], files: &[Arc<File>]| {
+                    let is_sent = budget.add(bytes.len(), monotonic_us())?;
+                    if is_sent { io.hand_over_part(bytes, files) } else { Ok(()) }
+                };
                 let sent = sessions
                     .pack(now_ms, &mut |bytes| send(bytes, &[]))
                     .and_then(|()| worker.pack(heard_seq, now_ms, &mut send));
-                self.tell(sent.and_then(|()| io.end_hand_over()), Some(Report::HandedOver));
+                let ended = sent.and_then(|()| match budget.has_space() {
+                    true => io.end_hand_over(),
+                    // Without the end, the other process has not everything, and takes no token.
+                    false => Ok(()),
+                });
+                self.tell(ended, Some(Report::HandedOver));
             }
             Err(reason) => self.tell(Ok(()), Some(Report::NotNow(reason))),
         }
@@ -425,6 +437,9 @@ impl Leaving {
         match (done, report) {
             (Ok(()), Some(report)) => self.stage.report(Ok(report)),
             (Ok(()), None) => {}
+            (Err(error), _) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.stage.report(Err("it took nothing for too long".to_owned()));
+            }
             (Err(error), _) => self.stage.report(Err(format!("a worker: {error}"))),
         }
     }
@@ -524,6 +539,7 @@ fn take_over(
 
 #[cfg(test)]
 mod tests {
+    use super::super::handover::Gate;
     use super::super::prepared::{PreparedSettings, Running};
     use super::super::{Service, empty_hub, share};
     use super::*;
@@ -601,6 +617,33 @@ mod tests {
         serving.worker.stand_still(true);
         cue.send(Cue::GoOn).unwrap();
         assert!(!leaving.go_on(&mut serving, &mut io));
+        is_published_to(serving, io, address);
+    }
+
+    #[test]
+    fn a_worker_that_packs_slowly_goes_on() {
+        let (mut serving, mut io, address) = serving(&settings());
+        let ((cue, cues), (reports, reported)) = (channel(), channel());
+        let mut leaving = Leaving {
+            stage: Stage { index: 0, cues, reports },
+            is_copying: false,
+            handshakes_until_us: None,
+        };
+        let (listener, own) = (ChannelListener::new().unwrap(), std::process::id());
+        io.begin_hand_over(Channel::connect(listener.name(), own).unwrap()).unwrap();
+        serving.worker.stand_still(true);
+        // The time is over when it has packed the first part.
+        let budget = PauseBudget::begin(&settings().limits, 0);
+        leaving.hand_over(&mut serving, &mut io, &budget);
+        let (_, report) = reported.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(report, Err("a worker: it is not packed yet".to_owned()));
+        cue.send(Cue::GoOn).unwrap();
+        assert!(!leaving.go_on(&mut serving, &mut io));
+        is_published_to(serving, io, address);
+    }
+
+    /// Publishes by this worker.
+    fn is_published_to(mut serving: Serving, mut io: Epoll, address: SocketAddr) {
         let ask = thread::spawn(move || {
             let mut client = TcpStream::connect(address).unwrap();
             client

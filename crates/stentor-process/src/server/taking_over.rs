@@ -1,10 +1,11 @@
 //! Taking a server over from another process: the side of the one that was started for it.
 
 use super::handover::{
-    Entrance, Gate, PATIENCE, Phases, Ready, ServerState, expect, kind, next_entry, tip_of, told,
+    Entrance, Gate, PATIENCE, Ready, ServerState, expect, kind, next_entry, tip_of, told,
     unexpected,
 };
 use super::life::{Cue, Report};
+use super::pause::Phases;
 use super::{Server, StartError, counters};
 use std::io;
 use std::sync::Arc;

@@ -19,6 +19,8 @@
 //!   `a_store_that_the_next_process_cannot_write_to_is_gone_on_with`
 //! - it hangs, or closes the channel and stays:
 //!   `a_process_that_hangs_while_all_stand_still_is_given_up`
+//! - more is to be handed over in the pause than may be:
+//!   `too_large_a_pause_changes_nothing`
 //! - it refuses once everything was taken over:
 //!   `a_release_that_speaks_otherwise_is_refused…`
 //! - it is killed once it serves:
@@ -291,16 +293,33 @@ fn parents_of(mut process: u32) -> Vec<u32> {
 
 #[test]
 fn a_process_that_hangs_while_all_stand_still_is_given_up() {
-    let Some(mut hindered) = Hindered::new(LONG_HISTORY) else { return };
+    let short = "export STENTOR_UPGRADE_PAUSE_MAX=2s;";
+    let Some(mut hindered) = Hindered::behind(short, LONG_HISTORY) else { return };
     let mut reader = Reader::open(Way::Events, hindered.server.public, "/a", "", "");
     let (ends, publisher) = publish_on(&hindered.server);
     hindered.hinder("w-end", "hang");
-    fails_for("it said nothing for too long", &mut hindered.server, &mut reader);
+    let reason = fails(&mut hindered.server, &mut reader);
+    for part in ["it said nothing for too long: no request was", " more than upgrade.pause_max, "] {
+        assert!(reason.contains(part), "{reason}");
+    }
     // One that says no more, and does not end either.
     hindered.hinder("stands-still", "fall-silent");
     fails_for("it ended with signal: 9", &mut hindered.server, &mut reader);
     ends.store(true, Ordering::Relaxed);
     publisher.join().unwrap();
+}
+
+#[test]
+fn too_large_a_pause_changes_nothing() {
+    let mut server = Server::configured("[upgrade]\nbytes_max = '1 KiB'\n");
+    let mut reader = Reader::open(Way::Events, server.public, "/a", "", "");
+    fails_for("KiB more than upgrade.bytes_max; raise it, or", &mut server, &mut reader);
+    fs::write(server.dir.path().join("stentor.toml"), "").unwrap();
+    server.child.signal("HUP");
+    server.child.logged("INFO reloaded");
+    server.child.upgrade();
+    server.publish("/a", "new");
+    assert_eq!(reader.hear().data(), "new");
 }
 
 #[test]
