@@ -10,7 +10,7 @@
 //! | EPOCH | four bytes: the life that it is of, or begins |
 //! | run | eight bytes: which run of which node wrote it |
 //! | counter | eight bytes: the messages of that run are counted from 1 |
-//! | batch | the last jump of SEQs; [`Of::since`]; [`Of::read`]; then entries |
+//! | batch | the last jump of SEQs; [`Of::since`]; the numbers of [`Of::read`]; then entries |
 //! | epoch record | a byte of flags; EPOCH before; SEQ there; numbers of it and [`Again`]; jumps |
 //! | seed | a byte: 1 if it is the last; then entries |
 //!
@@ -63,9 +63,18 @@ pub(super) struct Of {
     pub(super) jump: u64,
     /// It is late: what has changed behind this SEQ stays as it is.
     pub(super) since: Option<u64>,
-    /// The message that its node had read last, and the running checksum of the log there; zeros if
-    /// it has none.
-    pub(super) read: (u64, u64),
+    /// A checksum of what its node had read.
+    pub(super) read: Checksum,
+}
+
+/// A checksum of what a node has read; zeros if it has read nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Checksum {
+    /// It begins behind this message,
+    pub(super) from: u64,
+    /// and ends with the one that was read last.
+    pub(super) upto: u64,
+    pub(super) sum: u64,
 }
 
 /// A life begins.
@@ -135,7 +144,8 @@ impl Growing {
 
     /// The message, once it is known whose it is.
     pub(super) fn into_batch(self, head: (Epoch, u64, u64), of: Of) -> Vec<u8> {
-        let numbers = [of.jump, of.since.unwrap_or(u64::MAX), of.read.0, of.read.1];
+        let Checksum { from, upto, sum } = of.read;
+        let numbers = [of.jump, of.since.unwrap_or(u64::MAX), from, upto, sum];
         self.finish(BATCH, head, numbers.map(u64::to_le_bytes).as_flattened())
     }
 
@@ -256,7 +266,8 @@ fn decode_sealed(mut rest: &[u8]) -> Result<LogMessage<'_>, &'static str> {
     let body = match kind {
         BATCH => {
             let mut number = || Ok(u64::from_le_bytes(take(&mut rest)?));
-            let (jump, since, read) = (number()?, number()?, (number()?, number()?));
+            let (jump, since) = (number()?, number()?);
+            let read = Checksum { from: number()?, upto: number()?, sum: number()? };
             let since = (since != u64::MAX).then_some(since);
             MessageBody::Batch { of: Of { jump, since, read }, entries: rest }
         }
@@ -325,7 +336,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
 }
 
 /// What a batch has beside its entries; seeds have less.
-const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 8 + 8 + 8 + 8;
+const HEAD_BYTES_MAX: usize = ATTEMPT_AT + 2 + 4 + 8 + 8 + 5 * 8;
 const MAGIC: &[u8] = b"\xF5SC";
 const CHECKSUM_AT: usize = MAGIC.len() + 1;
 const CHECKSUM_BYTES: usize = 8;
@@ -355,7 +366,7 @@ mod tests {
         growing.pop(5);
         growing.push(|_| {});
         assert_eq!(growing.count(), 2);
-        let of = Of { read: (0, 0), jump: 4, since: Some(5) };
+        let of = Of { read: Checksum::default(), jump: 4, since: Some(5) };
         let bytes = growing.bytes();
         let batch = growing.into_batch((epoch, 1, 2), of);
         assert_eq!(batch.len(), bytes);
@@ -428,7 +439,7 @@ mod tests {
     fn every_flipped_bit_is_found() {
         let mut batch = Growing::new();
         batch.push(|out| out.extend_from_slice(b"some"));
-        let of = Of { read: (0, 0), jump: 1, since: None };
+        let of = Of { read: Checksum::default(), jump: 1, since: None };
         let batch = batch.into_batch((Epoch::from_number(1), 1, 1), of);
         for bit in 0..8 * batch.len() {
             let mut flipped = batch.clone();
@@ -441,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let of = Of { read: (0, 0), jump: 1, since: None };
+        let of = Of { read: Checksum::default(), jump: 1, since: None };
         let mut batch = Growing::new().into_batch((Epoch::from_number(1), 1, 1), of);
         assert!(decode(&batch).is_ok());
         let rest = batch[ATTEMPT_AT + 1..].to_vec();

@@ -1,6 +1,8 @@
 //! What comes of a log or a broker, whatever it is: for the fuzz targets `log` and `broker`.
 
-use crate::codec::{EpochRecord, Growing, LogMessage, MessageBody, Of, Unreadable, decode};
+use crate::codec::{
+    Checksum, EpochRecord, Growing, LogMessage, MessageBody, Of, Unreadable, decode,
+};
 use crate::nats;
 use crate::protocol::{Action, ClusterNode, Looked};
 use crate::waiting::ClusterIntake;
@@ -23,7 +25,7 @@ pub fn check_log(mut data: &[u8]) {
     while let Some(([kind, length], rest)) = data.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         data = rest;
-        let of = Of { read: (0, 0), jump: 0, since: (*kind == 1).then_some(1) };
+        let of = Of { read: Checksum::default(), jump: 0, since: (*kind == 1).then_some(1) };
         let mut growing = Growing::new();
         growing.push(|out| out.extend_from_slice(bytes));
         messages.push(match kind {

@@ -90,10 +90,10 @@ impl SequenceMapping {
         SequenceMapping { is_cut: self.is_cut, jumps: jumps.copied().collect() }
     }
 
-    /// Whether `other` lacks a jump up to this message.
-    pub(super) fn is_lacked_by(&self, other: &SequenceMapping, upto: u64) -> bool {
+    /// The first jump up to this message that `other` lacks.
+    pub(super) fn lacked_by(&self, other: &SequenceMapping, upto: u64) -> Option<Jump> {
         let mut upto = self.jumps.iter().filter(|jump| jump.at <= upto);
-        upto.any(|jump| !other.jumps.contains(jump))
+        upto.find(|jump| !other.jumps.contains(jump)).copied()
     }
 
     /// Where SEQs jumped last; 0 if they never did.
@@ -193,8 +193,10 @@ mod tests {
         }
         assert_eq!(line.lost(), [10 << 10..=(1_000 << 10) - 1, 1_002 << 10..=(5_000 << 10) - 1]);
         assert_eq!(SequenceMapping::of_lost(&line.lost()), line);
-        assert!(!line.is_lacked_by(&before, 9) && line.is_lacked_by(&before, 10));
-        assert!(!line.is_lacked_by(&line.upto(11), 11) && line.is_lacked_by(&line.upto(11), 12));
+        let lacked =
+            |other: &SequenceMapping, upto| line.lacked_by(other, upto).map(|jump| jump.at);
+        assert_eq!([lacked(&before, 9), lacked(&before, 10)], [None, Some(10)]);
+        assert_eq!([11, 12].map(|upto| lacked(&line.upto(11), upto)), [None, Some(12)]);
         assert_eq!((line.last(), before.last()), (12, 0));
     }
 

@@ -37,8 +37,17 @@
 //! **Ids.** Before anything is written to a broker that has begun anew, SEQs jump (`line.rs`), for
 //! it may have lost something. Whoever has read what is lost is not in the order any more: it reads
 //! the life again, or takes a snapshot, and publishes what only it has unless that was changed
-//! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so.
+//! meanwhile. So no id ever means two messages, as long as a broker that begins anew says so, and
+//! nothing of before comes into its log.
+//!
+//! **Two meanings.** One of three brokers can crash and lose messages while another one pauses. A
+//! message from before then takes the place of a lost one, before SEQs jump. Nodes find that by
+//! their checksums, which batches carry (`checksum.rs`): behind a jump each node says what it has
+//! read. A node that leaves a log at a jump first compares the message before it. A node that finds
+//! another message than it has read stops before the next one and begins an epoch, so all ids of
+//! the old one are void.
 
+mod checksum;
 mod holes;
 mod lists;
 mod loss;
@@ -58,7 +67,7 @@ use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
 use crate::lists::{lists_for_seeds, lists_of};
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
 use crate::seeds::{Bootstrap, Late, is_continued, newest, next_late, next_seed};
-use crate::waiting::ClusterIntake;
+use crate::waiting::{ChangeBatch, ClusterIntake};
 use crate::writer::{AppendContent, LogWriter, Promises, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -203,7 +212,13 @@ impl ClusterNode {
             self.count_again(seq, bytes);
             return None;
         }
-        self.position.running.add(seq, bytes);
+        if message.as_ref().is_ok_and(|message| self.contradicts(seq, message)) {
+            self.stop_reading();
+            self.look(now_ms);
+            return None;
+        }
+        let hash = hash_of(bytes);
+        self.position.running.add(seq, hash);
         let skips = match message {
             Ok(message) => self.take(seq, &message, now_ms).err(),
             Err(Unreadable::OtherVersion) => {
@@ -212,7 +227,7 @@ impl ClusterNode {
             }
             Err(Unreadable::Foreign | Unreadable::Damaged) => Some("no node writes such bytes"),
         };
-        self.end_message(seq, Some(hash_of(bytes)), now_ms);
+        self.end_message(seq, Some(hash), now_ms);
         skips
     }
 
@@ -415,10 +430,10 @@ impl ClusterNode {
     }
 
     /// The life that began there is read.
-    fn read_life(&mut self, began: u64, now_ms: u64) {
+    fn read_life(&mut self, began: u64, epoch: Epoch, now_ms: u64) {
         // What is skipped may have anything in it.
         self.late.extend(self.writer.forget(&self.intake));
-        self.position = LogPosition::before(began);
+        self.position = LogPosition::before(began, epoch);
         self.phase = Phase::Inspecting(Finding::Nothing);
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
         self.read_on(now_ms);
@@ -450,10 +465,14 @@ impl ClusterNode {
         if let Some(pending) = &mut self.look.pending {
             pending.is_outdated = true;
         } else if self.phase.is_connected() {
-            let (token, at, hash) = (self.writer.next_token(), self.read(), self.position.hash);
+            let (token, read) = (self.writer.next_token(), self.read());
+            let (at, hash) = match self.position.before_jump {
+                Some((at, hash)) => (at, Some(hash)),
+                None => (read, self.position.hash),
+            };
             let last = self.look.remote.map_or(0, |remote| remote.last);
             let is_outdated = false;
-            self.look.pending = Some(PendingLook { token, read: at, hash, last, is_outdated });
+            self.look.pending = Some(PendingLook { token, read, at, hash, last, is_outdated });
             self.actions.push_back(Action::Look { at, token });
         }
     }
@@ -515,28 +534,37 @@ impl ClusterNode {
             // It may have lost more since.
             self.keep_lost(&line, now_ms);
         }
+        if self.epoch.past.contains(&life.epoch) {
+            // The log went back to before.
+            return self.suspect(IS_PAST, now_ms);
+        }
         if self.epoch() != Some(life.epoch) {
             let is_deleted = asked.read + 1 == began && next > began;
             return match () {
-                // It went back to before.
-                () if self.epoch.past.contains(&life.epoch) => self.suspect(IS_PAST, now_ms),
                 // It comes in its place.
                 () if self.reads() && began > self.read() && began <= looked.last => {}
+                // It is said to begin where the log has something else.
+                () if self.position.placement == Placement::NotThere(life.epoch)
+                    && self.read() + 1 == began =>
+                {
+                    self.miss(life.epoch, looked.last, now_ms);
+                }
                 () if began >= looked.first && began <= looked.last && !is_deleted => {
-                    self.read_life(began, now_ms);
+                    self.read_life(began, life.epoch, now_ms);
                 }
                 () if self.is_alone(now_ms) => self.turn(now_ms),
                 () => self.want(life.epoch, looked.last, now_ms),
             };
         }
         (self.epoch.began, self.epoch.since_ms) = (began, life.turn.since_ms);
-        if self.position.placement == Placement::Unknown && self.staging.is_none() {
+        if !self.position.placement.is_known() && self.staging.is_none() {
             if !self.place(&line, began) {
                 return self.leave(&line, now_ms);
             }
-        } else if line.is_lacked_by(&self.epoch.mapping, asked.read) {
-            return self.leave(&line, now_ms);
+        } else if let Some(jump) = line.lacked_by(&self.epoch.mapping, asked.read) {
+            return self.leave_at(jump, &line, (&asked, looked), now_ms);
         }
+        self.position.before_jump = None;
         let differs = self.differs(&asked, looked);
         if differs || looked.last < self.read().min(asked.read).max(self.position.known_last) {
             let why = if differs { DIFFERS } else { ENDS };
@@ -569,7 +597,7 @@ impl ClusterNode {
         let here = self.hub.rolled_back();
         if is_new
             || self.local.has_diverged
-            || self.position.placement == Placement::Unknown && !self.place_without_record()
+            || !self.position.placement.is_known() && !self.place_without_record()
         {
             // A node that knows the life says it again, but not in an empty log.
             if looked.last == 0 || self.is_bare(now_ms) {
@@ -661,7 +689,7 @@ impl ClusterNode {
                 let (_, line) = life.turn.life(life.seq);
                 let own = &self.epoch.mapping;
                 // A node that has lost a part of the epoch has said it again.
-                let is_short = life.seq <= self.read() && own.is_lacked_by(&line, life.seq);
+                let is_short = life.seq <= self.read() && own.lacked_by(&line, life.seq).is_some();
                 if is_old || is_other || is_short || is_hidden {
                     let line = if is_short { own.clone() } else { line };
                     self.say_again(line, is_other || is_short);
@@ -734,13 +762,18 @@ impl ClusterNode {
                     let of = Of { jump, since: Some(since), read };
                     (batch.into_batch(head, of), AppendContent::Late(entries))
                 }),
-                _ => self.intake.take(now_ms).map(|batch| {
-                    let bytes = batch.kept_bytes();
-                    let promises = Promises { backs: batch.backs, bytes };
+                _ => {
                     let of = Of { jump, since: None, read };
-                    let payload = batch.entries.into_batch(head, of);
-                    (payload, AppendContent::Batch(promises))
-                }),
+                    // A node that has read something else before the jump finds it by this.
+                    let is_due = self.position.running.is_due(jump);
+                    let batch = self.intake.take(now_ms);
+                    batch.or_else(|| is_due.then(ChangeBatch::new)).map(|batch| {
+                        let bytes = batch.kept_bytes();
+                        let promises = Promises { backs: batch.backs, bytes };
+                        let payload = batch.entries.into_batch(head, of);
+                        (payload, AppendContent::Batch(promises))
+                    })
+                }
             };
             let Some((payload, what)) = next else {
                 writer.counter -= 1;

@@ -1,6 +1,7 @@
 //! One to five nodes on a simulated log, with seeds. The log delays messages, loses
 //! acknowledgements, takes a message again from a connection that was given up, loses its end or
-//! all of it, and forgets its beginning. Nodes are cut off from it or from each other. They
+//! all of it, and forgets its beginning. It loses its end at one of three brokers, and nodes read
+//! the old log at another one (`fork.rs`). Nodes are cut off from it or from each other. They
 //! receive snapshots of peers late, in part, or damaged. They restart with nothing, or with what
 //! they had on a disk.
 //!
@@ -9,8 +10,9 @@
 //!
 //! What must hold:
 //!
-//! - An id is of the same message on all nodes, in all their lives. Only if a broker loses what it
-//!   had and does not say that it has begun anew, ids may be of several: that life is over then.
+//! - An id is of the same message on all nodes, in all their lives. There are two exceptions: a
+//!   broker loses what it had and does not say that it has begun anew, or one of three loses it
+//!   while another one pauses. Then readers are told that such an id is lost, or its life is over.
 //! - What was answered is in the order under the id of the answer, or is one of those that readers
 //!   are told was lost, or its life is over; what was refused is nowhere; nothing is there twice.
 //! - A value is replaced by one publisher of those that named it.
@@ -20,9 +22,11 @@
 mod broker;
 mod checks;
 mod events;
+mod fork;
 mod peers;
 
 use self::broker::{Answer, Asked, Log, Stored};
+use self::fork::Fork;
 use self::peers::Fetch;
 use crate::codec::{EpochRecord, MessageBody, decode};
 use crate::protocol::{Action, Appended, ClusterNode, LogSubject, Looked, hash_of};
@@ -122,6 +126,8 @@ enum Faults {
     Loss,
     /// It does not say that it has begun anew.
     Silent,
+    /// The broker is several: one crashes and loses what it had not synced, while another pauses.
+    Fork,
     /// An operator deletes messages of the log, whether they were read or not, and a disk flips
     /// bits of others.
     Holes,
@@ -131,7 +137,7 @@ enum Faults {
 
 impl Faults {
     fn loses(self) -> bool {
-        matches!(self, Faults::Loss | Faults::Silent)
+        matches!(self, Faults::Loss | Faults::Silent | Faults::Fork)
     }
 
     /// Messages are gone that nodes may not have read.
@@ -143,6 +149,10 @@ impl Faults {
 struct World {
     rng: Rng,
     log: Log,
+    fork: Option<Fork>,
+    next_fork_ms: u64,
+    /// The last message that a node had read which was ended.
+    ended: u64,
     members: Vec<Member>,
     now_ms: u64,
     faults: Faults,
@@ -152,8 +162,8 @@ struct World {
     links: HashMap<(usize, usize), u64>,
     /// What every id is of.
     order: BTreeMap<(u32, u64), Of>,
-    /// Lives in which an id is of several messages: they have to be over.
-    ambiguous: HashSet<u32>,
+    /// Ids of several messages: they have to be lost, or their lives over.
+    ambiguous: HashSet<Id>,
     /// Nowhere to be found.
     refused: HashSet<String>,
     answered: Vec<(Id, String)>,
@@ -226,6 +236,9 @@ impl World {
         World {
             rng,
             log: Log::default(),
+            fork: None,
+            next_fork_ms: 0,
+            ended: 0,
             members,
             now_ms: 0,
             faults,
@@ -256,6 +269,7 @@ impl World {
             self.break_something();
             self.break_links();
         }
+        self.end_fork();
         for index in 0..self.members.len() {
             if publishes {
                 self.publish(index);
@@ -325,7 +339,9 @@ impl World {
         if self.faults == Faults::Holes && self.rng.below(150) == 0 {
             self.delete_messages();
         }
-        if self.faults.loses() && self.rng.below(400) == 0 {
+        if self.faults == Faults::Fork {
+            self.begin_fork();
+        } else if self.faults.loses() && self.rng.below(400) == 0 {
             // The broker is not there for a while, and comes back without its end.
             (0..self.members.len()).for_each(|index| self.cut(index, 500));
             if self.rng.percent(20) {
@@ -397,6 +413,11 @@ impl World {
 
     fn restart(&mut self) {
         let index = self.rng.below(self.members.len());
+        if self.faults == Faults::Fork && self.log.run > 0 {
+            // It may be the only one that knows what the log has lost.
+            return;
+        }
+        self.ended = self.ended.max(self.members[index].node.read());
         let hub = empty(&mut self.rng);
         let has_all = self.members[index].node.has_all();
         // What it has read is not on a disk, so in silence nobody may know what the log has lost.
@@ -481,12 +502,14 @@ impl World {
         let due: Vec<_> = asked.extract_if(.., |(due_ms, ..)| *due_ms <= now_ms).collect();
         for (_, (connection, run), asked) in due {
             let is_over = connection != self.members[index].connection;
-            if run != self.log.run || is_over && self.rng.percent(50) {
+            // A broker of several passes on to the next leader what it has received.
+            let is_gone = run != self.log.run && self.faults != Faults::Fork;
+            if is_gone || is_over && self.rng.percent(50) {
                 continue;
             }
             let answer = match asked {
                 Asked::Look { at, token, last } => {
-                    let mut looked = self.log.look(at, now_ms + 20 * index as u64);
+                    let mut looked = self.log_of(index).look(at, now_ms + 20 * index as u64);
                     // The broker may have answered before the next message was appended.
                     let is_early = self.rng.percent(50);
                     looked.next.take_if(|next| is_early && *next > last);
@@ -553,8 +576,9 @@ impl World {
             if member.fetch.is_some() {
                 return;
             }
-            let Some(seq) = member.reads.and_then(|from| self.log.next(from)) else { return };
-            let Some((subject, payload)) = self.log.message(seq) else { return };
+            let log = Fork::log_of(self.fork.as_ref(), index).unwrap_or(&self.log);
+            let Some(seq) = member.reads.and_then(|from| log.next(from)) else { return };
+            let Some((subject, payload)) = log.message(seq) else { return };
             member.reads = Some(seq + 1);
             // A consumer may lose a message, even the last one.
             if is_lossy && self.rng.below(400) == 0 {
@@ -744,4 +768,9 @@ fn what_the_log_loses_is_told_and_no_id_is_of_two_messages() {
 #[test]
 fn what_the_log_loses_in_silence_becomes_another_life_on_all_nodes() {
     run_all(Faults::Silent, each_came_of_some);
+}
+
+#[test]
+fn what_a_crash_beside_a_pause_loses_is_told() {
+    run_all(Faults::Fork, each_came_of_some);
 }

@@ -561,7 +561,7 @@ const ALONE_US: u64 = 5_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{EpochRecord, Growing, Of};
+    use crate::codec::{Checksum, EpochRecord, Growing, Of};
     use crate::log::{Action, Looked};
     use stentor_hub::Limits;
 
@@ -595,7 +595,7 @@ mod tests {
             state.note(&node);
             assert!(node.is_open() && !state.has_all(), "{seq}");
             assert!(state.complaint().is_some());
-            let of = Of { read: (0, 0), jump: 0, since: None };
+            let of = Of { read: Checksum::default(), jump: 0, since: None };
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }
         state.note(&node);
@@ -610,7 +610,7 @@ mod tests {
         state.note(&node);
         assert_eq!(state.stale_s(), Some(3));
         state.note_last(12, now_us);
-        let of = Of { read: (0, 0), jump: 0, since: None };
+        let of = Of { read: Checksum::default(), jump: 0, since: None };
         for seq in 4..10 {
             node.handle_message(seq, &Growing::new().into_batch((life, 9, seq - 1), of), 0);
         }

@@ -198,7 +198,7 @@ impl ClusterIntake {
 }
 
 impl ChangeBatch {
-    fn new() -> ChangeBatch {
+    pub(super) fn new() -> ChangeBatch {
         ChangeBatch { entries: Growing::new(), backs: Vec::new(), bytes: 0, since_ms: None }
     }
 

@@ -70,6 +70,7 @@ const MARKS: &[(&str, &str)] = &[
     ),
     ("cluster Loss", "broker-emptied broker-lost-end snapshot-cut snapshot-damaged snapshot-slow"),
     ("cluster Silent", "broker-emptied broker-lost-end"),
+    ("cluster Fork", "broker-crashed-beside-pause"),
     ("cluster Holes", "message-damaged message-deleted"),
     ("cluster Purges", "log-purged snapshot-cut snapshot-damaged"),
 ];

@@ -6,6 +6,7 @@
 //! gap. The epoch record names the position before the hole, so a node that has read further
 //! publishes its newer values.
 
+use super::checksum::RunningChecksum;
 use super::{ALONE_MS, Action, ClusterNode, Finding, Looked, PendingLook, Phase};
 use crate::line::SequenceMapping;
 use stentor_hub::Epoch;
@@ -56,6 +57,8 @@ impl ClusterNode {
     pub(super) fn skip_to(&mut self, next: u64, line: &SequenceMapping) {
         if next > self.read() + 1 {
             (self.position.read, self.position.hash) = (next - 1, None);
+            // Other nodes may have read the messages of the hole.
+            self.position.running = RunningChecksum::default();
             self.epoch.mapping = line.upto(self.position.read);
             self.hub_read().follow_rolled_back(&self.epoch.mapping.lost());
             self.note_position();

@@ -1,13 +1,35 @@
 //! What a node does when the log lacks something that it has read.
 
 use super::{
-    ALONE_MS, BARE_PATIENCE_MS, ClusterNode, Divergence, Finding, LOOK_MS, Phase, Placement,
-    Suspicion, Values,
+    ALONE_MS, BARE_PATIENCE_MS, ClusterNode, DIFFERS, Divergence, Finding, LOOK_MS, Looked,
+    PendingLook, Phase, Placement, Suspicion, Values,
 };
-use crate::line::SequenceMapping;
+use crate::line::{Jump, SequenceMapping};
 use crate::seeds::newest;
 
 impl ClusterNode {
+    /// SEQs jump before the message that was read last, so that one is lost. If the messages before
+    /// the jump are not those that this node has read, their ids are of two messages each, and the
+    /// epoch has to end. A message on its way through a broker that pauses causes this.
+    pub(super) fn leave_at(
+        &mut self,
+        jump: Jump,
+        line: &SequenceMapping,
+        (asked, looked): (&PendingLook, &Looked),
+        now_ms: u64,
+    ) {
+        self.stop_reading();
+        self.position.before_jump = self.position.running.before(jump.at);
+        match self.position.before_jump {
+            Some((at, _)) if asked.at != at => self.look(now_ms),
+            Some(_) if asked.hash == looked.at => {
+                self.position.before_jump = None;
+                self.leave(line, now_ms);
+            }
+            _ => self.suspect(DIFFERS, now_ms),
+        }
+    }
+
     /// What was read last is not in the log: somebody has gone on before it.
     pub(super) fn leave(&mut self, line: &SequenceMapping, now_ms: u64) {
         self.stop_reading();
@@ -61,6 +83,10 @@ impl ClusterNode {
         let is_old = self.local.values == Values::FromDisk;
         let patience_ms = if is_old { BARE_PATIENCE_MS } else { LOOK_MS };
         if now_ms >= since_ms + patience_ms {
+            if why == DIFFERS {
+                // Even if the log loses the record of the next one.
+                self.epoch.past.push(self.hub.epoch());
+            }
             self.turn(now_ms);
         }
     }

@@ -1,8 +1,9 @@
 //! The position of a node in the log: how far it has read, and how its hub relates to that.
 
+use super::checksum::RunningChecksum;
 use crate::codec::LogMessage;
-use std::collections::{HashMap, VecDeque};
-use twox_hash::XxHash3_64;
+use std::collections::HashMap;
+use stentor_hub::Epoch;
 
 /// The position of a node in the log.
 #[derive(Default)]
@@ -13,6 +14,9 @@ pub(super) struct LogPosition {
     pub(super) hash: Option<u64>,
     /// The log once contained this message. If the log ends before it, messages are lost.
     pub(super) known_last: u64,
+    /// The last message that was read before SEQs jump in a log without what was read last, and its
+    /// hash: before the node leaves what is lost, it compares this one.
+    pub(super) before_jump: Option<(u64, u64)>,
     /// A message behind `read` that has changed since a node wrote it.
     pub(super) damaged: Option<u64>,
     /// The hub has every change of the messages up to this one, even if they are read again.
@@ -25,69 +29,31 @@ pub(super) struct LogPosition {
     pub(super) has_counts: bool,
 }
 
-/// A checksum of the log from where its epoch began. Batches carry that of their node, so a node
-/// finds that it has not read the same as another one: that a broker has changed a message, left
-/// one out, or kept different ones at several replicas.
-///
-/// It is a sum of hashes. So a node that begins with a snapshot adds the difference to the first
-/// checksum that it hears.
-#[derive(Default)]
-pub(super) struct RunningChecksum {
-    /// The sum up to the first message of `sums`, once that is known.
-    base: Option<u64>,
-    /// The latest messages that were read, and the sum of those in this list up to each.
-    sums: VecDeque<(u64, u64)>,
-}
-
-impl RunningChecksum {
-    /// An epoch begins at this message.
-    pub(super) fn begin(&mut self, seq: u64) {
-        (self.base, self.sums) = (Some(0), VecDeque::from([(seq, 0)]));
-    }
-
-    /// A message was read.
-    pub(super) fn add(&mut self, seq: u64, bytes: &[u8]) {
-        let (_, sum) = self.sums.back().copied().unwrap_or_else(|| {
-            self.sums.push_back((seq - 1, 0));
-            (seq - 1, 0)
-        });
-        let hash = XxHash3_64::oneshot_with_seed(seq, bytes);
-        self.sums.push_back((seq, sum.wrapping_add(hash)));
-        if self.sums.len() > SUMS_MAX {
-            self.sums.pop_front();
-        }
-    }
-
-    /// The last message that was read, and the checksum there; zeros if that is not known.
-    pub(super) fn shown(&self) -> (u64, u64) {
-        match (self.base, self.sums.back()) {
-            (Some(base), Some((seq, sum))) => (*seq, base.wrapping_add(*sum)),
-            _ => (0, 0),
-        }
-    }
-
-    /// Whether another node has read the same, as far as this one can tell.
-    pub(super) fn agrees(&mut self, (seq, checksum): (u64, u64)) -> bool {
-        let Ok(at) = self.sums.binary_search_by_key(&seq, |(seq, _)| *seq) else { return true };
-        let sum = self.sums[at].1;
-        *self.base.get_or_insert(checksum.wrapping_sub(sum)) == checksum.wrapping_sub(sum)
-    }
-}
-
 /// Whether the node knows which message of the log its hub ends with.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Placement {
     #[default]
     Unknown,
+    /// It reads this epoch from its beginning, which is the next message.
+    Begins(Epoch),
+    /// The log has another message where this epoch is said to begin.
+    NotThere(Epoch),
     Known,
     /// It knew, and the log has another message there.
     Contradicted,
 }
 
+impl Placement {
+    pub(super) fn is_known(self) -> bool {
+        matches!(self, Placement::Known | Placement::Contradicted)
+    }
+}
+
 impl LogPosition {
     /// The position of a node that reads an epoch from the message where it began.
-    pub(super) fn before(began: u64) -> LogPosition {
-        LogPosition { read: began - 1, ..LogPosition::default() }
+    pub(super) fn before(began: u64, epoch: Epoch) -> LogPosition {
+        let placement = Placement::Begins(epoch);
+        LogPosition { read: began - 1, placement, ..LogPosition::default() }
     }
 
     /// The position of a hub that ends with the message `at`, in an epoch that began at `began`.
@@ -140,23 +106,19 @@ impl LogPosition {
 /// between them.
 const COUNTED_AGAIN: u64 = 64;
 
-/// The checksum is known at this many messages. A batch is read soon after it was written.
-const SUMS_MAX: usize = 4_096;
-
 /// This many runs are remembered. Most of them have ended.
 const RUNS_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{MessageBody, Of};
-    use stentor_hub::Epoch;
+    use crate::codec::{Checksum, MessageBody, Of};
 
     /// Each start of a node is a run, and a log outlives many.
     #[test]
     fn the_counts_of_the_latest_runs_are_remembered() {
         let mut position = LogPosition::default();
-        let of = Of { read: (0, 0), jump: 0, since: None };
+        let of = Of { read: Checksum::default(), jump: 0, since: None };
         let body = MessageBody::Batch { of, entries: &[] };
         let (epoch, last) = (Epoch::from_number(1), 2_000);
         let mut is_copy = |seq, run, counter| {

@@ -178,8 +178,10 @@ pub(super) struct LookState {
 #[derive(Clone, Copy)]
 pub(super) struct PendingLook {
     pub(super) token: u64,
-    /// The message that was read last when the look began, and its hash.
+    /// The message that was read last when the look began.
     pub(super) read: u64,
+    /// The message that is compared, and its hash.
+    pub(super) at: u64,
     pub(super) hash: Option<u64>,
     /// The last sequence that this connection's look before has found.
     pub(super) last: u64,

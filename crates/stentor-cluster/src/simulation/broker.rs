@@ -4,7 +4,7 @@ use super::*;
 use crate::codec::may_be_epoch_record;
 
 /// The broker.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Log {
     /// Counts how often it has begun.
     pub(super) run: u64,

@@ -113,8 +113,7 @@ fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
         (epoch, jump, true),
     ];
     for (counter, (epoch, jump, is_applied)) in (1..).zip(cases) {
-        let batch =
-            encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { read: (0, 0), jump, ..OF });
+        let batch = encoded(put("/a", 3)).into_batch((epoch, 9, counter), Of { jump, ..OF });
         alone.read(&batch);
         assert_eq!(alone.node.hub.value("/a").is_some(), is_applied, "{epoch} {jump}");
     }

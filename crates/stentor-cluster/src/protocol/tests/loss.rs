@@ -16,16 +16,19 @@ fn jump(alone: &Alone, line: SequenceMapping, number: u64) -> Vec<u8> {
     turn.encode((alone.epoch, 8, 0))
 }
 
-/// The node looks at a log that lacks its first message and ends with this epoch record. Returns
-/// what the node wants done.
+/// The node looks at a log that lacks its first message and ends with this epoch record. Before the
+/// jump it has what the node has read. Returns what the node wants done.
 fn look_at(alone: &mut Alone, (last, record): (u64, &[u8]), now_ms: u64) -> Vec<Action> {
     alone.node.handle_time(now_ms);
     let (mut others, mut looks) = (Vec::new(), 0);
     while let Some(action) = alone.node.poll() {
         match action {
-            Action::Look { token, .. } if looks == 0 => {
+            Action::Look { token, .. }
+                if looks == 0 || alone.node.position.before_jump.is_some() =>
+            {
                 let life = Some((last, record.to_vec(), false));
-                let looked = Looked { first: 2, ..looked(last, life) };
+                let at = alone.node.position.before_jump.map(|(_, hash)| hash);
+                let looked = Looked { first: 2, at, ..looked(last, life) };
                 alone.node.handle_looked(token, &looked, now_ms);
                 looks += 1;
             }
@@ -141,6 +144,61 @@ fn late_changes_survive_a_second_reading() {
     assert_eq!(topics_of(&payload), ["/a", "/b"]);
 }
 
+/// A message from before the loss has come into the log before SEQs jump: its id is of two.
+#[test]
+fn another_message_before_a_jump_ends_the_epoch() {
+    let mut alone = with_two_values();
+    let life = Some((3, jump(&alone, SequenceMapping::default(), 1 << 20), false));
+    let looked = Looked { at: Some(7), ..looked(3, life) };
+    let mut compared = Vec::new();
+    for now_ms in [LOOK_MS, 2 * LOOK_MS, 3 * LOOK_MS] {
+        alone.node.handle_time(now_ms);
+        while let Some(action) = alone.node.poll() {
+            match action {
+                Action::Look { at, token } => {
+                    compared.push(at);
+                    alone.node.handle_looked(token, &looked, now_ms);
+                }
+                Action::Append { to: LogSubject::Life, payload, .. } => {
+                    let begins = decode(&payload).unwrap();
+                    assert!(begins.epoch != alone.epoch && now_ms >= 2 * LOOK_MS);
+                    assert_eq!(compared, [3, 2, 2]);
+                    return;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it begins no epoch: {:?}", alone.node.not_ready());
+}
+
+/// The log has a record of an epoch whose beginning it has lost, and another one there.
+#[test]
+fn an_epoch_that_begins_nowhere_is_over() {
+    let mut alone = Alone::open();
+    let lost = Epoch::from_number(9);
+    let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: None });
+    let record = EpochRecord { again, ..new_epoch() };
+    let looked = looked(2, Some((2, record.encode((lost, 8, 0)), false)));
+    let (mut wanted, mut begins) = (Vec::new(), 0);
+    for now_ms in (LOOK_MS..=20 * LOOK_MS).step_by(LOOK_MS as usize) {
+        alone.node.handle_time(now_ms);
+        while let Some(action) = alone.node.poll() {
+            match action {
+                Action::Look { token, .. } => alone.node.handle_looked(token, &looked, now_ms),
+                Action::Read { from: 1 } => {
+                    let turn = new_epoch().encode((alone.epoch, 9, 0));
+                    alone.node.handle_message(1, &turn, now_ms);
+                }
+                Action::Append { to: LogSubject::Life, .. } => begins += 1,
+                other => wanted.push(other),
+            }
+        }
+    }
+    assert!(wanted.contains(&Action::Snapshot { epoch: lost }) && wanted.len() < 15);
+    assert!(begins > 0, "{:?}", alone.node.not_ready());
+}
+
 #[test]
 fn a_second_loss_is_published_again() {
     let mut alone = with_two_values();
@@ -161,9 +219,8 @@ fn a_second_loss_is_published_again() {
 fn seqs_jump_beyond_those_of_a_lost_jump() {
     let mut alone = Alone::open();
     alone.read(&jump(&alone, SequenceMapping::default(), 1 << 21));
-    alone.read(
-        &encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), Of { read: (0, 0), jump: 2, ..OF }),
-    );
+    alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), Of { jump: 2, ..OF }));
+    alone.appends();
     let record = jump(&alone, SequenceMapping::default(), 1 << 20);
     for now_ms in [LOOK_MS, 2 * LOOK_MS] {
         let wanted = look_at(&mut alone, (2, &record), now_ms);
@@ -189,10 +246,12 @@ fn seqs_jump_beyond_those_of_a_lost_jump() {
 fn a_read_jump_is_said_again() {
     let mut alone = Alone::open();
     alone.read(&jump(&alone, SequenceMapping::default(), 1 << 20));
+    alone.appends();
     let record = jump(&alone, SequenceMapping::default(), 1 << 21);
     let wanted = look_at(&mut alone, (3, &record), LOOK_MS);
     assert_eq!(wanted, [], "it has not read that record");
     alone.read(&record);
+    alone.appends();
     let wanted = look_at(&mut alone, (3, &record), 2 * LOOK_MS);
     let [Action::Append { to: LogSubject::Life, after: 3, payload, .. }] = &wanted[..] else {
         panic!("{wanted:?}")
@@ -357,7 +416,7 @@ fn only_its_record_begins_an_epoch() {
     let jumps = jump(&alone, SequenceMapping::default(), 1 << 20);
     for (message, read) in [(batch, 0), (jumps, 0), (begins, 1)] {
         let mut alone = with_two_values();
-        alone.node.read_life(1, 0);
+        alone.node.read_life(1, alone.epoch, 0);
         alone.node.handle_message(1, &message, 0);
         assert_eq!(alone.node.read(), read);
     }
