@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use stentor_wire::deflate::Deflater;
+use stentor_wire::http1::write_chunk;
 use stentor_wire::lookup::json_string;
 use stentor_wire::sse::{self, Notice};
 use stentor_wire::websocket::{self, Opcode};
@@ -59,8 +60,12 @@ impl Event {
         let mut out = Vec::new();
         match form {
             StreamForm::Sse => self.write_event(&mut out),
+            StreamForm::SseChunk => write_chunk(&mut out, |out| self.write_event(out)),
             StreamForm::Envelope => out = self.envelope(),
             StreamForm::EnvelopeSse => self.write_envelope_event(&mut out),
+            StreamForm::EnvelopeSseChunk => {
+                write_chunk(&mut out, |out| self.write_envelope_event(out));
+            }
             _ => {
                 let (opcode, payload) = self.frame_content(form);
                 websocket::frame(&mut out, opcode, false, &payload);

@@ -202,7 +202,9 @@ pub(crate) enum RenderedKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum StreamForm {
-    /// An event of an SSE stream of one topic.
+    /// An event of an SSE stream of one topic, in a chunk of its own (HTTP/1.1).
+    SseChunk,
+    /// The same event as it is (HTTP/1.0).
     Sse,
     /// A WebSocket frame with the data: text if it is text by its content type and in fact.
     Frame,
@@ -210,7 +212,9 @@ pub enum StreamForm {
     FrameDeflated,
     /// The JSON that names the topic: an element of a long-poll's array.
     Envelope,
-    /// An event of an SSE stream of many topics: the envelope.
+    /// An event of an SSE stream of many topics: the envelope, in a chunk of its own (HTTP/1.1).
+    EnvelopeSseChunk,
+    /// The same event as it is (HTTP/1.0).
     EnvelopeSse,
     /// A WebSocket text frame with the envelope.
     EnvelopeFrame,

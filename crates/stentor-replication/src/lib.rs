@@ -13,6 +13,5 @@ pub use follow::{
     FollowState, FollowThread, SnapshotReader, agent, authorization, check, snapshot_of,
 };
 pub use sending::{
-    ChunkSink, FeedCounts, Follower, LAST_CHUNK, Next, NotHere, Replication, Transfer, named,
-    put_sign_of_life,
+    ChunkSink, FeedCounts, Follower, Next, NotHere, Replication, Transfer, named, put_sign_of_life,
 };

@@ -442,9 +442,6 @@ fn send(chunk: &Arc<[u8]>, filters: &[Filter], out: &mut impl ChunkSink) -> usiz
     chunk.len() * (1 + filters.len())
 }
 
-/// The last chunk, which says that this was all.
-pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-
 /// The most that may wait for the ring, in bytes. The worker takes it in each iteration: if there
 /// is more, the worker was frozen.
 fn queued_bytes_max() -> usize {

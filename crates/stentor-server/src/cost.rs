@@ -196,8 +196,8 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     });
 
     let forms = [
-        (StreamForm::Sse, "an event of Server-Sent Events"),
-        (StreamForm::EnvelopeSse, "the same from /-/events, which names the topic"),
+        (StreamForm::SseChunk, "an event of Server-Sent Events, in its chunk"),
+        (StreamForm::EnvelopeSseChunk, "the same from /-/events, which names the topic"),
         (StreamForm::Frame, "a WebSocket frame"),
         (StreamForm::EnvelopeFrame, "the same from /-/events (stentor.v1)"),
     ];
@@ -310,7 +310,7 @@ fn pieces(bytes: &[u8], data: &[u8], cuts: &[&str]) -> Vec<Row> {
 
 /// Bytes as text, with line ends that can be seen.
 fn readable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\n', "\\n")
+    String::from_utf8_lossy(bytes).replace('\r', "\\r").replace('\n', "\\n")
 }
 
 /// Where the events of streams are cut into parts.
@@ -395,8 +395,13 @@ mod tests {
     fn messages_are_framing_and_data() {
         let accounts = of(100);
         let event = find(&accounts, "/quotes/*: an event");
-        let expected =
-            [("id: 5f3a09c1-1000001\\n", 21), ("data: ", 6), ("(data)", 100), ("\\n\\n", 2)];
+        let expected = [
+            ("81\\r\\n", 4),
+            ("id: 5f3a09c1-1000001\\n", 21),
+            ("data: ", 6),
+            ("(data)", 100),
+            ("\\n\\n\\r\\n", 4),
+        ];
         assert_eq!(labels(event), expected);
         let frame = find(&accounts, "/quotes/*: a WebSocket frame");
         assert_eq!(labels(frame), [("(frame header)", 2), ("(data)", 100)]);

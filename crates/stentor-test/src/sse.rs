@@ -1,5 +1,7 @@
 //! Reads Server-Sent Events (WHATWG HTML, section 9.2.6) as strictly as a server should write them.
 
+use crate::http::{Response, take_chunk};
+
 /// A part of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
@@ -23,6 +25,9 @@ pub enum Item {
 /// Takes the bytes as they come.
 #[derive(Debug, Default)]
 pub struct Decoder {
+    /// The body is chunked: what has come of the next chunk. `None` once the last one has come.
+    chunk: Option<Vec<u8>>,
+    is_chunked: bool,
     /// A line without its end.
     line: Vec<u8>,
     id: Option<String>,
@@ -31,6 +36,19 @@ pub struct Decoder {
 }
 
 impl Decoder {
+    /// Decodes the body behind this head.
+    #[must_use]
+    pub fn behind(head: &Response) -> Decoder {
+        let is_chunked = head.field("transfer-encoding") == Some("chunked");
+        Decoder { chunk: is_chunked.then(Vec::new), is_chunked, ..Decoder::default() }
+    }
+
+    /// Whether the stream has ended, and says so itself.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_chunked && self.chunk.is_none()
+    }
+
     /// The items that end in these bytes.
     ///
     /// # Panics
@@ -38,6 +56,26 @@ impl Decoder {
     /// At anything that a server should not send: bytes that are not UTF-8, a carriage return, a
     /// field that no reader knows, a name without data.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<Item> {
+        if !self.is_chunked {
+            return self.take_content(bytes);
+        }
+        let mut items = Vec::new();
+        assert!(bytes.is_empty() || !self.is_whole(), "bytes behind the last chunk");
+        let mut input = self.chunk.take().unwrap_or_default();
+        input.extend_from_slice(bytes);
+        while let Some(chunk) = take_chunk(&mut input) {
+            if chunk.is_empty() {
+                assert!(input.is_empty(), "bytes behind the last chunk");
+                return items;
+            }
+            items.extend(self.take_content(&chunk));
+            assert!(self.line.is_empty(), "a line is cut by the end of a chunk");
+        }
+        self.chunk = Some(input);
+        items
+    }
+
+    fn take_content(&mut self, bytes: &[u8]) -> Vec<Item> {
         let mut items = Vec::new();
         for &byte in bytes {
             if byte == b'\n' {
@@ -107,6 +145,19 @@ mod tests {
             let taken: Vec<_> =
                 text.as_bytes().chunks(size).flat_map(|part| decoder.take(part)).collect();
             assert_eq!(taken, items);
+        }
+    }
+    #[test]
+    fn chunks_are_joined() {
+        let mut head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        let head = Response::take_head(&mut head).unwrap();
+        let body = b"9\r\nretry: 5\n\r\n9\r\ndata: a\n\n\r\n0\r\n\r\n";
+        for size in 1..body.len() {
+            let mut decoder = Decoder::behind(&head);
+            let taken: Vec<_> = body.chunks(size).flat_map(|part| decoder.take(part)).collect();
+            let event = Item::Event { id: None, name: None, data: "a".to_owned() };
+            assert_eq!(taken, [Item::Retry(5), event]);
+            assert!(decoder.is_whole());
         }
     }
 }

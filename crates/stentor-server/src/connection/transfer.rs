@@ -15,7 +15,8 @@ use crate::limits::FEED_SIGN_MS;
 use crate::output::Backlog;
 use crate::phase::ReplyWait;
 use stentor_io::{Backend, Peer};
-use stentor_replication::{LAST_CHUNK, Next, Transfer, named};
+use stentor_replication::{Next, Transfer, named};
+use stentor_wire::http1::LAST_CHUNK;
 
 /// A connection that a follower reads. `Replication` has the feed or the snapshot.
 #[derive(Debug)]

@@ -59,7 +59,7 @@ fn a_stream_that_is_not_read_blocks_itself_and_no_other() {
         world.sim.stall(deaf, false);
         world.settle();
         let text = String::from_utf8([before, world.sim.read(deaf)].concat()).unwrap();
-        assert!(text.contains("data: 0049x") && text.ends_with("\n\n"), "{text}");
+        assert!(text.contains("data: 0049x") && text.ends_with("\n\n\r\n"), "{text}");
     });
 }
 

@@ -646,7 +646,7 @@ fn incomplete_requests_and_messages_count_as_held() {
 #[test]
 fn what_snapshots_keep_counts_as_held() {
     let mut world = world();
-    for _ in 0..2 {
+    for _ in 0..8 {
         let client = world.sim.connect(CONTROL);
         world.sim.stall(client, true);
         world.sim.write(client, b"GET /-/snapshot HTTP/1.1\r\nHost: h\r\n\r\n");

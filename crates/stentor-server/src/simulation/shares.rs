@@ -158,7 +158,7 @@ fn when_many_wait_to_come_in_readers_are_told_to_come_back_later() {
         world.settle();
         let retry_ms = |_| {
             let (_, answer) = world.ask(PUBLIC, STREAM);
-            let retry = answer.split_once("\r\n\r\nretry: ").unwrap().1;
+            let retry = answer.split_once("\r\nretry: ").unwrap().1;
             retry.split_once('\n').unwrap().0.parse::<u64>().unwrap()
         };
         let mut retries: Vec<u64> = (0..100).map(retry_ms).collect();

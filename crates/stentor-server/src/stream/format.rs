@@ -13,13 +13,15 @@ use stentor_wire::packed;
 /// How messages get to a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
-    /// Server-Sent Events.
+    /// Server-Sent Events to an HTTP/1.1 client: in chunks.
     Sse,
     WebSocket,
     /// A WebSocket that sends back what it is sent.
     Echo,
     /// One answer, as soon as there is something to say.
     LongPoll,
+    /// Server-Sent Events to an HTTP/1.0 client.
+    SseUnchunked,
 }
 
 /// The format of a transport. Each transport has one.
@@ -85,12 +87,19 @@ impl Ended {
     }
 }
 
-packed!(enum Transport { 0 => Sse, 1 => WebSocket, 2 => Echo, 3 => LongPoll });
+packed!(enum Transport {
+    0 => Sse,
+    1 => WebSocket,
+    2 => Echo,
+    3 => LongPoll,
+    4 => SseUnchunked,
+});
 
 impl Transport {
     pub(crate) fn manner(self) -> &'static Manner {
         match self {
-            Transport::Sse => &sse::MANNER,
+            Transport::Sse => &sse::CHUNKED,
+            Transport::SseUnchunked => &sse::UNCHUNKED,
             Transport::WebSocket | Transport::Echo => &websocket::MANNER,
             Transport::LongPoll => &long_poll::MANNER,
         }

@@ -1,7 +1,6 @@
 //! Server-Sent Events (WHATWG HTML, section 9.2): a response that does not end.
 //!
-//! It has no length and is not chunked. The bytes of an event are then the same for every reader,
-//! and HTTP/1.0 clients need nothing else; its end is the connection's (RFC 9112 section 6.3).
+//! It has no length. HTTP/1.1 clients are sent chunks: see `stream/format/sse.rs`.
 
 use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
@@ -9,7 +8,7 @@ use crate::limits::{OLD_QUEUE_MS, QUEUE_AGE_MS_MAX};
 use crate::put_off::EVENT_STREAM;
 use crate::stream::format::Transport;
 use crate::transport::Wanted;
-use stentor_wire::http1::Request;
+use stentor_wire::http1::{Request, write_chunk};
 use stentor_wire::sse;
 use stentor_wire::status::Status;
 
@@ -26,14 +25,22 @@ pub(crate) fn open(
         Err(refused) => return x.refuse_stream(request, refused),
     };
     let head_only = x.reply.shape.head_only;
+    let is_chunked = !x.reply.shape.persistence.http10;
     let head = if head_only { x.reply.begin(Status::OK) } else { x.reply.endless(Status::OK) };
-    head.field(Field::CONTENT_TYPE, EVENT_STREAM)
-        .field(Field::CACHE_CONTROL, "no-cache")
+    let head = head
+        .field(Field::CONTENT_TYPE, EVENT_STREAM)
+        .field(Field::CACHE_CONTROL, "no-cache, no-transform")
         .field(Field::X_ACCEL_BUFFERING, "no")
-        .field(Field::VARY, "Accept")
-        .end();
+        .field(Field::INCREMENTAL, "?1")
+        .field(Field::VARY, "Accept");
     if head_only {
+        head.end();
         return Answer::Now;
+    }
+    if is_chunked {
+        head.end_with_chunks();
+    } else {
+        head.end();
     }
     // Those who lose their connection together do not come back together.
     let mut retry_ms = x.settings.streams.retry_ms;
@@ -45,6 +52,12 @@ pub(crate) fn open(
         let age_ms = x.queue_age_ms.min(QUEUE_AGE_MS_MAX);
         retry_ms += age_ms / 2 + x.rng.next_u64() % age_ms;
     }
-    sse::retry(x.reply.out.bytes(), retry_ms);
-    Answer::Stream(wanted.opening(Transport::Sse))
+    let out = x.reply.out.bytes();
+    if is_chunked {
+        write_chunk(out, |out| sse::retry(out, retry_ms));
+        Answer::Stream(wanted.opening(Transport::Sse))
+    } else {
+        sse::retry(out, retry_ms);
+        Answer::Stream(wanted.opening(Transport::SseUnchunked))
+    }
 }

@@ -79,7 +79,7 @@ impl Worker {
         let mut reading = [0; 3];
         for transport in transports {
             reading[match transport {
-                Transport::Sse => 0,
+                Transport::Sse | Transport::SseUnchunked => 0,
                 Transport::LongPoll => 1,
                 Transport::WebSocket | Transport::Echo => 2,
             }] += 1;

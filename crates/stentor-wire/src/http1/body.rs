@@ -22,6 +22,22 @@ pub struct Body {
     framing: BodyFraming,
 }
 
+/// The last chunk of a body: without it, a body is cut short.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Appends what `write` appends to `out` as one chunk (RFC 9112 section 7.1). Without any bytes it
+/// appends nothing, since an empty chunk is the last one.
+pub fn write_chunk(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    write(out);
+    let bytes = out.len() - at;
+    if bytes == 0 {
+        return;
+    }
+    out.splice(at..at, format!("{bytes:x}\r\n").into_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 /// What [`Body::next`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<'a> {

@@ -14,7 +14,7 @@ mod outline;
 pub(crate) mod request;
 pub mod response;
 
-pub use body::{Body, Step};
+pub use body::{Body, LAST_CHUNK, Step, write_chunk};
 pub use head::{
     BodyLength, FIELDS_MAX, FieldSlots, Framing, HEAD_BYTES_MAX, Head, Scan, Version, parse, scan,
 };

@@ -23,6 +23,7 @@ use stentor_hub::{Draft, Epoch, Limits, Precondition};
 use stentor_io::{SimDialer, SimPeer, SimSpeech, VirtualClock, lock};
 use stentor_order::Report;
 use stentor_test::{seeds, trace};
+use stentor_wire::http1::LAST_CHUNK;
 use stentor_wire::target::TopicName;
 
 #[test]
@@ -299,8 +300,6 @@ fn lie(rng: &mut Rng, is_feed: bool, leader: &Leader, says: &mut SimSpeech) {
         }
     }
 }
-
-const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The longest time of a request beside its answer: connections fail until one succeeds, with
 /// silence and pauses in between.

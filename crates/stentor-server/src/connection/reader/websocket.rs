@@ -37,7 +37,9 @@ impl Connection {
             Transport::Echo => ECHO_BYTES_MAX,
             Transport::WebSocket if traits.has(COMMANDS) => COMMAND_BYTES_MAX,
             Transport::WebSocket => IGNORED_BYTES_MAX,
-            Transport::Sse | Transport::LongPoll => return Progress::Used(input.len()),
+            Transport::Sse | Transport::SseUnchunked | Transport::LongPoll => {
+                return Progress::Used(input.len());
+            }
         };
         let rules = Rules { message_bytes_max, deflate: traits.window_bits != 0 };
         let class = traits.has(COMMANDS).then_some(WorkClass::Commands);

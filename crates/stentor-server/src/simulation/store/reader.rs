@@ -104,7 +104,7 @@ impl Reader {
         if self.decoder.is_none() {
             let Some(head) = Response::take_head(&mut self.input) else { return };
             assert_eq!(head.status, 200, "{}", head.head);
-            self.decoder = Some(Decoder::default());
+            self.decoder = Some(Decoder::behind(&head));
             self.values_upto = self.values_upto.map(|_| chronicle.last());
         }
         let decoder = self.decoder.as_mut().unwrap();

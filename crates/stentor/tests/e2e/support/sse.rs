@@ -48,8 +48,8 @@ impl EventStream {
         assert_eq!(head.field("content-type"), Some("text/event-stream"), "{head:?}");
         Some(EventStream {
             client,
+            decoder: Decoder::behind(&head),
             head,
-            decoder: Decoder::default(),
             items: VecDeque::new(),
             retry_ms: None,
             retries: 0,
