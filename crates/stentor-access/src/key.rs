@@ -80,7 +80,7 @@ impl Material {
     ///
     /// What it is instead.
     pub(crate) fn pem(text: &str) -> Result<Material, String> {
-        let text = text.trim();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim();
         let (label, rest) = text
             .strip_prefix("-----BEGIN ")
             .and_then(|text| text.split_once("-----"))

@@ -198,6 +198,18 @@ impl std::error::Error for LoadError {}
 /// Reads a whole file that has at most so many bytes. This crate makes no system call itself.
 pub type ReadFile = fn(&Path, usize) -> io::Result<Vec<u8>>;
 
+/// What an editor has put around a secret, so that no token would match it.
+fn fault_of_secret(secret: &[u8]) -> Option<&'static str> {
+    let is_text = secret.iter().all(|byte| byte.is_ascii() && *byte != 0);
+    match secret {
+        [0xef, 0xbb, 0xbf, ..] => Some("it begins with a byte order mark: save it without"),
+        [.., b' ' | b'\t' | b'\r' | b'\n'] if is_text => {
+            Some("the secret ends with a space or an empty line: take it out")
+        }
+        _ => None,
+    }
+}
+
 /// Makes keys of what is configured, reading the files that are named, and of the documents that
 /// were fetched.
 ///
@@ -243,6 +255,9 @@ impl OwnKeys {
             let mut secret = read(path)?;
             if secret.ends_with(b"\n") {
                 secret.truncate(secret.len() - if secret.ends_with(b"\r\n") { 2 } else { 1 });
+            }
+            if let Some(fault) = fault_of_secret(&secret) {
+                return named(path.display(), Err(fault.to_owned()));
             }
             nameless.push(named(path.display(), Material::secret(&secret))?);
         }

@@ -89,6 +89,10 @@ impl Settings {
             let reason = "'*' already allows every origin: it stands alone";
             return Err(ConfigError::new("cors.origins", reason));
         }
+        if self.cors.credentials && !self.cors.names_origins() {
+            let reason = "only listed origins may send credentials: list them in cors.origins";
+            return Err(ConfigError::new("cors.credentials", reason));
+        }
         Ok(())
     }
 

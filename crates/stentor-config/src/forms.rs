@@ -491,18 +491,33 @@ fn immutable_paths(text: &str) -> Result<Pattern, String> {
     })
 }
 
+/// Reads an origin as browsers write it: scheme and host in lower case, without the usual port
+/// (RFC 6454 section 6.2).
 fn origin(text: &str) -> Result<String, String> {
-    let authority = text.split_once("://").map(|(_, authority)| authority);
-    let good = authority.is_some_and(|authority| {
-        let outside = |b: u8| matches!(b, b'/' | b'?' | b'#' | b'@' | b'*' | b',');
-        !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && !outside(b))
-    });
-    if text == "*" || good {
+    if text == "*" {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "'{text}' is not an origin: write SCHEME://HOST, such as https://example.com, or *"
-    ))
+    if !text.is_ascii() {
+        return Err(format!(
+            "'{text}' is not what browsers send: write the host in its ASCII form (xn--...)"
+        ));
+    }
+    let lower = text.to_ascii_lowercase();
+    let Some((scheme, authority)) = lower.split_once("://").filter(|(_, authority)| {
+        let outside = |b: u8| matches!(b, b'/' | b'?' | b'#' | b'@' | b'*' | b',');
+        !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && !outside(b))
+    }) else {
+        return Err(format!(
+            "'{text}' is not an origin: write SCHEME://HOST, such as https://example.com, or *"
+        ));
+    };
+    let usual_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let authority = authority.strip_suffix(usual_port).unwrap_or(authority);
+    Ok(format!("{scheme}://{authority}"))
 }
 
 /// Reads who may publish. No setting lets anyone publish.

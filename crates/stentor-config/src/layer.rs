@@ -119,7 +119,7 @@ const PREFIX: &str = "STENTOR_";
 
 /// Variables that are no settings: those that commands read, and those by which one process of an
 /// upgrade finds another.
-const OTHER_VARIABLES: &[&str] = &["CONFIG", "ROOT", "TOKEN", "HANDOVER", "PARENT"];
+const OTHER_VARIABLES: &[&str] = &["CONFIG", "ROOT", "SERVER", "TOKEN", "HANDOVER", "PARENT"];
 
 /// Reads the text of a variable as a document would have it.
 fn read_variable(

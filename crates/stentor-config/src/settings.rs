@@ -259,6 +259,9 @@ settings! {
             /// Origins that may read, each as a browser sends it: `https://example.com`. Empty:
             /// none. The single entry `*` allows every page, without credentials.
             origins: Vec<String> = Vec::new(), origins: OneOrMany<Origin>;
+            /// Whether pages of the listed origins may send the credentials of the browser, such as
+            /// the cookie of a load balancer (`withCredentials`).
+            credentials: bool = false, credentials: bool;
         }
     }
 }

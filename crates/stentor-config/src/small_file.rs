@@ -5,7 +5,8 @@ use std::{fmt, io};
 use stentor_io::read_file;
 use zeroize::Zeroizing;
 
-/// All of a small file: a certificate, a key, a token.
+/// All of a small file: a certificate, a key, a token. The byte order mark is left out with which
+/// editors of Windows begin a text.
 ///
 /// # Errors
 /// A sentence that names the file.
@@ -22,7 +23,10 @@ pub fn read_small(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         io::ErrorKind::InvalidInput => said(&error),
         _ => said(&format!("it cannot be read: {error}")),
     };
-    let bytes = read_file(path, FILE_BYTES_MAX).map(Zeroizing::new).map_err(failed)?;
+    let mut bytes = read_file(path, FILE_BYTES_MAX).map(Zeroizing::new).map_err(failed)?;
+    if bytes.starts_with("\u{feff}".as_bytes()) {
+        bytes.drain(..'\u{feff}'.len_utf8());
+    }
     if bytes.is_empty() { Err(said(&"it is empty")) } else { Ok(bytes) }
 }
 

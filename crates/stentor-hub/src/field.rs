@@ -68,6 +68,12 @@ impl ContentType {
         negotiate::essence(self.as_str())
     }
 
+    /// Whether it promises JSON.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        is_json(self.as_str())
+    }
+
     /// Whether compressing such content is worth trying.
     pub(crate) fn compressible(&self) -> bool {
         negotiate::compressible(self.as_str())

@@ -40,6 +40,9 @@ pub struct Draft {
     extras: Option<Box<Extras>>,
 }
 
+/// U+FEFF at the beginning of a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// What few messages have.
 #[derive(Debug, Default)]
 struct Extras {
@@ -122,6 +125,16 @@ impl Draft {
             self.extras.get_or_insert_default().content_type = other;
         }
         self
+    }
+
+    /// The same as JSON: without the byte order mark with which editors of Windows begin a file. It
+    /// is no part of JSON (RFC 8259 section 8.1), and readers would be told that the value is text.
+    #[must_use]
+    pub fn without_mark(self) -> Draft {
+        match self.data.strip_prefix(BYTE_ORDER_MARK) {
+            Some(json) => Draft::new(json),
+            None => self,
+        }
     }
 
     /// The same with this event name.

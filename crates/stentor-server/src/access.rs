@@ -28,7 +28,7 @@ use stentor_wire::credentials::{Credential, Place};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::lookup::json_string;
 use stentor_wire::status::{Refusal, Status};
-use stentor_wire::target;
+use stentor_wire::target::{self, ipv6_of};
 use stentor_wire::{packed, refusals};
 
 /// Something that not everybody may do.
@@ -526,10 +526,11 @@ fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
     // Only in HTTP/1.0 may it be missing, and no browser speaks that; nor does one leave it empty.
     let Some(host) = request.host else { return true };
     let Ok(name) = std::str::from_utf8(split_port(host).0) else { return false };
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let is_name = |known: &str| name.eq_ignore_ascii_case(known);
     host.is_empty()
-        || address.parse::<IpAddr>().is_ok()
+        || literal.is_some_and(|literal| ipv6_of(literal).is_some())
+        || name.parse::<IpAddr>().is_ok()
         || is_name("localhost")
         || settings.control_hosts.iter().any(|known| is_name(known))
 }

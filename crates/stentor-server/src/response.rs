@@ -72,7 +72,7 @@ impl Preamble {
             head::field(&mut self.secured, Field::STRICT_TRANSPORT_SECURITY, max_age);
         }
         self.varies = self.listener.has_cors && settings.cors.names_origins();
-        self.has_credentials = settings.access.cookie.is_some();
+        self.has_credentials = settings.access.cookie.is_some() || settings.cors.credentials;
         self.ok.clear();
         self.ok.extend_from_slice(Status::OK.line());
         self.ok.extend_from_slice(&self.fields);
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn every_byte_of_every_head_counts() {
         let world = World::new(1, kind(), patient());
-        let cors = Cors { origins: vec!["http://a".to_owned()] };
+        let cors = Cors { origins: vec!["http://a".to_owned()], credentials: false };
         let mut cx = world.context(Settings { cors, ..patient() });
         cx.configure(Arc::new(Settings { server_header: false, ..(*cx.settings).clone() }));
         let mut expected = 0;

@@ -10,8 +10,9 @@ use std::borrow::Cow;
 use memchr::memchr;
 use serde::Deserialize;
 
+use crate::json::lone_surrogate;
 use crate::saturating_decimal;
-use crate::target::{BadEscape, pairs, shortened, unknown_parameter};
+use crate::target::{BadEscape, is_ignored, pairs, shortened, unknown_parameter};
 
 /// What a query asks for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -43,7 +44,8 @@ pub struct Command {
 }
 
 /// Reads the query of `/-/events`: `topic`, of which there may be `topics_max`, `since` or
-/// `last_event_id`, `mode` and `wait`. A `token` is no part of what is asked for, and passed over.
+/// `last_event_id` (under any name that clients give it), `mode` and `wait`. Parameters of
+/// [`is_ignored`] are no part of what is asked for.
 ///
 /// An empty cursor is none. `last_event_id` is where the reader is, and wins over `since`, which is
 /// where it began. Of any other parameter that is repeated the last one counts.
@@ -55,12 +57,13 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
     let mut reading = QueryReader::default();
     for piece in pieces(query) {
         let (name, value) = decoded(piece)?;
-        if name == "topic" {
+        // Lists of other clients are called so.
+        if matches!(&*name, "topic" | "topic[]") {
             if reading.query.topics.len() == topics_max {
                 return Err(format!("At most {topics_max} topics may be asked for at once."));
             }
             reading.query.topics.push(value.into_owned());
-        } else if name != "token" && !reading.parameter(&name, &value)? {
+        } else if !is_ignored(&name) && !reading.parameter(&name, &value)? {
             return Err(unknown_parameter(
                 &name,
                 &["topic", "since", "last_event_id", "mode", "wait"],
@@ -79,7 +82,8 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
 pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
     let mut reading = QueryReader::default();
     for piece in pieces(query) {
-        if matches!(name_of(piece), b"since" | b"last_event_id" | b"mode" | b"wait") {
+        let name = name_of(piece);
+        if matches!(name, b"since" | b"mode" | b"wait") || is_last_event_id(name) {
             let (name, value) = decoded(piece)?;
             reading.parameter(&name, &value)?;
         }
@@ -91,8 +95,18 @@ pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
 /// refuses the query.
 #[must_use]
 pub fn topics_named(query: &[u8]) -> usize {
-    let others: [&[u8]; 5] = [b"since", b"last_event_id", b"mode", b"wait", b"token"];
-    pieces(query).filter(|piece| !others.contains(&name_of(piece))).count()
+    let is_other = |name: &[u8]| {
+        matches!(name, b"since" | b"mode" | b"wait" | b"token" | [b'_', ..])
+            || is_last_event_id(name)
+    };
+    pieces(query).filter(|piece| !is_other(name_of(piece))).count()
+}
+
+/// Whether a parameter is the cursor of a client that connects again: `last_event_id`. Libraries
+/// call it `lastEventId`, `lastEventID` and `Last-Event-ID`, too.
+fn is_last_event_id(name: &[u8]) -> bool {
+    let letters = name.iter().filter(|byte| !matches!(byte, b'-' | b'_'));
+    letters.map(u8::to_ascii_lowercase).eq(*b"lasteventid")
 }
 
 fn pieces(query: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -109,7 +123,9 @@ fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
     match (pairs(piece).next(), name_of(piece)) {
         (Some(Ok(pair)), _) => Ok(pair),
         (_, b"since") => Ok((Cow::Borrowed("since"), Cow::Borrowed(NO_CURSOR))),
-        (_, b"last_event_id") => Ok((Cow::Borrowed("last_event_id"), Cow::Borrowed(NO_CURSOR))),
+        (_, name) if is_last_event_id(name) => {
+            Ok((Cow::Borrowed("last_event_id"), Cow::Borrowed(NO_CURSOR)))
+        }
         _ => Err(format!("The query is broken. {BadEscape}")),
     }
 }
@@ -126,8 +142,11 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
     if !text.trim_start().starts_with('{') {
         return Err("A command must be a JSON object.".to_owned());
     }
-    let mut command: Command = serde_json::from_str(text)
-        .map_err(|error| format!("The command is broken: {}.", shortened(&error.to_string())))?;
+    let mut command: Command =
+        serde_json::from_str(text).map_err(|error| match lone_surrogate(text) {
+            Some(half) => format!("{half} is half of a surrogate pair: write both halves."),
+            None => format!("The command is broken: {}.", shortened(&error.to_string())),
+        })?;
     if let Some(number) = command.ping {
         return match command == (Command { ping: Some(number), ..Command::default() }) {
             true => Ok(command),
@@ -158,7 +177,7 @@ impl QueryReader {
         let cursor = || (!value.is_empty()).then(|| value.to_owned());
         match name {
             "since" => self.query.since = cursor(),
-            "last_event_id" => self.last_event_id = cursor(),
+            name if is_last_event_id(name.as_bytes()) => self.last_event_id = cursor(),
             "mode" => {
                 self.query.latest = Some(match value {
                     "latest" => true,

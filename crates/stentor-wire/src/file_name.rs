@@ -13,9 +13,13 @@
 //! name no charset, and `nosniff` makes a wrong type worse than none.
 
 /// The media type of a file, by its extension in any case; `application/octet-stream` without one,
-/// or for one that is not known.
+/// or for one that is not known. A few names that platforms prescribe have no extension.
 pub fn content_type(name: &str) -> &'static str {
-    let extension = last_segment(name).rsplit_once('.').map_or("", |(_, extension)| extension);
+    let last = last_segment(name);
+    if ASSOCIATIONS.contains(&last) {
+        return "application/json";
+    }
+    let extension = last.rsplit_once('.').map_or("", |(_, extension)| extension);
     let mut lower = [0; EXTENSION_BYTES_MAX];
     let Some(lower) = lower.get_mut(..extension.len()) else { return BYTES };
     lower.copy_from_slice(extension.as_bytes());
@@ -30,6 +34,9 @@ fn last_segment(path: &str) -> &str {
 }
 
 const BYTES: &str = "application/octet-stream";
+
+/// Files by which a site names the apps and services that belong to it.
+const ASSOCIATIONS: [&str; 3] = ["apple-app-site-association", "openid-configuration", "webauthn"];
 
 /// The longest extension in the table, in bytes.
 const EXTENSION_BYTES_MAX: usize = 11;

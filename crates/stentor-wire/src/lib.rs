@@ -25,6 +25,7 @@ pub mod events;
 pub mod file_name;
 pub mod forwarded;
 pub mod http1;
+pub mod json;
 pub mod label;
 pub mod lookup;
 pub mod negotiate;

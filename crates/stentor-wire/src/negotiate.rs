@@ -144,8 +144,9 @@ impl Acceptable {
 /// Whether an If-None-Match or If-Match names the message with this id.
 ///
 /// Our tags are `"EPOCH-SEQ"` with the suffix of an encoding. Any encoding of a message is the same
-/// message, so suffixes are ignored; so is `W/`, because caches on the way weaken tags, and quotes
-/// may be missing. `*` names every message. For If-Match this is laxer than the strong comparison
+/// message, so suffixes are ignored, also those that proxies append when they compress (`-gzip`,
+/// `--gzip`, `;gzip`, `:br`). So is `W/`, because caches on the way weaken tags, and quotes may be
+/// missing. `*` names every message. For If-Match this is laxer than the strong comparison
 /// of RFC 9110 section 13.1.1, and as safe: an id never names two different messages.
 pub fn tag_matches(header: &[u8], id: &[u8]) -> bool {
     is_any(header) || tags(header).any(|tag| tag_names(tag.text, id))
@@ -335,10 +336,29 @@ fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
 
 /// Whether a tag is `id`, or `id` with the suffix of an encoding.
 fn tag_names(tag: &[u8], id: &[u8]) -> bool {
-    match tag.strip_prefix(id) {
-        Some(suffix) => Encoding::ALL.iter().any(|known| known.suffix().as_bytes() == suffix),
-        None => false,
-    }
+    tag.strip_prefix(id).is_some_and(|rest| rest.is_empty() || is_suffix(rest))
+}
+
+/// Whether this is the suffix of an encoding, as servers and proxies write it.
+fn is_suffix(rest: &[u8]) -> bool {
+    let separators = rest.iter().take_while(|byte| b"-;:._".contains(byte)).count();
+    let coding = &rest[separators..];
+    (1..=2).contains(&separators) && CODINGS.iter().any(|known| known.as_bytes() == coding)
+}
+
+/// Names of content codings in the suffixes of tags.
+const CODINGS: [&str; 9] =
+    ["br", "deflate", "df", "gz", "gzip", "identity", "x-gzip", "zst", "zstd"];
+
+/// The id in a cursor that a client has taken from an entity tag: without `W/`, quotes and the
+/// suffix of an encoding. Any other text stays as it is.
+pub fn cursor_in_tag(text: &str) -> &str {
+    let strong = text.strip_prefix("W/").unwrap_or(text);
+    let bare = strong.strip_prefix('"').map_or(strong, |quoted| quoted.trim_end_matches('"'));
+    let Some(hyphen) = bare.find('-') else { return bare };
+    let digits = bare[hyphen + 1..].bytes().take_while(u8::is_ascii_digit).count();
+    let (id, rest) = bare.split_at(hyphen + 1 + digits);
+    if is_suffix(rest.replace('"', "").as_bytes()) { id } else { bare }
 }
 
 /// A thousandth is two steps of weight, so that there is room for one below all that can be sent.

@@ -82,7 +82,7 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     };
     let (host, port) = authority.split_at(end);
     match host.strip_prefix('[').and_then(|literal| literal.strip_suffix(']')) {
-        Some(literal) => drop(literal.parse::<Ipv6Addr>().ok()?),
+        Some(literal) => drop(ipv6_of(literal)?),
         None if host.is_empty() || host.contains(['[', ']']) => return None,
         None => {}
     }
@@ -93,6 +93,22 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let port = digits.parse().ok().filter(|port| *port > 0 && !digits.starts_with('+'))?;
     Some((host, Some(port)))
 }
+
+/// The address in an IP literal without its brackets. Its zone (RFC 6874), with `%25` or `%`
+/// before it, is checked and dropped.
+#[must_use]
+pub fn ipv6_of(literal: &str) -> Option<Ipv6Addr> {
+    let (address, zone) = match literal.split_once('%') {
+        Some((address, zone)) => (address, zone.strip_prefix("25").unwrap_or(zone)),
+        None => (literal, "0"),
+    };
+    let is_of_zone = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_zone = (1..=ZONE_BYTES_MAX).contains(&zone.len()) && zone.bytes().all(is_of_zone);
+    address.parse().ok().filter(|_| is_zone)
+}
+
+/// The longest name of a network interface on Linux (`IFNAMSIZ` without the NUL).
+const ZONE_BYTES_MAX: usize = 15;
 
 /// Splits a target at its first `?` into path and query.
 pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
@@ -121,8 +137,16 @@ pub fn pairs(
     })
 }
 
-/// The parameters of a query, as [`pairs`] returns them, if their names are among `names`. The
-/// parameter `token` belongs to access control and is left out.
+/// Whether a parameter has no meaning for the page that is asked for. `token` belongs to access
+/// control. A name that begins with `_` is of a client that adds a number to each address, so that
+/// no cache answers.
+#[must_use]
+pub fn is_ignored(name: &str) -> bool {
+    name == "token" || name.starts_with('_')
+}
+
+/// The parameters of a query, as [`pairs`] returns them, if their names are among `names`. Those of
+/// [`is_ignored`] are left out.
 ///
 /// # Errors
 ///
@@ -132,7 +156,7 @@ pub fn parameters<'q>(
     names: &[&str],
 ) -> impl Iterator<Item = Result<(Cow<'q, str>, Cow<'q, str>), String>> {
     let known = |pair: Result<(Cow<'q, str>, Cow<'q, str>), BadEscape>| match pair {
-        Ok((name, _)) if name == "token" => None,
+        Ok((name, _)) if is_ignored(&name) => None,
         Ok((name, _)) if !names.contains(&&*name) => Some(Err(unknown_parameter(&name, names))),
         pair => Some(pair.map_err(|error| format!("The query is broken. {error}"))),
     };

@@ -320,7 +320,7 @@ fn unknown_keys_are_told_the_nearest_or_their_place() {
             "[cors]\ndrain = 1",
             "2:1: unknown key 'drain'; it belongs at the top, before the first [table]",
         ),
-        ("[cors]\ncolour = 1", "2:1: unknown key 'colour'; known here: origins"),
+        ("[cors]\ncolour = 1", "2:1: unknown key 'colour'; known here: origins, credentials"),
     ]);
 }
 
@@ -730,6 +730,7 @@ fn settings_that_contradict_each_other() {
         ("listen = '0.0.0.0:8081'", "listen and control: 0.0.0.0:8081 and"),
         ("listen = '127.0.0.1:8081'", "listen and control: 127.0.0.1:8081"),
         ("[cors]\norigins = ['*', 'https://a.example']", "cors.origins: '*' already allows"),
+        ("[cors]\norigins = '*'\ncredentials = true", "cors.credentials: only listed origins"),
         (
             "limits.memory_critical = 50",
             "limits.memory_critical: 50 must be more than limits.memory_high, which is 90",
@@ -776,4 +777,21 @@ fn a_file_that_cannot_be_read() {
     let missing = Path::new("/nonexistent/stentor.toml");
     let error = Settings::load(Some(missing), [("", ""); 0]).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/stentor.toml: cannot be read: "), "{error}");
+}
+
+/// RFC 6454 section 6.2: so browsers write them.
+#[test]
+fn origins_are_normalised() {
+    for (text, expected) in [
+        ("https://App.Example:443", "https://app.example"),
+        ("HTTP://a:80", "http://a"),
+        ("http://a:443", "http://a:443"),
+        ("https://[::1]:443", "https://[::1]"),
+        ("capacitor://localhost", "capacitor://localhost"),
+    ] {
+        let settings = Settings::from_toml(&format!("[cors]\norigins = '{text}'"), "f").unwrap();
+        assert_eq!(settings.cors.origins, [expected], "{text}");
+    }
+    let error = Settings::from_toml("[cors]\norigins = 'https://b\u{fc}cher.example'", "f");
+    assert!(error.unwrap_err().to_string().contains("ASCII form (xn--...)"));
 }

@@ -73,7 +73,8 @@ mod tests {
     use stentor_wire::http1::Method;
 
     fn page(origin: &str, site: &str, is_secured: bool) -> PageOrigin {
-        let cors = Cors { origins: vec!["https://listed.example".to_owned()] };
+        let origins = vec!["https://listed.example".to_owned()];
+        let cors = Cors { origins, credentials: false };
         let mut request = Request::new(Method::Get, b"/");
         request.host = Some(b"A.example:8443");
         request.origin = (!origin.is_empty()).then_some(origin.as_bytes());

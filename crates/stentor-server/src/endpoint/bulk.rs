@@ -10,7 +10,9 @@ use crate::access::Author;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
 use crate::stats::Stats;
-use serde::{Deserialize, Serialize};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,6 +20,7 @@ use std::ops::RangeInclusive;
 use stentor_config::Settings;
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_order::{Commit, Due, Outcome};
+use stentor_wire::json::lone_surrogate;
 use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::{TopicName, cut};
@@ -85,12 +88,20 @@ struct LineError {
 struct BulkLine<'a> {
     #[serde(borrow)]
     topic: Cow<'a, str>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    data: Option<&'a RawValue>,
+    /// Data that is not text.
     #[serde(borrow)]
-    data: &'a RawValue,
+    data_base64: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "type")]
     content_type: Option<Cow<'a, str>>,
     #[serde(borrow)]
     event: Option<Cow<'a, str>>,
+}
+
+/// A value that is there; `null` is one.
+fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(input).map(Some)
 }
 
 #[derive(Debug, Serialize)]
@@ -308,19 +319,31 @@ fn waiting_bytes(line: &[u8]) -> usize {
 fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Its strings need not be checked one by one.
     let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
-    let broken = |error: serde_json::Error| cut(&error.to_string()).to_owned();
-    let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;
-    let raw = line.data.get();
-    let (data, content_type): (Box<[u8]>, _) = if raw.starts_with('"') {
-        let text: Cow<'_, str> = match unescaped(raw) {
-            Some(text) => Cow::Borrowed(text),
-            None => serde_json::from_str::<String>(raw).map_err(broken)?.into(),
-        };
-        let default = settings.content_type(&line.topic).cloned();
-        (text.as_bytes().into(), default.unwrap_or(ContentType::TEXT))
-    } else {
-        (raw.as_bytes().into(), ContentType::JSON)
+    // Files that an editor of Windows has written begin with a byte order mark.
+    let line = line.strip_prefix('\u{feff}').unwrap_or(line);
+    let broken = |error: serde_json::Error| match lone_surrogate(line) {
+        Some(half) => format!("{half} is half of a surrogate pair: write both halves."),
+        None => cut(&error.to_string()).to_owned(),
     };
+    let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;
+    let default = || settings.content_type(&line.topic).cloned();
+    let (data, content_type): (Box<[u8]>, _) =
+        match (line.data.map(RawValue::get), &line.data_base64) {
+            (Some(raw), None) if raw.starts_with('"') => {
+                let text: Cow<'_, str> = match unescaped(raw) {
+                    Some(text) => Cow::Borrowed(text),
+                    None => serde_json::from_str::<String>(raw).map_err(broken)?.into(),
+                };
+                (text.as_bytes().into(), default().unwrap_or(ContentType::TEXT))
+            }
+            (Some(raw), None) => (raw.as_bytes().into(), ContentType::JSON),
+            (None, Some(base64)) => {
+                let bytes = STANDARD.decode(&**base64);
+                let bytes = bytes.map_err(|error| format!("data_base64 is no base64: {error}."))?;
+                (bytes.into(), default().unwrap_or(ContentType::OCTETS))
+            }
+            _ => return Err("A line has either data or data_base64.".to_owned()),
+        };
     let content_type = match &line.content_type {
         Some(text) => ContentType::parse(text)?,
         None => content_type,

@@ -261,10 +261,13 @@ pub(crate) fn lead_to(x: &mut Exchange<'_>, page: &str) {
     head.field(Field::CACHE_CONTROL, "no-cache").refuse("The page is elsewhere.");
 }
 
-/// To the same path with a slash, under which the links of a directory's page are right.
+/// To the same path with a slash, under which the links of a directory's page are right. The
+/// location is relative: a proxy may have taken a part of the path away.
 fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
     let (path, query) = target::split(request.target);
-    let mut location = [path, b"/"].concat();
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    // Without the dot, a colon in the name would make it a scheme (RFC 3986 section 4.2).
+    let mut location = [b"./", last, b"/"].concat();
     if let Some(query) = query {
         location.push(b'?');
         location.extend_from_slice(query);

@@ -11,6 +11,7 @@ use crate::access::page::split_port;
 use crate::exchange::{Answer, Exchange};
 use crate::head::Field;
 use crate::response::TEXT;
+use std::borrow::Cow;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::status::Status;
 
@@ -30,6 +31,9 @@ fn lead_on(x: &mut Exchange<'_>, request: &Request<'_>) {
         return head.field(Field::ALLOW, "GET, HEAD").refuse(reason);
     }
     let name = request.host.map_or(&b""[..], |host| split_port(host).0);
+    // The zone of an address means something on the client's host alone.
+    let zone = name.iter().position(|byte| *byte == b'%').filter(|_| name.starts_with(b"["));
+    let name = &*zone.map_or(Cow::Borrowed(name), |at| [&name[..at], b"]"].concat().into());
     if name.is_empty() || !name.iter().all(|b| is_of_a_name(*b)) {
         let reason = "Say in Host which server is meant: this port leads to the same one by https.";
         return x.reply.refuse(Status::BAD_REQUEST, reason);
@@ -94,6 +98,7 @@ mod tests {
             ("//evil.example/", "a.example", "https://a.example//evil.example/"),
             ("/-/status", "a.example", "https://a.example/-/status"),
             ("/", "[::1]:8080", "https://[::1]/"),
+            ("/", "[fe80::1%25eth0]:8080", "https://[fe80::1]/"),
             ("/", "127.0.0.1:", "https://127.0.0.1/"),
             ("http://b.example/x", "a.example", "https://b.example/x"),
         ] {

@@ -17,6 +17,7 @@ use crate::stream::feeds::FeedId;
 use crate::stream::format::Transport;
 use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
+use stentor_wire::negotiate::cursor_in_tag;
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
@@ -195,7 +196,8 @@ impl Start {
         if cursor == EARLIEST {
             return Start::Earliest;
         }
-        let id = std::str::from_utf8(cursor).ok().and_then(|text| text.parse::<Id>().ok());
+        let text = std::str::from_utf8(cursor).ok();
+        let id = text.and_then(|text| cursor_in_tag(text).parse::<Id>().ok());
         match id {
             None => Start::Gap(Gap { reason: "malformed", since: None }),
             Some(id) => Start::behind(hub, id),

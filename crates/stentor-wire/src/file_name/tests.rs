@@ -65,3 +65,12 @@ fn the_table_is_in_order() {
         assert!(essence.chars().all(is_good), "{content_type}");
     }
 }
+
+#[test]
+fn names_that_platforms_prescribe_have_types() {
+    for name in ["apple-app-site-association", ".well-known/openid-configuration"] {
+        assert_eq!(content_type(name), "application/json", "{name}");
+    }
+    assert_eq!(content_type(".well-known/assetlinks.json"), "application/json");
+    assert_eq!(content_type("x-apple-app-site-association"), "application/octet-stream");
+}

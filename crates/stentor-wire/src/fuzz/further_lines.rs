@@ -9,7 +9,7 @@ use crate::http1::{FieldSlots, Head, parse};
 pub(super) fn check(head: &Head<'_>, written: &[u8]) {
     let lines = written.strip_suffix(b"\r\n").expect("a head ends in an empty line");
     let sent = fields(&head.request).filter_map(|(field, value)| Some((field, value?)));
-    let (lists, others): (Vec<_>, Vec<_>) = sent.partition(|(field, _)| field.is_list);
+    let (lists, others): (Vec<_>, Vec<_>) = sent.partition(|(field, _)| field.separator.is_some());
 
     let more = lists.iter().map(|(field, _)| format!("{}: more\r\n", field.name));
     let longer = [lines, more.collect::<String>().as_bytes(), b"\r\n"].concat();
@@ -17,10 +17,10 @@ pub(super) fn check(head: &Head<'_>, written: &[u8]) {
     let joined = parse(&longer, &mut slots).expect("lists go on");
     assert_eq!(joined.framing, head.framing);
     for ((field, before), (_, after)) in fields(&head.request).zip(fields(&joined.request)) {
-        let expected = before.map(|value| match (field.is_list, value) {
-            (false, value) => value.to_vec(),
-            (true, b"") => b"more".to_vec(),
-            (true, value) => [value, b", more"].concat(),
+        let expected = before.map(|value| match (field.separator, value) {
+            (None, value) => value.to_vec(),
+            (Some(_), b"") => b"more".to_vec(),
+            (Some(separator), value) => [value, separator.as_bytes(), b"more"].concat(),
         });
         assert_eq!(after, expected.as_deref(), "{}", field.name);
     }

@@ -9,7 +9,6 @@
 
 use std::cell::OnceCell;
 use std::mem::MaybeUninit;
-use std::net::Ipv6Addr;
 
 use memchr::{memchr, memchr_iter};
 
@@ -344,6 +343,8 @@ pub(super) fn list<'a>(
     Ok(())
 }
 
+pub(super) use list as cookies;
+
 /// Makes one line of the lines of each list, in their order (RFC 9110 section 5.3). Empty ones say
 /// nothing and are left out.
 #[cold]
@@ -354,19 +355,19 @@ fn join_lists<'a>(
 ) {
     let mut lengths = [0; FIELDS.len()];
     let mut bytes = Vec::new();
-    let lists = || FIELDS.iter().filter(|field| field.is_list);
-    for (list, length) in lists().zip(&mut lengths) {
+    let lists = || FIELDS.iter().filter_map(|field| field.separator.map(|by| (field, by)));
+    for ((list, separator), length) in lists().zip(&mut lengths) {
         let start = bytes.len();
         for field in fields.iter().filter(|field| field.name.eq_ignore_ascii_case(list.name)) {
             if bytes.len() > start && !field.value.is_empty() {
-                bytes.extend_from_slice(b", ");
+                bytes.extend_from_slice(separator.as_bytes());
             }
             bytes.extend_from_slice(field.value);
         }
         *length = bytes.len() - start;
     }
     let mut rest = &joined.get_or_init(|| bytes)[..];
-    for (list, length) in lists().zip(lengths) {
+    for ((list, _), length) in lists().zip(lengths) {
         let (value, after) = rest.split_at(length);
         if let Some(line) = (list.slot)(request) {
             *line = value;
@@ -499,10 +500,12 @@ fn absolute_target(method: Method, target: &[u8]) -> Result<Target<'_>, Refusal>
 /// Splits `uri-host [ ":" port ]` (RFC 9112 section 3.2, RFC 3986 section 3.2) into host and
 /// port digits; either may be empty. `None` if it is not that. A comma is valid in a registered
 /// name, but means that two Hosts were joined, so it is refused. Of IP literals only IPv6 exists.
+/// It may have a zone (RFC 6874), which clients send though it means nothing here.
 fn split_authority(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = if authority.first() == Some(&b'[') {
         let close = memchr(b']', authority)?;
-        str::from_utf8(&authority[1..close]).ok()?.parse::<Ipv6Addr>().ok()?;
+        let literal = str::from_utf8(&authority[1..close]).ok()?;
+        target::ipv6_of(literal)?;
         close + 1
     } else {
         let is_name = |byte: &u8| NAME_BYTES[usize::from(*byte)];

@@ -4,7 +4,7 @@
 //! answered later is kept as a [`RequestBuf`], which owns the same, so that nothing is parsed
 //! twice.
 
-use super::head::{first, host, list, once};
+use super::head::{cookies, first, host, list, once};
 use crate::packed;
 use crate::status::Refusal;
 
@@ -23,13 +23,16 @@ pub enum Method {
     Connect,
 }
 
-/// Whether what is done with several lines of a field makes them one list.
-macro_rules! is_list {
+/// What joins the lines of a field, if what is done with several of them makes them one.
+macro_rules! separator {
     (list) => {
-        true
+        Some(", ")
+    };
+    (cookies) => {
+        Some("; ")
     };
     ($other:ident) => {
-        false
+        None
     };
 }
 
@@ -43,7 +46,8 @@ macro_rules! requests {
         ///
         /// Field values are as sent, without the whitespace around them. A field decides what its
         /// further lines mean (RFC 9110 sections 5.2 and 5.3). The lines of a list are joined by
-        /// commas in their order. A second line is refused where two would leave in doubt what is
+        /// commas in their order, those of `Cookie` by semicolons (RFC 6265 section 4.2.1): proxies
+        /// split them. A second line is refused where two would leave in doubt what is
         /// asked for. Of any other field the first line counts. Connection, Content-Length, Expect
         /// and Transfer-Encoding are understood where the head is.
         #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +117,7 @@ macro_rules! requests {
         /// All fields.
         pub(crate) const FIELDS: &[Field] = &[$(Field {
             name: $name,
-            is_list: is_list!($policy),
+            separator: separator!($policy),
             slot: |request| &mut request.$field,
         },)*];
     };
@@ -122,8 +126,8 @@ macro_rules! requests {
 /// A field of a request.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    /// Its lines are one list.
-    pub(crate) is_list: bool,
+    /// What joins its lines, if they are one list.
+    pub(crate) separator: Option<&'static str>,
     /// Where a request keeps it.
     pub(crate) slot: for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>,
 }
@@ -139,7 +143,7 @@ requests! {
     range: once("Range", "Range was sent twice; send one, with commas between the parts."),
     if_range: once("If-Range", "If-Range was sent twice; send it once."),
     authorization: once("Authorization", "Authorization was sent twice; send it once."),
-    cookie: first("Cookie"),
+    cookie: cookies("Cookie"),
     origin: once("Origin", "Origin was sent twice; send it once."),
     /// How a page that makes a browser ask stands to this server (W3C Fetch Metadata).
     fetch_site: first("Sec-Fetch-Site"),
@@ -150,6 +154,7 @@ requests! {
     cache_control: list("Cache-Control"),
     event: once("Stentor-Event", "Stentor-Event was sent twice; send it once."),
     request_method: first("Access-Control-Request-Method"),
+    request_headers: list("Access-Control-Request-Headers"),
     /// A name or address with at most a port behind it, or nothing. The authority of an absolute
     /// target replaces the field's value.
     host: host("Host", "Host was sent twice; send it once."),

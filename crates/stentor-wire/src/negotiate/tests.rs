@@ -99,7 +99,12 @@ fn tags_of_the_same_message_match() {
         "*",
         " * ",
     ];
-    for header in matching {
+    let of_proxies = ["-gzip", "--gzip", ";gzip", ":br", "-br", "_gzip", ".zst", "-df"];
+    let of_proxies = of_proxies.map(|suffix| {
+        [format!("\"k3-17{suffix}\""), format!("W/\"k3-17{suffix}\""), format!("k3-17{suffix}")]
+    });
+    let of_proxies = of_proxies.as_flattened().iter().map(String::as_str);
+    for header in matching.into_iter().chain(of_proxies).chain(["\"k3-17\"-gzip"]) {
         assert!(tag_matches(header.as_bytes(), b"k3-17"), "{header}");
     }
     let other = [
@@ -111,9 +116,10 @@ fn tags_of_the_same_message_match() {
         "\"K3-17\"",
         "\"xk3-17\"",
         "\"k3-17.\"",
-        "\"k3-17.gzip\"",
         "\"k3-17.gz.gz\"",
-        "\"k3-17-gz\"",
+        "\"k3-17.exe\"",
+        "\"k3-17-1\"",
+        "\"k3-17---gzip\"",
         "w/\"k3-17\"",
         "\"a, k3-17, b\"",
         "\"*\"",

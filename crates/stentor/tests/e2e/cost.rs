@@ -188,10 +188,10 @@ fn streams_are_counted_by_what_they_are() {
     server.publish("/a", "01234");
     server.settled("deliveries", 2);
     assert_eq!(server.figure("counters/bytes_streams_data"), 15);
-    // "id: 5f3a09c1-1\ndata: …\n\n", twice.
-    assert_eq!(server.figure("counters/bytes_streams"), 15 + 2 * (15 + 6 + 2));
+    // "21\r\nid: 5f3a09c1-1\ndata: …\n\n\r\n", twice.
+    assert_eq!(server.figure("counters/bytes_streams"), 15 + 2 * (4 + 15 + 6 + 2 + 2));
     let metrics = server.control.get("/-/metrics").expect(200);
-    for line in ["part=\"data\"} 15", "part=\"framing\"} 46"] {
+    for line in ["part=\"data\"} 15", "part=\"framing\"} 58"] {
         assert!(metrics.text().contains(&format!("stentor_stream_bytes_total{{{line}\n")));
     }
 }

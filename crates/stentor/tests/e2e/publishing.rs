@@ -194,6 +194,35 @@ fn bad_lines_are_named_and_the_good_ones_count() {
     server.public.get("/x").refused(404);
 }
 
+/// Editors of Windows begin a file so.
+#[test]
+fn a_byte_order_mark_does_no_harm() {
+    let server = Server::start();
+    let lines = "\u{feff}{\"topic\":\"/a\",\"data\":1}\n{\"topic\":\"/a\",\"data\":\"\\ud83d\"}\n";
+    let report = server.control.ask("POST", "/-/publish", "", lines.as_bytes()).expect(200).json();
+    assert_eq!(report["published"], 1);
+    let reason = "\\ud83d is half of a surrogate pair: write both halves.";
+    assert_eq!(report["errors"], json!([{"line": 2, "error": reason}]));
+    let json = "\u{feff}{\"b\":2}".as_bytes();
+    server.control.put("/b", "application/json", json).expect(201);
+    assert_eq!(server.public.get("/b").text(), "{\"b\":2}");
+    let values = server.public.get("/-/values?topic=/b").expect(200);
+    assert!(values.text().contains("{\"b\":2}"), "{values:?}");
+}
+
+#[test]
+fn a_line_may_bring_bytes() {
+    let server = Server::start();
+    let lines = "{\"topic\":\"/a\",\"data_base64\":\"/wA=\"}\n\
+                 {\"topic\":\"/a\",\"data_base64\":\"/wA\"}\n\
+                 {\"topic\":\"/a\",\"data\":1,\"data_base64\":\"/wA=\"}\n{\"topic\":\"/a\"}\n";
+    let report = server.control.ask("POST", "/-/publish", "", lines.as_bytes()).expect(200).json();
+    assert_eq!((&report["published"], &report["failed"]), (&json!(1), &json!(3)), "{report}");
+    let value = server.public.get("/a").expect(200);
+    assert_eq!(value.body, b"\xff\0");
+    assert_eq!(value.field("content-type"), Some("application/octet-stream"));
+}
+
 #[test]
 fn a_stream_counts_line_by_line_while_it_runs() {
     let server = Server::start();

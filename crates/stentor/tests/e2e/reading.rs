@@ -1,6 +1,6 @@
 //! Values: what a reader gets, when nothing has changed, and which pages may read.
 
-use crate::support::{Server, Url};
+use crate::support::{EventStream, Server, Url};
 
 #[test]
 fn a_value_as_it_was_published() {
@@ -185,16 +185,57 @@ fn pages_of_listed_origins_may_read() {
 fn a_page_may_ask_before_it_reads() {
     let server = Server::configured("[cors]\norigins = 'https://example.com'\n");
     let fields = "Origin: https://example.com\r\nAccess-Control-Request-Method: GET\r\n\
-                  Access-Control-Request-Headers: if-none-match\r\n";
+                  Access-Control-Request-Headers: if-none-match, traceparent\r\n";
     let preflight = server.public.ask("OPTIONS", "/a", fields, b"").expect(204);
     let field = |name: &str| preflight.field(name).unwrap_or_default().to_owned();
     assert_eq!(field("access-control-allow-origin"), "https://example.com");
     assert_eq!(field("access-control-allow-methods"), "GET, HEAD, OPTIONS");
-    assert!(field("access-control-allow-headers").contains("If-None-Match"));
+    // Tracers and libraries add fields of their own.
+    assert_eq!(field("access-control-allow-headers"), "if-none-match, traceparent");
+    assert_eq!(field("access-control-allow-credentials"), "");
     assert!(field("access-control-max-age").parse::<u32>().is_ok());
     let fields = fields.replace("example.com", "evil.example");
     let preflight = server.public.ask("OPTIONS", "/a", &fields, b"").expect(204);
     assert_eq!(preflight.field("access-control-allow-origin"), None);
+}
+
+#[test]
+fn listed_pages_may_send_credentials_if_settings_allow() {
+    let server =
+        Server::configured("[cors]\norigins = 'https://Example.com:443'\ncredentials = true\n");
+    server.control.put("/a", "text/plain", b"1").expect(201);
+    let response = server.public.ask("GET", "/a", "Origin: https://example.com\r\n", b"");
+    assert_eq!(response.field("access-control-allow-origin"), Some("https://example.com"));
+    assert_eq!(response.field("access-control-allow-credentials"), Some("true"));
+    let foreign = server.public.ask("GET", "/a", "Origin: https://example.org\r\n", b"");
+    assert_eq!(foreign.field("access-control-allow-credentials"), None);
+}
+
+#[test]
+fn cursors_and_tags_come_as_clients_have_them() {
+    let server = Server::start();
+    server.control.put("/a", "text/plain", b"1").expect(201);
+    let tag = server.public.get("/a").tag();
+    let id = tag.trim_matches('"');
+    server.control.put("/a", "text/plain", b"2").expect(200);
+    for name in ["since", "last_event_id", "lastEventId", "lastEventID", "Last-Event-ID"] {
+        for cursor in [id.to_owned(), format!("W/%22{id}-gzip%22"), format!("{id};gzip")] {
+            for path in ["/a?", "/-/events?topic[]=/a&_=17&"] {
+                let target = format!("{path}{name}={cursor}");
+                let mut stream = EventStream::open(server.public, &target, "");
+                let event = stream.event();
+                assert!(event.name.is_none() && event.data.contains('2'), "{target}: {event:?}");
+            }
+        }
+    }
+    let tag = server.public.get("/a").tag();
+    for suffix in ["-gzip", "--gzip", ";gzip", ":br"] {
+        let tag = tag.replace(['"'], "");
+        for tag in [format!("W/\"{tag}{suffix}\""), format!("{tag}{suffix}")] {
+            let fields = format!("If-None-Match: {tag}\r\n");
+            server.public.ask("GET", "/a", &fields, b"").expect(304);
+        }
+    }
 }
 
 #[test]

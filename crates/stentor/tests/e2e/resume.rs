@@ -232,7 +232,7 @@ fn the_header_wins_over_the_query_and_an_empty_cursor_is_none() {
         let response = client.open("/a", &head);
         if response.status == 200 {
             let mut text = String::new();
-            while !text.ends_with("data: 4\n\n") {
+            while !text.ends_with("data: 4\n\n\r\n") {
                 text += std::str::from_utf8(&client.take().unwrap()).unwrap();
             }
             assert!(text.contains("event: gap\ndata: {\"reason\":\"malformed\"}\n\n"), "{text}");

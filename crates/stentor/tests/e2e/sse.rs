@@ -33,8 +33,9 @@ fn the_head_tells_proxies_to_pass_it_on() {
     let origin = "Origin: https://example.com\r\n";
     let stream = EventStream::open(server.public, "/a", origin);
     for (name, value) in [
-        ("cache-control", "no-cache"),
+        ("cache-control", "no-cache, no-transform"),
         ("x-accel-buffering", "no"),
+        ("incremental", "?1"),
         ("connection", "close"),
         ("access-control-allow-origin", "https://example.com"),
     ] {
@@ -154,7 +155,7 @@ fn a_silent_stream_has_a_heart_and_a_loud_one_needs_none() {
 fn old_clients_get_a_stream_that_ends_with_the_connection() {
     let server = Server::start();
     server.publish("/a", "one");
-    for version in ["HTTP/1.0", "HTTP/1.1"] {
+    for (version, coding) in [("HTTP/1.0", None), ("HTTP/1.1", Some("chunked"))] {
         let mut client = server.reader();
         client.send(format!(
             "GET /a {version}\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n\
@@ -162,7 +163,7 @@ fn old_clients_get_a_stream_that_ends_with_the_connection() {
         ));
         let head = client.bodyless_response().expect(200);
         assert_eq!(head.field("connection"), Some("close"), "{head:?}");
-        assert_eq!(head.field("transfer-encoding"), None);
+        assert_eq!(head.field("transfer-encoding"), coding);
         let mut all = String::new();
         while !all.contains("data: one\n\n") {
             all += std::str::from_utf8(&client.take().unwrap()).unwrap();
@@ -222,14 +223,14 @@ fn a_request_for_a_stream_may_come_byte_by_byte_and_behind_others() {
         assert_eq!(client.response().expect(200).text(), "one");
         client.bodyless_response().expect(200);
         let mut all = Vec::new();
-        while !all.ends_with(b"data: one\n\n") {
+        while !all.ends_with(b"data: one\n\n\r\n") {
             all.extend(client.take().unwrap());
         }
         // What the client says afterwards means nothing.
         send(&mut client, "nonsense\r\n\r\n".repeat(1_000).as_bytes());
         server.publish("/a", "one");
         let more = client.take().unwrap();
-        assert!(more.ends_with(b"data: one\n\n"), "{}", String::from_utf8_lossy(&more));
+        assert!(more.ends_with(b"data: one\n\n\r\n"), "{}", String::from_utf8_lossy(&more));
     }
 }
 
