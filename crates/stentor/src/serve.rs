@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use crate::args::ServerFlags;
 use crate::lifecycle::{self, Log, Program, Signals, Told};
 use crate::local::{self, LocalCommands};
+use crate::watchdog::Watchdog;
 use crate::{Failure, reload};
 
 /// Run the server
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     tell_listeners(&server, asks_operators);
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
+    let watchdog = Watchdog::begin();
     if !takes_over {
         lifecycle::notify(&[NotifyState::Ready]);
     }
@@ -95,6 +97,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             Told::Upgrade => {
                 let parent = parent.as_mut();
                 if let Some(successor) = program.upgrade(&server, parent, &mut signals, &commands) {
+                    drop(watchdog);
                     return successor.leave_to(server.wait(), signals, commands);
                 }
             }

@@ -2,7 +2,8 @@
 //! upgrade their child stays as the parent that waits, so no supervisor notices. A stop of the
 //! supervisor drains the server. systemd is tried by `cargo xtask dist --check`.
 
-use crate::support::{EventStream, Said, Server, eventually, run, tool};
+use crate::support::{EventStream, PATIENCE, Said, Server, TempDir, eventually, run, tool};
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 const READERS: usize = 50;
@@ -41,6 +42,28 @@ fn terminate(process: &str) {
 
 fn terminate_process(process: u32) {
     terminate(&process.to_string());
+}
+
+/// `WatchdogSec=` in a unit of systemd: a process that says nothing is ended.
+#[test]
+fn a_watchdog_hears_of_each_process() {
+    let dir = TempDir::new();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let prelude =
+        format!("export NOTIFY_SOCKET='{}' WATCHDOG_USEC=200000 WATCHDOG_PID=1;", path.display());
+    let mut server = Server::with(&prelude, "", &[]);
+    let hears_three = || {
+        let mut bytes = [0; 1_000];
+        let told = std::iter::from_fn(|| socket.recv(&mut bytes).ok().map(|n| bytes[..n].to_vec()));
+        told.filter(|text| text.starts_with(b"WATCHDOG=1")).take(3).count() == 3
+    };
+    assert!(hears_three(), "{}", server.child.err());
+    let said: Said = run(&["upgrade", "--server", &format!("http://{}", server.control.0)]);
+    server.child.went_over_to(server.figure("process") as u32);
+    assert!(hears_three(), "{}", server.child.err());
+    server.child.stopped();
 }
 
 #[test]
