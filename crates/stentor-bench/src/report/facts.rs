@@ -138,7 +138,9 @@ pub(super) fn problems(report: &Report) -> Vec<String> {
     let unopened = c.wanted.saturating_sub(c.opened);
     counted(unopened, "connection never opened", "connections never opened");
     if let Some(d) = &report.delivery {
-        counted(d.missing, "delivery missing", "deliveries missing");
+        // Messages behind a gap that was told are counted among the figures: a server may say that
+        // it leaves some out.
+        counted(d.missing_untold, "delivery missing in silence", "deliveries missing in silence");
         counted(d.duplicates, "duplicate", "duplicates");
         counted(d.out_of_order, "message out of order", "messages out of order");
     }
@@ -147,7 +149,9 @@ pub(super) fn problems(report: &Report) -> Vec<String> {
         counted(b.failed, "request of a bystander failed", "requests of bystanders failed");
         if let Some(l) = &b.listeners {
             counted(l.dropped, "reader dropped", "readers dropped");
-            counted(l.missing, "delivery missing", "deliveries missing");
+            let [one, many] = ["delivery missing in silence", "deliveries missing in silence"];
+            counted(l.missing_untold, one, many);
+            counted(l.duplicates, "duplicate", "duplicates");
         }
     }
     // A run in which nothing happened had no errors, but it did not go well either.
@@ -155,16 +159,25 @@ pub(super) fn problems(report: &Report) -> Vec<String> {
         problems.push("no connection opened".to_owned());
     } else if report.requests.as_ref().is_some_and(|requests| requests.completed == 0) {
         problems.push("no request answered".to_owned());
-    } else if report.delivery.as_ref().is_some_and(|delivery| delivery.published == 0) {
+    } else if report.requests.as_ref().is_some_and(|requests| !requests.has_success()) {
+        problems.push("every answer was an error".to_owned());
+    } else if published(report) == Some(0) {
         problems.push("no message published".to_owned());
     }
     problems
 }
 
+/// Messages that readers waited for, if there were readers.
+fn published(report: &Report) -> Option<u64> {
+    let listeners = report.bystanders.as_ref().and_then(|all| all.listeners.as_ref());
+    let of_listeners = listeners.map(|all| all.published);
+    report.delivery.as_ref().map(|delivery| delivery.published).or(of_listeners)
+}
+
 /// What is to be said of a run without fault.
 pub(super) fn praise(report: &Report) -> &'static str {
     match &report.delivery {
-        Some(d) if d.readers == 0 || d.readers_complete < d.readers => "no errors",
+        Some(d) if d.readers == 0 || d.readers_complete < d.readers || d.missing > 0 => "no errors",
         Some(d) if d.readers_stalled > 0 => {
             "no errors; every reader that kept reading got every message once, in order"
         }

@@ -110,6 +110,13 @@ pub struct Requests {
     pub statuses: Vec<(u16, u64)>,
 }
 
+impl Requests {
+    /// Whether an answer was no error.
+    pub(crate) fn has_success(&self) -> bool {
+        self.statuses.iter().any(|(status, _)| (200..400).contains(status))
+    }
+}
+
 /// Connections and how they came to be.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Connections {

@@ -79,8 +79,8 @@ fn problems_stand_above_the_figures() {
     assert!(surge().html().contains("class=\"verdict bad\">1,264 errors"));
 
     let mut push = push();
-    push.delivery.as_mut().unwrap().missing = 1;
-    assert!(push.text().contains("1 delivery missing"));
+    push.delivery.as_mut().unwrap().missing_untold = 1;
+    assert!(push.text().contains("1 delivery missing in silence"));
     push.interrupted = true;
     assert!(push.text().contains("INTERRUPTED after 10.2 s"), "{}", push.text());
     assert!(push.html().contains("Interrupted after 10.2 s"));

@@ -13,6 +13,12 @@ use super::units::{printable, shortened};
 use super::{Latency, Report};
 
 impl Report {
+    /// What did not go as it should, each in a few words. Empty for a run without fault.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        facts::problems(self)
+    }
+
     /// The table, with a line feed at the end of each line.
     #[must_use]
     pub fn text(&self) -> String {

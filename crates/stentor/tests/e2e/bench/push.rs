@@ -206,7 +206,7 @@ fn what_is_lost_repeated_and_exchanged_is_counted_exactly() {
                     (0..12).map(|i| count(&format!("messages/{i}/readers"))).collect();
                 assert_eq!(had, [4, 4, 0, 4, 4, 4, 4, 4, 4, 0, 4, 4], "{role}");
                 assert_eq!(count("latency/count"), 40, "{role}");
-                assert!(run.err.contains("8 deliveries are missing without a word"), "{}", run.err);
+                assert!(run.err.contains("8 deliveries missing in silence"), "{}", run.err);
             });
         }
         for role in ["sse", "ws"] {
