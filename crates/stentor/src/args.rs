@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use stentor_config::{ControlAddress, ListenAddress, ServerUrl, Settings, parse_address};
 
 use crate::{
@@ -26,6 +26,9 @@ use crate::{
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) color: ColorChoice,
 }
 
 /// Every command, in the order of `--help`; what it says of each stands with its arguments.
@@ -48,6 +51,8 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
     Token(token::TokenArgs),
     Completions(completions::CompletionsArgs),
+    /// Print the version
+    Version,
     #[command(hide = true)]
     Parent(parent::ParentArgs),
     #[cfg(feature = "man")]

@@ -5,10 +5,12 @@
 
 mod socket_file;
 
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -26,6 +28,16 @@ use crate::Failure;
 use crate::args::usage;
 use crate::trust::{TrustFlags, explain};
 use socket_file::SocketFile;
+
+/// The control listener of a server with the default settings.
+pub(crate) const CONTROL_DEFAULT: &str = "http://127.0.0.1:8081";
+
+/// What commands ask that are told of no server: `STENTOR_SERVER`, or else `usual`. The variable is
+/// no value of the flag, so it conflicts with no other flag.
+pub(crate) fn default_server(usual: &'static str) -> &'static OsStr {
+    static NAMED: LazyLock<Option<OsString>> = LazyLock::new(|| env::var_os("STENTOR_SERVER"));
+    NAMED.as_deref().filter(|server| !server.is_empty()).unwrap_or(OsStr::new(usual))
+}
 
 /// A server, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,12 +37,14 @@ mod trust;
 #[cfg(feature = "tune")]
 mod tune;
 mod upgrade;
+mod watchdog;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::{env, fmt};
 
-use clap::Parser;
+use clap::{ColorChoice, CommandFactory, FromArgMatches};
 use stentor_config::ConfigErrors;
 use stentor_server::event_log;
 
@@ -54,7 +56,7 @@ use stentor_io::WipingAllocator;
 static ALLOCATOR: WipingAllocator = WipingAllocator;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Pub(args) => publish::run(&args),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Version => print(&format!("stentor {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Parent(args) => parent::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
@@ -102,10 +105,30 @@ fn written(result: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Whether what is written there is coloured: if people look, and have not said that they would
-/// rather not (no-color.org).
+/// Whether what is written there is coloured: as `--color` says, or else if it is a terminal that
+/// has colours and the user has not turned them off (no-color.org).
 fn has_colours(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let is_off = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    match COLOR.get().copied().unwrap_or_default() {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => stream.is_terminal() && !is_off && !is_dumb,
+    }
+}
+
+/// What `--color` says.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Reads the command line. What is wrong with it is shown in the colours that it asks for.
+fn parse() -> Cli {
+    let asked = env::args().skip_while(|word| !word.starts_with("--color")).take(2);
+    let words: Vec<String> = asked.flat_map(|word| [word.replace("--color=", "")]).collect();
+    let color = words.iter().rev().find_map(|word| word.parse().ok()).unwrap_or_default();
+    let matches = Cli::command().color(color).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let _ = COLOR.set(cli.color);
+    cli
 }
 
 impl From<ConfigErrors> for Failure {

@@ -10,15 +10,15 @@ use serde::de::DeserializeOwned;
 use ureq::Agent;
 
 use crate::Failure;
-use crate::client::{self, BaseUrl};
+use crate::client::{self, BaseUrl, CONTROL_DEFAULT};
 use crate::trust::TrustFlags;
 
 /// Which server, and by which way.
 #[derive(Args, Debug)]
 pub(crate) struct OperationFlags {
-    /// The server's control listener: a URL, or unix:PATH
+    /// The server's control listener: a URL, or unix:PATH. STENTOR_SERVER names another default
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
-          default_value = "http://127.0.0.1:8081")]
+          default_value = client::default_server(CONTROL_DEFAULT))]
     server: BaseUrl,
     /// The server's process, on this host: the user it runs as and root need neither its address
     /// nor a token

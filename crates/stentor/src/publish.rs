@@ -10,13 +10,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use stentor_server::event_log;
 use ureq::SendBody;
 
 use crate::Failure;
-use crate::client::{self, BaseUrl, parse_topic};
+use crate::client::{self, BaseUrl, CONTROL_DEFAULT, parse_topic};
 use crate::trust::TrustFlags;
 
 /// Publish a message, or one for every line of standard input
@@ -40,10 +42,10 @@ pub(crate) struct PubArgs {
     /// Event name, for readers of event streams
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
-    /// The server's control listener: a URL, or unix:PATH
-    #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
-          default_value = "http://127.0.0.1:8081")]
-    control: BaseUrl,
+    /// The server's control listener: a URL, or unix:PATH. STENTOR_SERVER names another default
+    #[arg(long, visible_alias = "control", value_name = "ADDRESS", value_parser = BaseUrl::parse,
+          default_value = client::default_server(CONTROL_DEFAULT))]
+    server: BaseUrl,
     #[command(flatten)]
     trust: TrustFlags,
 }
@@ -67,14 +69,14 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
             data
         }
     };
-    let agent = client::agent(&args.control, &args.trust, Some(ANSWER_TIMEOUT))?;
-    let mut request = agent.put(args.control.topic(&args.topic));
+    let agent = client::agent(&args.server, &args.trust, Some(ANSWER_TIMEOUT))?;
+    let mut request = agent.put(args.server.topic(&args.topic));
     request = request.header("Content-Type", &args.content_type);
     if let Some(event) = &args.event {
         request = request.header("Stentor-Event", event);
     }
     let what = format!("{} is not published", args.topic);
-    let mut answer = client::success(&args.control, &what, request.send(&data))?;
+    let mut answer = client::success(&args.server, &what, request.send(&data))?;
     let receipt: Receipt = client::json(&mut answer)?;
     crate::print(&format!("{}\n", receipt.id))
 }
@@ -101,23 +103,23 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     // Reading blocks for as long as nobody writes; sending must not.
     let reader = thread::spawn(move || {
         let mut input = BufReader::new(stdin());
-        let mut text = String::new();
-        while input.read_line(&mut text)? > 0 {
-            let data = text.strip_suffix('\n').unwrap_or(&text);
+        let mut bytes = Vec::new();
+        while input.read_until(b'\n', &mut bytes)? > 0 {
+            let data = LineData::of(&bytes);
             let line =
                 PublishLine { topic: &topic, data, content_type: &content_type, event: &event };
             if sender.send(line.encode()).is_err() {
                 break;
             }
-            text.clear();
+            bytes.clear();
         }
         Ok(())
     });
-    let agent = client::agent(&args.control, &args.trust, None)?;
-    let request = agent.post(args.control.page("/-/publish"));
+    let agent = client::agent(&args.server, &args.trust, None)?;
+    let request = agent.post(args.server.page("/-/publish"));
     let stream = SendBody::from_owned_reader(LineStream::new(receiver, QUIET_MAX));
     let answer = request.header("Content-Type", "application/x-ndjson").send(stream);
-    let mut answer = client::success(&args.control, "the lines are not published", answer)?;
+    let mut answer = client::success(&args.server, "the lines are not published", answer)?;
     let report: PublishReport = client::json(&mut answer)?;
     if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;
@@ -139,11 +141,32 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct PublishLine<'a> {
     topic: &'a str,
-    data: &'a str,
+    #[serde(flatten)]
+    data: LineData<'a>,
     #[serde(rename = "type")]
     content_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     event: &'a Option<String>,
+}
+
+/// What a line holds without its end, LF or CRLF.
+#[derive(Serialize)]
+enum LineData<'a> {
+    #[serde(rename = "data")]
+    Text(&'a str),
+    #[serde(rename = "data_base64")]
+    Bytes(String),
+}
+
+impl LineData<'_> {
+    fn of(line: &[u8]) -> LineData<'_> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match str::from_utf8(line) {
+            Ok(text) => LineData::Text(text),
+            Err(_) => LineData::Bytes(STANDARD.encode(line)),
+        }
+    }
 }
 
 impl PublishLine<'_> {
@@ -206,9 +229,9 @@ Examples:
   stentor pub /scores/lal-bos '101:99'
   stentor pub /quotes/aapl --type application/json '{\"close\":187.2}'
   date | stentor pub /now
-  date | stentor pub /now --control unix:/run/stentor/control.sock
+  date | stentor pub /now --server unix:/run/stentor/control.sock
   tail -f access.log | stentor pub /log --lines
-  stentor pub /team/plan 'at nine' --control http://127.0.0.1:8080 --token-file token";
+  stentor pub /team/plan 'at nine' --server http://127.0.0.1:8080 --token-file token";
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -245,7 +268,13 @@ mod tests {
         assert_eq!(parse(&["/a", "-"]).unwrap().data.as_deref(), Some("-"));
         assert_eq!(parse(&["/a"]).unwrap().data, None);
         assert!(parse(&["/a", "--lines"]).unwrap().lines);
-        for bad in [&["a"][..], &[], &["/a", "x", "--lines"], &["/a", "--control", "wss://x"]] {
+        for bad in [
+            &["a"][..],
+            &[],
+            &["/a", "x", "--lines"],
+            &["/a", "--server", "wss://x"],
+            &["/a", "--control", "wss://x"],
+        ] {
             assert_eq!(parse(bad).unwrap_err().exit_code(), 2, "{bad:?}");
         }
     }
@@ -253,10 +282,19 @@ mod tests {
     #[test]
     fn a_line_is_one_line_of_json() {
         let event = Some("e".to_owned());
-        let line =
-            PublishLine { topic: "/a", data: "say \"hi\"\r", content_type: "t/t", event: &event };
-        let expected = br#"{"topic":"/a","data":"say \"hi\"\r","type":"t/t","event":"e"}"#;
-        assert_eq!(line.encode(), [&expected[..], b"\n"].concat());
+        let rows: [(&[u8], &str); 3] = [
+            (b"say \"hi\"\r\n", r#""data":"say \"hi\"""#),
+            (b"a\rb", r#""data":"a\rb""#),
+            (b"\xff\0\n", r#""data_base64":"/wA=""#),
+        ];
+        for (bytes, data) in rows {
+            let data_of_line = LineData::of(bytes);
+            let line =
+                PublishLine { topic: "/a", data: data_of_line, content_type: "t/t", event: &event };
+            let expected =
+                format!("{{\"topic\":\"/a\",{data},\"type\":\"t/t\",\"event\":\"e\"}}\n");
+            assert_eq!(line.encode(), expected.as_bytes());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use ureq::http::header::ACCEPT;
 
 use crate::Failure;
-use crate::client::{self, BaseUrl};
+use crate::client::{self, BaseUrl, CONTROL_DEFAULT};
 use crate::trust::TrustFlags;
 
 /// Print how a running server is: connections, topics, readers, bytes, memory
@@ -16,9 +16,9 @@ use crate::trust::TrustFlags;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
-    /// The server's control listener: a URL, or unix:PATH
+    /// The server's control listener: a URL, or unix:PATH. STENTOR_SERVER names another default
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
-          default_value = "http://127.0.0.1:8081")]
+          default_value = client::default_server(CONTROL_DEFAULT))]
     server: BaseUrl,
     /// Ask only whether the server is ready: prints 'ready', or fails with the reason. A health
     /// check for containers. 'publish' asks whether publishing works, too

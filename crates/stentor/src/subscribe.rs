@@ -10,15 +10,19 @@
 //! What is printed, and how, is in `output`.
 
 mod output;
+mod watch;
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufWriter, ErrorKind, Read, Write, stderr, stdout};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write, stderr, stdout};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use stentor_wire::sse::{Decoder, Item};
+use stentor_config::parse_duration_ms;
+use stentor_wire::sse::{Decoder, Item, is_reserved};
 use ureq::http::header::{ACCEPT, CONTENT_TYPE};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
@@ -26,14 +30,15 @@ use ureq::{Agent, Body};
 use crate::Failure;
 use crate::client::{self, BaseUrl, parse_topic};
 use crate::trust::{TrustFlags, explain};
-use output::EventPrinter;
+use output::{EventPrinter, Form};
+use watch::Progress;
 
 /// Print the messages of topics as they come
 ///
 /// The current value at once, then every new one, a line each. With several topics each line
 /// begins with the topic and a tab. In a topic, '*' stands for one segment, and '**' at the end
 /// for any rest. What was missed and what was deleted is told on standard error. Ends when the
-/// reader of its output does.
+/// reader of its output does. On a terminal, control characters of messages are escaped.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SubArgs {
@@ -50,22 +55,51 @@ pub(crate) struct SubArgs {
     /// Print JSON lines: topic, id, type, data
     #[arg(long)]
     json: bool,
-    /// The server's public (or control) listener: a URL, or unix:PATH
+    /// End after so many messages
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after so long, with exit code 1 if there was no stream, or fewer messages than --count
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+    /// The server's public (or control) listener: a URL, or unix:PATH. STENTOR_SERVER names another
+    /// default
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
-          default_value = "http://127.0.0.1:8080")]
+          default_value = client::default_server("http://127.0.0.1:8080"))]
     server: BaseUrl,
     #[command(flatten)]
     trust: TrustFlags,
 }
 
 pub(crate) fn run(args: &SubArgs) -> Result<(), Failure> {
-    StreamFollower::new(args, PATIENCE, BufWriter::new(stdout().lock()), stderr())?.run()
+    let progress = Arc::default();
+    watch::begin(args.timeout, args.count, &progress);
+    let out = BufWriter::new(stdout().lock());
+    let output = EventPrinter::new(out, stderr(), args.form(stdout().is_terminal()));
+    StreamFollower::new(args, PATIENCE, output, progress)?.run()
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text).filter(|ms| *ms > 0);
+    let ms = ms.ok_or_else(|| format!("'{text}' is not a duration such as 10s, 500ms or 2m"))?;
+    Ok(Duration::from_millis(ms))
+}
+
+impl SubArgs {
+    /// The form of the output.
+    fn form(&self, is_terminal: bool) -> Form {
+        if self.json {
+            return Form::Json;
+        }
+        let pattern = |topic: &String| topic.split('/').any(|part| matches!(part, "*" | "**"));
+        let with_topic = self.topics.len() > 1 || self.topics.iter().any(pattern);
+        Form::Plain { with_topic, is_terminal }
+    }
 }
 
 /// Why a stream is not followed any further.
 enum Interruption {
-    /// Whoever read our output has gone: we are done.
-    OutputClosed,
+    /// All messages that were asked for have come, or nobody reads the output any more.
+    Done,
     /// The server is not there, or not able to answer.
     Away(Failure),
     /// Trying again is of no use.
@@ -75,7 +109,7 @@ enum Interruption {
 impl From<io::Error> for Interruption {
     fn from(error: io::Error) -> Interruption {
         match error.kind() {
-            ErrorKind::BrokenPipe => Interruption::OutputClosed,
+            ErrorKind::BrokenPipe => Interruption::Done,
             _ => Interruption::Final(Failure::Failed(format!("standard output: {error}"))),
         }
     }
@@ -104,38 +138,35 @@ struct StreamFollower<'a, O, N> {
     attempts: u32,
     /// The user was told that the server is away.
     away: bool,
-    /// It has sent a stream once.
-    was_there: bool,
+    progress: Arc<Progress>,
 }
 
 impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
     fn new(
         args: &'a SubArgs,
         patience: Patience,
-        out: O,
-        notices: N,
+        output: EventPrinter<O, N>,
+        progress: Arc<Progress>,
     ) -> Result<StreamFollower<'a, O, N>, Failure> {
-        let pattern = |topic: &String| topic.split('/').any(|part| matches!(part, "*" | "**"));
-        let with_topic = args.topics.len() > 1 || args.topics.iter().any(pattern);
         Ok(StreamFollower {
             args,
             patience,
             agent: client::stream_agent(&args.server, &args.trust, patience.silence_max)?,
-            output: EventPrinter::new(out, notices, args.json, with_topic),
+            output,
             cursor: args.since.clone(),
             pause_min: patience.pause_min,
             attempts: 0,
             away: false,
-            was_there: false,
+            progress,
         })
     }
 
-    /// Follows until the output is closed, or there is no use in trying again.
+    /// Follows until all messages have come, the output is closed, or trying again is of no use.
     fn run(mut self) -> Result<(), Failure> {
         loop {
             let Err(interruption) = self.follow();
             match interruption {
-                Interruption::OutputClosed => return Ok(()),
+                Interruption::Done => return Ok(()),
                 Interruption::Final(failure) => return Err(failure),
                 Interruption::Away(reason) if !self.away => {
                     self.away = true;
@@ -156,7 +187,7 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
         let request = self.agent.get(self.url()).header(ACCEPT, EVENT_STREAM);
         let mut answer = request.call().map_err(|error| self.unanswered(&error))?;
         check(&mut answer)?;
-        self.was_there = true;
+        self.progress.has_stream.store(true, Ordering::Relaxed);
         if self.away {
             self.away = false;
             self.output.notice("the server is back");
@@ -202,9 +233,21 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
                 if id.is_some() {
                     self.cursor = id;
                 }
+                if !name.as_deref().is_some_and(is_reserved) {
+                    self.count_message()?;
+                }
             }
         }
         Ok(())
+    }
+
+    fn count_message(&mut self) -> Result<(), Interruption> {
+        let messages = self.progress.messages.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.args.count != Some(messages) {
+            return Ok(());
+        }
+        self.output.flush()?;
+        Err(Interruption::Done)
     }
 
     fn unanswered(&self, error: &ureq::Error) -> Interruption {
@@ -214,7 +257,7 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
                 Interruption::Final(Failure::Failed(format!("these topics make no URL: {error}")))
             }
             // A certificate that is not good now will not be soon. One that was may be again.
-            _ if !self.was_there && explain(error).is_some() => {
+            _ if !self.progress.has_stream.load(Ordering::Relaxed) && explain(error).is_some() => {
                 Interruption::Final(client::unreachable(&self.args.server, error))
             }
             _ => Interruption::Away(client::unreachable(&self.args.server, error)),

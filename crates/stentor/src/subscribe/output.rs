@@ -19,22 +19,30 @@ use crate::Failure;
 pub(super) struct EventPrinter<O, N> {
     out: O,
     notices: N,
-    json: bool,
-    with_topic: bool,
+    form: Form,
+}
+
+/// The form of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// JSON lines.
+    Json,
+    /// The data, each line behind the topic if there may be several. On a terminal, control
+    /// characters are escaped: they could change what the terminal shows, or does.
+    Plain { with_topic: bool, is_terminal: bool },
 }
 
 impl<O: Write, N: Write> EventPrinter<O, N> {
-    /// `json` asks for JSON lines, `with_topic` for the topic before each plain value.
-    pub(super) fn new(out: O, notices: N, json: bool, with_topic: bool) -> EventPrinter<O, N> {
-        EventPrinter { out, notices, json, with_topic }
+    pub(super) fn new(out: O, notices: N, form: Form) -> EventPrinter<O, N> {
+        EventPrinter { out, notices, form }
     }
 
     /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
     /// ours.
     pub(super) fn event(&mut self, name: Option<&str>, data: &str) -> Result<(), Interruption> {
-        if self.json {
+        let Form::Plain { with_topic, is_terminal } = self.form else {
             return Ok(self.line(name, data)?);
-        }
+        };
         match name {
             Some("gap") => {
                 let reason = parse::<GapEvent<'_>>(data)?.sentence();
@@ -45,7 +53,7 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
                 self.told(&format!("{} was deleted", topic.escape_debug()))
             }
             // Any other name was the publisher's to choose.
-            _ => self.value(&parse(data)?),
+            _ => self.value(&parse(data)?, with_topic, is_terminal),
         }
     }
 
@@ -79,13 +87,29 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
         }
     }
 
-    fn value(&mut self, envelope: &Envelope<'_>) -> Result<(), Interruption> {
+    fn value(
+        &mut self,
+        envelope: &Envelope<'_>,
+        with_topic: bool,
+        is_terminal: bool,
+    ) -> Result<(), Interruption> {
         let data = envelope.content()?;
-        if self.with_topic {
-            write!(self.out, "{}\t", envelope.topic)?;
+        if !with_topic && !is_terminal {
+            self.out.write_all(&data)?;
+            if !data.ends_with(b"\n") {
+                self.out.write_all(b"\n")?;
+            }
+            return Ok(());
         }
-        self.out.write_all(&data)?;
-        if !data.ends_with(b"\n") {
+        // A line without a topic could pass for one of another topic.
+        for line in data.strip_suffix(b"\n").unwrap_or(&data).split(|&byte| byte == b'\n') {
+            if with_topic {
+                write!(self.out, "{}\t", envelope.topic)?;
+            }
+            match is_terminal {
+                true => self.out.write_all(escape_controls(line).as_bytes())?,
+                false => self.out.write_all(line)?,
+            }
             self.out.write_all(b"\n")?;
         }
         Ok(())
@@ -156,6 +180,20 @@ impl GapEvent<'_> {
 struct Deletion<'a> {
     #[serde(borrow)]
     topic: Cow<'a, str>,
+}
+
+/// A line with its control characters but tabs escaped, as Rust writes them.
+fn escape_controls(line: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(line);
+    let is_control = |c: char| c.is_control() && c != '\t';
+    if !text.contains(is_control) {
+        return text;
+    }
+    let escaped = |c: char| match is_control(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(escaped).collect())
 }
 
 /// Whether the server embeds data of this type as it is, if it is JSON indeed.

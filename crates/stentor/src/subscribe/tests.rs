@@ -154,8 +154,8 @@ fn follow(arguments: &str, answers: Vec<Answer>) -> Told {
     let patience =
         Patience { silence_max: Duration::from_secs(20), pause_min: Duration::from_millis(1) };
     let flushed = Flushed(out.clone(), Vec::new());
-    let result =
-        StreamFollower::new(&args, patience, BufWriter::new(flushed), err.clone()).unwrap().run();
+    let output = EventPrinter::new(BufWriter::new(flushed), err.clone(), args.form(false));
+    let result = StreamFollower::new(&args, patience, output, Arc::default()).unwrap().run();
     let err = err.text().replace(&url, "SERVER");
     Told { result, out: out.text(), err, asked: serving.join().unwrap() }
 }
@@ -191,10 +191,39 @@ fn values_are_printed_as_they_were_published() {
     assert_eq!(told.out, expected);
 }
 
+const PLAIN: Form = Form::Plain { with_topic: false, is_terminal: false };
+
+#[test]
+fn so_many_messages_are_enough() {
+    let gap = "event: gap\ndata: {\"reason\":\"history\",\"since\":\"e-1\"}\n\n";
+    let body = [gap.to_owned(), message(1, "1"), message(2, "2"), message(3, "3")].concat();
+    let told = follow("/a -n 2", vec![stream(&body)]);
+    assert!(told.result.is_ok());
+    assert_eq!(told.out, "1\n2\n");
+}
+
+#[test]
+fn no_line_passes_for_one_of_another_topic() {
+    let body = message(1, r#""1\n/b\t2\n""#) + &message(2, r#""""#);
+    let told = follow("/a /b", vec![stream(&body), gone()]);
+    assert_eq!(told.out, "/a\t1\n/a\t/b\t2\n/a\t\n");
+}
+
+#[test]
+fn a_terminal_is_shown_no_control_characters() {
+    let (out, err) = (Page::default(), Page::default());
+    let form = Form::Plain { with_topic: false, is_terminal: true };
+    let mut output = EventPrinter::new(out.clone(), err, form);
+    let data =
+        r#"{"topic":"/a","id":"e-1","type":"x/y","data":"\u001b]0;t\u0007\u009b1m\u00e4\t\n2\r"}"#;
+    assert!(output.event(None, data).is_ok());
+    assert_eq!(out.text(), "\\u{1b}]0;t\\u{7}\\u{9b}1m\u{e4}\t\n2\\r\n");
+}
+
 #[test]
 fn bytes_are_printed_as_bytes() {
     let (out, err) = (Page::default(), Page::default());
-    let mut output = EventPrinter::new(out.clone(), err, false, false);
+    let mut output = EventPrinter::new(out.clone(), err, PLAIN);
     let data = r#"{"topic":"/a","id":"e-1","type":"x/y","data":{"base64":"/wA="}}"#;
     assert!(output.event(None, data).is_ok());
     assert_eq!(*out.0.borrow(), b"\xff\0\n");
@@ -377,7 +406,8 @@ fn silence_is_a_dead_connection() {
     let (out, err) = (Page::default(), Page::default());
     let patience =
         Patience { silence_max: Duration::from_secs(1), pause_min: Duration::from_millis(1) };
-    let result = StreamFollower::new(&args, patience, out.clone(), err.clone()).unwrap().run();
+    let output = EventPrinter::new(out.clone(), err.clone(), args.form(false));
+    let result = StreamFollower::new(&args, patience, output, Arc::default()).unwrap().run();
     assert!(result.is_err());
     assert!(serving.join().unwrap().contains("since=e-1"));
     let said =
@@ -406,8 +436,8 @@ fn a_closed_output_is_the_end_and_a_full_disk_an_error() {
     let (url, serving) = serve(vec![stream(&(message(1, "\"1\"") + &message(2, "\"2\"")))]);
     let args = parse(&format!("/a --json --server {url}")).unwrap();
     let page = Page::default();
-    let result =
-        StreamFollower::new(&args, PATIENCE, Pipe(page.clone()), io::sink()).unwrap().run();
+    let output = EventPrinter::new(Pipe(page.clone()), io::sink(), args.form(false));
+    let result = StreamFollower::new(&args, PATIENCE, output, Arc::default()).unwrap().run();
     assert!(result.is_ok());
     assert_eq!(page.text().lines().next(), Some(envelope(1, "\"1\"").as_str()));
     serving.join().unwrap();
@@ -421,7 +451,8 @@ fn a_closed_output_is_the_end_and_a_full_disk_an_error() {
 #[test]
 fn the_server_says_how_long_to_wait() {
     let args = parse("/a").unwrap();
-    let mut follower = StreamFollower::new(&args, PATIENCE, io::sink(), io::sink()).unwrap();
+    let output = EventPrinter::new(io::sink(), io::sink(), args.form(false));
+    let mut follower = StreamFollower::new(&args, PATIENCE, output, Arc::default()).unwrap();
     for (ms, pause_ms) in [(2_417, 2_417), (0, 500), (u64::MAX, 30_000)] {
         assert!(follower.take(Item::Retry(ms)).is_ok());
         assert_eq!(follower.pause_min, Duration::from_millis(pause_ms));

@@ -15,6 +15,54 @@ fn run_with_input(args: &[&str], input: &str) -> Said {
 }
 
 #[test]
+fn a_reader_ends_when_its_work_is_done() {
+    let server = Server::start();
+    server.publish("/a", "1");
+    let address = format!("http://{}", server.public.0);
+    let said = run(&["sub", "/a", "-n", "1", "--server", &address]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "1\n"), "{}", said.err);
+    let said = run(&["sub", "/a", "-n", "2", "--timeout", "300ms", "--server", &address]);
+    assert_eq!((said.code, said.out.as_str()), (Some(1), "1\n"), "{}", said.err);
+    assert!(said.err.contains("1 of 2 messages have come"), "{}", said.err);
+    // The reader of its output ends; no message comes that would tell.
+    let head = format!("\"$0\" sub /a --server {address} | head -n 1");
+    let path = stentor([""]).get_program().to_owned();
+    let said = Child::spawn(Command::new("sh").args(["-c", &head]).arg(path)).said();
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "1\n"), "{}", said.err);
+}
+
+#[test]
+fn a_reader_gives_up_in_time() {
+    let address = free_address();
+    let said = run(&["sub", "/a", "--timeout", "300ms", "--server", &address.to_string()]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("the time is up, and there was no stream"), "{}", said.err);
+}
+
+#[test]
+fn a_variable_names_the_server() {
+    let server = Server::start();
+    let address = format!("http://{}", server.control.0);
+    let said = |args: &[&str]| Child::spawn(stentor(args).env("STENTOR_SERVER", &address)).said();
+    assert_eq!(said(&["pub", "/a", "1"]).code, Some(0));
+    assert_eq!(said(&["sub", "/a", "-n", "1"]).out, "1\n");
+    assert_eq!(said(&["status", "--ready"]).out, "ready\n");
+    assert_eq!(said(&["config"]).code, Some(0), "it is no setting");
+}
+
+#[test]
+fn lines_may_hold_any_bytes() {
+    let server = Server::start();
+    let address = format!("http://{}", server.control.0);
+    let mut child =
+        Child::spawn(stentor(["pub", "/a", "--lines", "--server", &address]).stdin(Stdio::piped()));
+    child.input().write_all(b"a\r\n\xff\0\r\n").unwrap();
+    let said = child.said();
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(server.public.get("/a").expect(200).body, b"\xff\0");
+}
+
+#[test]
 fn help_names_every_command() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
@@ -430,7 +478,7 @@ fn following_topics() {
     prints(&one, "first\n");
     prints(&two, "/a\tfirst\n");
     server.control.put("/b", "application/json", b"{\"n\":\n1}").expect(201);
-    prints(&two, "/a\tfirst\n/b\t{\"n\":\n1}\n");
+    prints(&two, "/a\tfirst\n/b\t{\"n\":\n/b\t1}\n");
     let id = server.public.get("/b").tag();
     let line = format!(
         "{{\"topic\":\"/b\",\"id\":{id},\"type\":\"application/json\",\"data\":{{\"n\": 1}}}}\n"

@@ -1,0 +1,90 @@
+//! What ends `stentor sub` while it waits for messages: its time, and the end of whoever reads its
+//! output. Reading a stream blocks, so a thread of its own watches for both.
+
+use std::io::stdout;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use stentor_server::event_log;
+
+/// How far the command has come.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The server has sent a stream.
+    pub(super) has_stream: AtomicBool,
+    /// Messages that were printed.
+    pub(super) messages: AtomicU64,
+}
+
+/// Why the command ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Nobody reads standard output any more.
+    OutputClosed,
+    TimeIsUp,
+}
+
+/// Ends the process when standard output is closed, or after `timeout`. `wanted` is the number of
+/// messages that should have come by then.
+pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &Arc<Progress>) {
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let progress = Arc::clone(progress);
+    thread::spawn(move || {
+        let failure = match wait(deadline) {
+            End::OutputClosed => None,
+            End::TimeIsUp => unfinished(wanted, &progress),
+        };
+        if let Some(reason) = &failure {
+            event_log::say(&format!("stentor: {reason}"));
+        }
+        event_log::flush();
+        process::exit(i32::from(failure.is_some()));
+    });
+}
+
+/// What is missing when time is up.
+fn unfinished(wanted: Option<u64>, progress: &Progress) -> Option<String> {
+    let messages = progress.messages.load(Ordering::Relaxed);
+    if !progress.has_stream.load(Ordering::Relaxed) {
+        return Some("the time is up, and there was no stream".to_owned());
+    }
+    let wanted = wanted.filter(|wanted| messages < *wanted)?;
+    Some(format!("the time is up: {messages} of {wanted} messages have come"))
+}
+
+fn wait(deadline: Option<Instant>) -> End {
+    let out = stdout();
+    loop {
+        let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        // Without flags, only errors and the end of the reader are reported.
+        let mut fds = [PollFd::new(&out, PollFlags::empty())];
+        match poll(&mut fds, rest.as_ref()) {
+            Ok(0) if deadline.is_some() => return End::TimeIsUp,
+            Ok(1..) => return End::OutputClosed,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let progress = Progress::default();
+        let reason = unfinished(None, &progress).unwrap();
+        assert_eq!(reason, "the time is up, and there was no stream");
+        progress.has_stream.store(true, Ordering::Relaxed);
+        assert_eq!(unfinished(None, &progress), None);
+        progress.messages.store(2, Ordering::Relaxed);
+        assert_eq!(unfinished(Some(2), &progress), None);
+        let reason = unfinished(Some(3), &progress).unwrap();
+        assert_eq!(reason, "the time is up: 2 of 3 messages have come");
+    }
+}
