@@ -47,6 +47,7 @@ mod lock;
 mod log_throttle;
 mod marks;
 mod outcomes;
+mod output;
 mod owned;
 mod parent;
 mod path;
@@ -95,6 +96,7 @@ pub use marks::mark;
 #[cfg(any(test, feature = "sim"))]
 pub use marks::take_marks;
 pub use outcomes::{Outcome, Outcomes, Waiting, ask_process};
+pub use output::wait_until_closed;
 pub use parent::{
     Children, Line, WaitingParent, adopt_orphans, hold_signals, reap, reap_within, release_signals,
     send_signal,

@@ -144,7 +144,9 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
     }
     let mut command: Command =
         serde_json::from_str(text).map_err(|error| match lone_surrogate(text) {
-            Some(half) => format!("{half} is half of a surrogate pair: write both halves."),
+            Some(half) => {
+                format!("A string has {half}, half of a surrogate pair: write both halves.")
+            }
             None => format!("The command is broken: {}.", shortened(&error.to_string())),
         })?;
     if let Some(number) = command.ping {

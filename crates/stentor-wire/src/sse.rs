@@ -22,6 +22,9 @@ use crate::{labels, saturating_decimal};
 /// whatever comes next: at an empty line some readers would report what came last once more.
 pub const HEARTBEAT: &[u8] = b":\n";
 
+/// The same as a chunk of its own (RFC 9112 section 7.1).
+pub const HEARTBEAT_CHUNK: &[u8] = b"2\r\n:\n\r\n";
+
 /// What a stream may begin with, and what then is no part of its first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

@@ -241,7 +241,8 @@ Examples:
   stentor bench surge http://127.0.0.1:8080/a --connections 10000 --within 1s
   stentor bench get http://127.0.0.1:8080/a http://127.0.0.1:80/a --rounds 7
 
-Exit codes: 0 success; 1 the report names problems, or nothing could be measured; 2 usage; 130 ended by Ctrl-C, with the figures printed.";
+Exit codes: 0 success; 1 the report names problems, or nothing could be measured; 2 usage;
+130 ended by Ctrl-C, with the figures printed.";
 
 const GET_EXAMPLES: &str = "\
 Examples:

@@ -1,5 +1,5 @@
-//! The watchdog of systemd (sd_notify(3), `WatchdogSec=` of a unit): it ends a process that does not
-//! say regularly that it runs.
+//! The watchdog of systemd (sd_notify(3), `WatchdogSec=` of a unit): systemd ends a process that
+//! does not say regularly that it runs.
 //!
 //! [`sd_notify::watchdog_enabled`] is not used: it compares `WATCHDOG_PID` with this process, and
 //! after an upgrade the variable still names the first one.

@@ -322,7 +322,7 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     // Files that an editor of Windows has written begin with a byte order mark.
     let line = line.strip_prefix('\u{feff}').unwrap_or(line);
     let broken = |error: serde_json::Error| match lone_surrogate(line) {
-        Some(half) => format!("{half} is half of a surrogate pair: write both halves."),
+        Some(half) => format!("A string has {half}, half of a surrogate pair: write both halves."),
         None => cut(&error.to_string()).to_owned(),
     };
     let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;

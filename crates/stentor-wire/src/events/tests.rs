@@ -173,7 +173,7 @@ fn broken_commands() {
         assert!(reason.starts_with("The command is broken: ") && reason.ends_with('.'), "{reason}");
         assert!(!reason.contains('\n'), "{reason:?}");
     }
-    let reason = r"\ud800 is half of a surrogate pair: write both halves.";
+    let reason = r"A string has \ud800, half of a surrogate pair: write both halves.";
     assert_eq!(parse_command(r#"{"subscribe":["\ud800"]}"#, 2), Err(reason.to_owned()));
     let long = format!("{{\"{}\":1}}", "x".repeat(100_000));
     assert!(parse_command(&long, 2).unwrap_err().len() < 300);

@@ -338,3 +338,10 @@ fn names_of_notices_are_reserved() {
         assert!(!is_reserved(name), "{name}");
     }
 }
+
+#[test]
+fn a_heartbeat_is_a_whole_chunk() {
+    let mut chunk = Vec::new();
+    crate::http1::write_chunk(&mut chunk, |out| out.extend_from_slice(HEARTBEAT));
+    assert_eq!(chunk, HEARTBEAT_CHUNK);
+}

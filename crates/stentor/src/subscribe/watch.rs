@@ -6,9 +6,8 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use stentor_server::event_log;
 
 /// How far the command has come.
@@ -20,24 +19,13 @@ pub(super) struct Progress {
     pub(super) messages: AtomicU64,
 }
 
-/// Why the command ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    /// Nobody reads standard output any more.
-    OutputClosed,
-    TimeIsUp,
-}
-
 /// Ends the process when standard output is closed, or after `timeout`. `wanted` is the number of
 /// messages that should have come by then.
 pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &Arc<Progress>) {
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let progress = Arc::clone(progress);
     thread::spawn(move || {
-        let failure = match wait(deadline) {
-            End::OutputClosed => None,
-            End::TimeIsUp => unfinished(wanted, &progress),
-        };
+        let is_closed = stentor_io::wait_until_closed(&stdout(), timeout);
+        let failure = if is_closed { None } else { unfinished(wanted, &progress) };
         if let Some(reason) = &failure {
             event_log::say(&format!("stentor: {reason}"));
         }
@@ -54,21 +42,6 @@ fn unfinished(wanted: Option<u64>, progress: &Progress) -> Option<String> {
     }
     let wanted = wanted.filter(|wanted| messages < *wanted)?;
     Some(format!("the time is up: {messages} of {wanted} messages have come"))
-}
-
-fn wait(deadline: Option<Instant>) -> End {
-    let out = stdout();
-    loop {
-        let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
-        // Without flags, only errors and the end of the reader are reported.
-        let mut fds = [PollFd::new(&out, PollFlags::empty())];
-        match poll(&mut fds, rest.as_ref()) {
-            Ok(0) if deadline.is_some() => return End::TimeIsUp,
-            Ok(1..) => return End::OutputClosed,
-            _ => {}
-        }
-    }
 }
 
 #[cfg(test)]

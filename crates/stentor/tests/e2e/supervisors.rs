@@ -61,6 +61,7 @@ fn a_watchdog_hears_of_each_process() {
     };
     assert!(hears_three(), "{}", server.child.err());
     let said: Said = run(&["upgrade", "--server", &format!("http://{}", server.control.0)]);
+    assert!(said.out.starts_with("upgraded: process "), "{said:?}");
     server.child.went_over_to(server.figure("process") as u32);
     assert!(hears_three(), "{}", server.child.err());
     server.child.stopped();

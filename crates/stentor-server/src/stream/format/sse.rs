@@ -17,7 +17,7 @@ pub(super) static CHUNKED: Manner = Manner {
     gap: Some(|out, missing| write_chunk(out, |out| gap(out, missing))),
     uncovered: Some(|out, json| write_chunk(out, |out| uncovered(out, json))),
     cursor: |out, id, _| write_chunk(out, |out| cursor(out, id)),
-    sign_of_life: SignOfLife::Comment(b"2\r\n:\n\r\n"),
+    sign_of_life: SignOfLife::Comment(sse::HEARTBEAT_CHUNK),
     farewell: |out| out.extend_from_slice(LAST_CHUNK),
     put_off: Some(|out, chance| write_last(out, |out| put_off::last_events(out, chance))),
     expired: |out, why| write_last(out, |out| expired(out, why)),
@@ -65,17 +65,4 @@ fn cursor(out: &mut Vec<u8>, id: Id) {
     out.extend_from_slice(b"id: ");
     out.extend_from_slice(id.text().as_bytes());
     out.extend_from_slice(b"\n\n");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_heartbeat_is_a_whole_chunk() {
-        let mut chunk = Vec::new();
-        write_chunk(&mut chunk, |out| out.extend_from_slice(sse::HEARTBEAT));
-        assert_eq!(CHUNKED.sign_of_life, SignOfLife::Comment(&b"2\r\n:\n\r\n"[..]));
-        assert_eq!(chunk, b"2\r\n:\n\r\n");
-    }
 }
