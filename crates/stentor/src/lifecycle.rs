@@ -16,8 +16,6 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator;
-use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::Origin;
 use stentor_config::{LogFormat, Settings};
 use stentor_io::{Inherited, Line, Outcome, WaitingParent};
 use stentor_process::{LogFiles, Predecessor, Server};
@@ -325,7 +323,7 @@ pub(crate) enum Told {
 /// The signals this process listens to. Register them before the server starts: from then on none
 /// is lost, and none kills.
 pub(crate) struct Signals {
-    all: iterator::SignalsInfo<WithOrigin>,
+    all: iterator::Signals,
     /// Those that came while something else was done.
     waiting: VecDeque<Told>,
     stops: Stops,
@@ -333,7 +331,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn register() -> Result<Signals, Failure> {
-        let all = iterator::SignalsInfo::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
+        let all = iterator::Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])
             .map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
         Ok(Signals { all, waiting: VecDeque::new(), stops: Stops::default() })
     }
@@ -344,8 +342,8 @@ impl Signals {
             if let Some(told) = self.waiting.pop_front() {
                 return told;
             }
-            let Some(origin) = self.all.forever().next() else { return Told::Stop };
-            self.waiting.extend(self.stops.told(&origin));
+            let Some(signal) = self.all.forever().next() else { return Told::Stop };
+            self.waiting.extend(self.stops.told(signal, stentor_io::monotonic_us()));
         }
     }
 
@@ -363,39 +361,36 @@ impl Signals {
 
     fn take_pending(&mut self) {
         let Signals { all, waiting, stops } = self;
-        waiting.extend(all.pending().filter_map(|origin| stops.told(&origin)));
+        let now_us = stentor_io::monotonic_us();
+        waiting.extend(all.pending().filter_map(|signal| stops.told(signal, now_us)));
     }
 }
 
-/// Signals to stop, by where they come from. A supervisor that signals all processes of a service
-/// reaches this one twice: directly, and by way of the process before or the first one, which pass
-/// the signal on. That is one stop, where two of one sender are two.
+/// Signals to stop. A supervisor that signals all processes of a service reaches this one twice:
+/// directly, and by way of the process before or the first one. `timeout` signals its child and the
+/// group of it. A repeat within [`REPEAT_US`] is therefore the same stop.
 #[derive(Debug, Default)]
 struct Stops {
-    by_parent: u32,
-    by_others: u32,
+    /// When the last one came, in microseconds of the monotonic clock.
+    last_us: Option<u64>,
 }
 
 impl Stops {
-    /// Returns the meaning of a signal, or `None` for a stop that has come by the other way too.
-    fn told(&mut self, origin: &Origin) -> Option<Told> {
-        let told = told(origin.signal);
+    /// Returns the meaning of a signal, or `None` for a repeat.
+    fn told(&mut self, signal: i32, now_us: u64) -> Option<Told> {
+        let told = told(signal);
         if told != Told::Stop {
             return Some(told);
         }
-        let sender = origin.process.map(|process| process.pid as u32);
-        let is_parent = sender == Some(stentor_io::parent_process());
-        self.is_another(is_parent).then_some(told)
-    }
-
-    fn is_another(&mut self, is_parent: bool) -> bool {
-        let before = self.by_parent.max(self.by_others);
-        let stops = if is_parent { &mut self.by_parent } else { &mut self.by_others };
-        *stops += 1;
+        let is_repeat = self.last_us.is_some_and(|last_us| now_us < last_us + REPEAT_US);
         // mutation: one-stop-twice
-        *stops > before
+        self.last_us = if is_repeat { self.last_us } else { Some(now_us) };
+        (!is_repeat).then_some(told)
     }
 }
+
+/// A second signal counts after this time: half a second.
+const REPEAT_US: u64 = 500_000;
 
 impl Told {
     fn signal(&self) -> i32 {
@@ -478,9 +473,11 @@ mod tests {
     #[test]
     fn a_stop_that_comes_by_two_ways_is_one() {
         let mut stops = Stops::default();
-        let heard = [true, false, false, true, true].map(|is_parent| stops.is_another(is_parent));
-        assert_eq!(heard, [true, false, true, false, true]);
-        let mut stops = Stops::default();
-        assert_eq!([false, true, false].map(|by| stops.is_another(by)), [true, false, true]);
+        let mut heard = |ms: u64| stops.told(SIGTERM, ms * 1_000).is_some();
+        assert_eq!(
+            [0, 1, 499, 500, 501, 999, 1_001].map(&mut heard),
+            [true, false, false, true, false, false, true]
+        );
+        assert_eq!(stops.told(SIGHUP, 0), Some(Told::Reload));
     }
 }

@@ -351,7 +351,7 @@ fn a_publisher_that_is_refused_is_told_before_readers_come() {
     assert_eq!(server.figure("counters/accepted"), 3, "one publish before, one of the run, and we");
     // Later refusals end the publishing, and the report says how far it came.
     let (stub, _log) = publisher(reluctant);
-    let run = push(&stub, "sse").with_status(0);
+    let run = push(&stub, "sse").with_status(1);
     assert_eq!(run.count("delivery/published"), 3);
     assert_eq!(run.count("delivery/readers_complete"), 4);
     let told = format!("publishing to {}: 429 Too Many Requests enough", stub.url());
