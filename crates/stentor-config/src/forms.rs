@@ -18,6 +18,7 @@ use toml::Value;
 use tracing::Level;
 
 use crate::addresses::{ControlAddress, ListenAddress, Network, parse_address};
+use crate::file_type::FileType;
 use crate::leave_out;
 use crate::servers::{BrokerUrl, ServerUrl, StreamName};
 use crate::setting::{Form, ValueShape};
@@ -390,6 +391,8 @@ text_kinds! {
     ImmutablePaths(Pattern), immutable_paths;
     /// The Cache-Control of answers.
     Caching(CacheControl), |text| CacheControl::parse(text).map_err(str::to_owned);
+    /// The media type of files.
+    TypeOfFiles(FileType), file_type, FileType::to_string;
     /// The content type of a look-up's answers, or of messages.
     MediaType(ContentType), |text| ContentType::parse(text).map_err(str::to_owned);
     /// Who may publish.
@@ -518,6 +521,23 @@ fn origin(text: &str) -> Result<String, String> {
     };
     let authority = authority.strip_suffix(usual_port).unwrap_or(authority);
     Ok(format!("{scheme}://{authority}"))
+}
+
+fn file_type(text: &str) -> Result<FileType, String> {
+    let wrong = || {
+        format!(
+            "'{}' is not a type of files: write EXTENSION=TYPE or NAME=TYPE, such as \
+             'tgs=application/x-tgsticker'",
+            text.escape_debug()
+        )
+    };
+    let (name, content_type) = text.split_once('=').ok_or_else(wrong)?;
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let content_type = ContentType::parse(content_type).map_err(|_| wrong())?;
+    if name.is_empty() || name.contains('/') {
+        return Err(wrong());
+    }
+    Ok(FileType::new(name, content_type.as_str()))
 }
 
 /// Reads who may publish. No setting lets anyone publish.

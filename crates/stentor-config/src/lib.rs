@@ -18,6 +18,7 @@ mod arrays;
 mod checks;
 mod document;
 mod error;
+mod file_type;
 mod forms;
 mod groups;
 mod layer;
@@ -33,6 +34,7 @@ mod values;
 
 pub use addresses::{ControlAddress, ListenAddress, Network, parse_address};
 pub use error::{ConfigError, ConfigErrors};
+pub use file_type::FileType;
 pub use moment::{date_of, parse_moment};
 pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
 pub use servers::{BrokerUrl, ServerUrl, StreamName};

@@ -11,9 +11,10 @@ use stentor_wire::target::TopicName;
 use tracing::Level;
 
 use crate::addresses::{CONTROL_DEFAULT, ControlAddress, LISTEN_DEFAULT, ListenAddress};
+use crate::file_type::FileType;
 use crate::forms::{
     AccessName, Address, AutoOr, HostName, Name, OneOrMany, OrNone, Origin, StorePath, Text,
-    UserName,
+    TypeOfFiles, UserName,
 };
 use crate::quantity::{ByteRate, Bytes, Count, DAY, GIB, HOUR, KIB, MIB, Millis};
 use crate::setting::settings;
@@ -314,6 +315,8 @@ settings! {
             cache_bytes_max: usize = 64 << 20, cache_bytes_max: Bytes<0, { 64 * GIB }>;
             /// The largest file that is kept, in bytes. What is larger is sent straight from disk.
             small_bytes_max: usize = 64 << 10, small_bytes_max: Bytes<0, { 16 * MIB }>;
+            /// Media types beside those that are known, or in their place.
+            types: Vec<FileType> = Vec::new(), types: OneOrMany<TypeOfFiles>;
         }
     }
 }

@@ -33,7 +33,6 @@ use std::thread;
 use stentor_config::{Files, Mount};
 use stentor_hub::Encoder;
 use stentor_io::{Directory, File, FileKind, FileStamp, Found, lower_priority, unix_ns, unix_s};
-use stentor_wire::file_name::content_type;
 use stentor_wire::negotiate::{Encoding, Encodings, compressible};
 use stentor_wire::target::check_file;
 
@@ -391,7 +390,7 @@ impl FilePlace<'_> {
     /// Makes an entry of a file, with its packed siblings.
     fn read(&self, file: &File, mut sources: FileSources) -> ReadOutcome {
         let FilePlace { mount, files, rest, .. } = *self;
-        let kind = content_type(rest);
+        let kind = files.content_type(rest);
         if !is_worth_keeping(files, file.status().bytes, kind) {
             return ReadOutcome::Nothing;
         }

@@ -135,7 +135,9 @@ pub(super) fn problems(report: &Report) -> Vec<String> {
     let errors = report.errors.iter().fold(0, |sum: u64, e| sum.saturating_add(e.count));
     counted(errors, "error", "errors");
     counted(c.dropped, "connection dropped", "connections dropped");
-    let unopened = c.wanted.saturating_sub(c.opened);
+    // With a connection for each request, a run of few requests needs few connections.
+    let is_enough = report.requests.as_ref().is_some_and(|all| all.completed <= c.opened);
+    let unopened = if is_enough { 0 } else { c.wanted.saturating_sub(c.opened) };
     counted(unopened, "connection never opened", "connections never opened");
     if let Some(d) = &report.delivery {
         // Messages behind a gap that was told are counted among the figures: a server may say that

@@ -305,7 +305,7 @@ fn unknown_keys_are_told_the_nearest_or_their_place() {
         ("[[static]]\nfall_back = '/'", "2:1: unknown key 'fall_back'; did you mean 'fallback'?"),
         (
             "[files]\ncache_bytes = 1",
-            "2:1: unknown key 'cache_bytes'; known here: cache_bytes_max, small_bytes_max",
+            "2:1: unknown key 'cache_bytes'; known here: cache_bytes_max, small_bytes_max, types",
         ),
         // A key in the wrong table is told its place.
         ("root = '/srv'", "1:1: unknown key 'root'; it belongs in [[static]]"),

@@ -105,7 +105,7 @@ impl Desk {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn small(cache_bytes_max: usize) -> Files {
-    Files { cache_bytes_max, small_bytes_max: 1_000 }
+    Files { cache_bytes_max, small_bytes_max: 1_000, ..Files::default() }
 }
 
 fn text(bytes: usize) -> Vec<u8> {
@@ -647,12 +647,12 @@ fn an_early_check_that_fails_is_repeated() {
 
 #[test]
 fn small_files_and_text_are_kept() {
-    let files = Files { cache_bytes_max: 100 << 20, small_bytes_max: 1_000 };
+    let files = Files { cache_bytes_max: 100 << 20, small_bytes_max: 1_000, ..Files::default() };
     let is_worth = |bytes, kind| is_worth_keeping(&files, bytes, kind);
     assert!(is_worth(1_000, "image/png") && !is_worth(1_001, "image/png"));
     assert!(is_worth(4 << 20, "text/plain") && !is_worth((4 << 20) + 1, "text/plain"));
     // Half of the cache holds a file with its head.
-    let files = Files { cache_bytes_max: 10_000, small_bytes_max: 10_000 };
+    let files = Files { cache_bytes_max: 10_000, small_bytes_max: 10_000, ..Files::default() };
     let is_worth = |bytes| is_worth_keeping(&files, bytes, "image/png");
     assert!(is_worth(3_900) && !is_worth(4_000));
 }

@@ -23,7 +23,6 @@ use stentor_files::{
 };
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
-use stentor_wire::file_name::content_type;
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, compressible};
 use stentor_wire::range::{ByteRange, Ranges, parts_end, ranges};
@@ -420,7 +419,7 @@ fn send(
     file: File,
 ) -> io::Result<()> {
     let Place { mount, rest, .. } = *place;
-    let kind = content_type(rest);
+    let kind = x.settings.files.content_type(rest);
     let status = file.status();
     let acceptable = Acceptable::parse(request.accept_encoding);
     let mut forms = siblings(x, place, &file);

@@ -64,7 +64,7 @@ fn a_watchdog_hears_of_each_process() {
     assert!(said.out.starts_with("upgraded: process "), "{said:?}");
     server.child.went_over_to(server.figure("process") as u32);
     assert!(hears_three(), "{}", server.child.err());
-    server.child.stopped();
+    server.child.stop();
 }
 
 #[test]

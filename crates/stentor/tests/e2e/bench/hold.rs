@@ -22,7 +22,7 @@ fn as_many_as_were_asked_for_are_held_and_a_server_that_stops_drops_them_all() {
                 let run = begin(&format!("hold {url} --as {role} {flags} --pid {pid}"));
                 server.settled(counter, 60);
                 server.child.signal("TERM");
-                let run = run.over().with_status(0);
+                let run = run.over().with_status(1);
                 assert_eq!(run.count("connections/opened"), 60, "{role}");
                 assert_eq!(run.count("connections/first_answer/count"), 60, "{role}");
                 assert_eq!(run.count("connections/dropped"), 60, "{role}: {run:?}");

@@ -167,7 +167,7 @@ fn errors_of_the_server_are_answers_too() {
             peer.say(if fails { error } else { "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" });
         }
     });
-    let run = bench(&line(&stub)).with_status(0);
+    let run = bench(&line(&stub)).with_status(1);
     assert_eq!(run.errors(), [("status 500", 10)]);
     assert_eq!((run.status(500), run.status(200)), (10, 40));
 }
@@ -325,7 +325,7 @@ fn connections_that_do_not_stay_are_dropped() {
             scope.spawn(move || {
                 let stub = stub();
                 let line = format!("hold {} --as {role} --connections 3", stub.url());
-                let run = bench(&line).with_status(0);
+                let run = bench(&line).with_status(1);
                 let [(told, 3)] = run.errors()[..] else { panic!("{name}: {run:?}") };
                 assert!(told.starts_with(kind), "{name}: {told}");
                 assert_eq!(run.count("connections/opened"), 3, "{name}");
