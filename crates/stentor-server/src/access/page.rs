@@ -27,7 +27,8 @@ pub(crate) enum PageOrigin {
 impl PageOrigin {
     /// Judges a request that came by TLS, or not: `is_secured`.
     pub(crate) fn of(request: &Request<'_>, cors: &Cors, is_secured: bool) -> PageOrigin {
-        let is_foreign = matches!(request.fetch_site, Some(b"cross-site" | b"same-site"));
+        // `none` is an address that the user has typed. A value that is not known is no proof.
+        let is_foreign = !matches!(request.fetch_site, None | Some(b"same-origin" | b"none"));
         let Some(origin) = request.origin else {
             return if is_foreign { PageOrigin::ForeignUnnamed } else { PageOrigin::Unnamed };
         };
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_browser_tells_foreign_pages_apart() {
-        for site in ["cross-site", "same-site"] {
+        for site in ["cross-site", "same-site", "unheard-of"] {
             assert_eq!(page("https://a.example:8443", site, true), PageOrigin::Foreign);
             assert_eq!(page("https://a.example:8443", site, false), PageOrigin::Foreign);
             assert_eq!(page("https://listed.example", site, true), PageOrigin::Listed);
