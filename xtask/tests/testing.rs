@@ -247,7 +247,7 @@ const ENDLESS_WAITS: &[(&str, usize)] = &[
 /// By crate.
 const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor", 282),
-    ("stentor-access", 23),
+    ("stentor-access", 22),
     ("stentor-bench", 17),
     ("stentor-hub", 42),
     ("stentor-io", 33),

@@ -7,8 +7,9 @@
 //! kept, and nobody outside can find two that are taken for one another. Only what was granted is
 //! kept. Whoever sends bad tokens has each of them verified, and pushes out nothing.
 //!
-//! What is kept is looked at again each time: its time may be over, and its key may be gone. When
-//! the keys are replaced nothing is thrown away, for most replacements add a key or change none.
+//! What is kept is checked again each time: its time may be over, its key may be gone, and settings
+//! may not allow its origin any more. When the keys are replaced nothing is thrown away, for most
+//! replacements add a key or change none.
 //!
 //! A part is two lists: what is used goes to the newer one. When that is full it becomes the older
 //! one, and what was in the older one, and not used since, is forgotten. There may be a million
@@ -105,7 +106,7 @@ impl Cache {
             }
         };
         let grant = part.newer[at].grant();
-        if keys.has(grant.scope.key()) && !grant.has_expired(now_unix_s) {
+        if keys.check(&grant.scope, grant.expires_unix_s, now_unix_s).is_ok() {
             return Some(grant);
         }
         part.remove(at);
@@ -392,8 +393,9 @@ mod tests {
             let grant = cache.verify(&keys, &signer.token(Some("k"), &claims), NOW).unwrap();
             of_scopes += grant.scope.bytes();
         }
-        // A count, a key, a length; one byte between the lists; two patterns and one between them.
-        assert_eq!(of_scopes, TOKENS * (8 + 8 + 8 + 1 + 10 + 1 + 14));
+        // A count, a key, a length; two patterns and one byte between them; the origin, which is
+        // an algorithm without names; one byte between the three parts.
+        assert_eq!(of_scopes, TOKENS * (8 + 8 + 8 + 10 + 1 + 14 + 7 + 2));
         let places = size_of::<CachedToken>() + size_of::<Scope>();
         let bytes = cache.bytes() - empty - of_scopes;
         assert_eq!(places, 40);

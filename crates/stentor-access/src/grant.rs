@@ -21,16 +21,9 @@ use crate::permissions::Permissions;
 pub struct Grant {
     /// What it allows, and by what key.
     pub scope: Scope,
-    /// From when on it is not good any more, in seconds since 1970, leeway included.
+    /// The end of its time, in seconds since 1970. For tokens that others sign,
+    /// [`Keys::end_unix_s`](crate::Keys::end_unix_s) adds the leeway.
     pub expires_unix_s: Option<u64>,
-}
-
-impl Grant {
-    /// Whether its time is over.
-    #[must_use]
-    pub fn has_expired(&self, now_unix_s: u64) -> bool {
-        self.expires_unix_s.is_some_and(|expires| now_unix_s >= expires)
-    }
 }
 
 /// What all tokens have in common that allow the same and are signed with the same key. To clone it
@@ -39,16 +32,17 @@ impl Grant {
 pub struct Scope(ThinArc<KeyId, u8>);
 
 impl Scope {
-    /// What a key grants by these permissions.
-    #[must_use]
-    pub fn new(key: KeyId, permissions: &Permissions) -> Scope {
-        let lists = [&permissions.publish, &permissions.read].map(|list| list.borrowed().as_str());
-        let text = lists.join(BETWEEN);
+    /// The scope of a token with these permissions and this origin, which is empty for a static
+    /// token.
+    pub(crate) fn new(key: KeyId, permissions: &Permissions, origin: &str) -> Scope {
+        let [publish, read] =
+            [&permissions.publish, &permissions.read].map(|list| list.borrowed().as_str());
+        let text = [publish, read, origin].join(BETWEEN);
         Scope(ThinArc::from_header_and_slice(key, text.as_bytes()))
     }
 
-    /// The key that says so. When it is gone ([`Keys::has`](crate::Keys::has)), nothing is granted
-    /// any more.
+    /// The key that says so. Whether the token still counts is said by
+    /// [`Keys::check`](crate::Keys::check).
     #[must_use]
     pub fn key(&self) -> KeyId {
         self.0.header.header
@@ -57,13 +51,18 @@ impl Scope {
     /// Topics that may be published to, and deleted.
     #[must_use]
     pub fn publish(&self) -> PatternsRef<'_> {
-        self.lists().0
+        PatternsRef::of_list(self.parts()[0])
     }
 
     /// Topics that may be read, beside those that anyone may.
     #[must_use]
     pub fn read(&self) -> PatternsRef<'_> {
-        self.lists().1
+        PatternsRef::of_list(self.parts()[1])
+    }
+
+    /// The origin of the token, as text; empty for a static token.
+    pub(crate) fn origin(&self) -> &str {
+        self.parts()[2]
     }
 
     /// Whether `topic` may be published to, or deleted.
@@ -95,21 +94,21 @@ impl Scope {
         3 * size_of::<u64>() + self.0.slice.len()
     }
 
-    fn lists(&self) -> (PatternsRef<'_>, PatternsRef<'_>) {
+    fn parts(&self) -> [&str; 3] {
         let text = str::from_utf8(&self.0.slice).expect("it was made of text");
-        let (publish, read) = text.split_once(BETWEEN).expect("it was made of two lists");
-        (PatternsRef::of_list(publish), PatternsRef::of_list(read))
+        let mut parts = text.splitn(3, BETWEEN);
+        [(); 3].map(|()| parts.next().expect("it was made of three parts"))
     }
 }
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (publish, read) = self.lists();
+        let (publish, read) = (self.publish(), self.read());
         write!(f, "publish {publish:?}, read {read:?}, by {:?}", self.key())
     }
 }
 
-/// Stands between the lists. No pattern has a control character, and lists have lines only.
+/// Stands between the parts. No pattern has a control character, and lists have lines only.
 const BETWEEN: &str = "\0";
 
 // Whoever keeps one has a word for it, also where there may be none.
@@ -128,13 +127,14 @@ mod tests {
             for read in &lists {
                 let permissions = Permissions { publish: publish.clone(), read: read.clone() };
                 let key = KeyId::from_number(7);
-                let scope = Scope::new(key, &permissions);
+                let scope = Scope::new(key, &permissions, "");
                 assert_eq!((scope.publish(), scope.read()), (publish.borrowed(), read.borrowed()));
                 assert_eq!(scope.key(), key);
-                assert_eq!(scope, Scope::new(key, &permissions));
-                assert_ne!(scope, Scope::new(KeyId::from_number(8), &permissions));
+                assert_eq!(scope, Scope::new(key, &permissions, ""));
+                assert_ne!(scope, Scope::new(key, &permissions, "HS256  "));
+                assert_ne!(scope, Scope::new(KeyId::from_number(8), &permissions, ""));
                 let bytes = publish.borrowed().bytes() + read.borrowed().bytes();
-                assert_eq!(scope.bytes(), 25 + bytes);
+                assert_eq!(scope.bytes(), 26 + bytes);
                 assert_eq!(scope.may_read("/c/x"), read.borrowed().matches("/c/x"));
                 assert_eq!(scope.may_publish("/a/x"), publish.borrowed().matches("/a/x"));
             }

@@ -9,6 +9,7 @@
 //! key for every token.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +17,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crate::claims::{self, Claims, Header};
 use crate::grant::{Grant, Scope};
 use crate::key::{Key, Material};
-use crate::keys::{KeyId, Known, clean};
+use crate::keys::{ItsOwnHash, KeyId, Known, clean};
+use crate::origin::{self, TokenOrigin, hash_of_name};
 use crate::refused::Refused;
 use crate::settings::{Algorithm, Jwt};
 
@@ -24,11 +26,16 @@ use crate::settings::{Algorithm, Jwt};
 #[derive(Debug, Default)]
 pub(crate) struct Issuers {
     keys: Vec<Key>,
+    /// Places in `keys`, by id.
+    places: HashMap<KeyId, usize, BuildHasherDefault<ItsOwnHash>>,
     /// Places in `keys`, by name.
     named: HashMap<String, Vec<usize>>,
     /// Of those without one, which are tried whatever a token calls its key.
     nameless: Vec<usize>,
     settings: Jwt,
+    /// The hashes of the names in the settings, as origins have them.
+    issuer: Vec<String>,
+    audience: Vec<String>,
 }
 
 /// Why a token is refused: the kind, and what the owner of the server should read in the log.
@@ -43,8 +50,13 @@ impl Issuers {
         settings: &Jwt,
         keys: impl IntoIterator<Item = (&'m Material, Option<&'m str>, Option<Algorithm>)>,
     ) -> Issuers {
-        let conditions = settings.conditions();
-        let mut issuers = Issuers { settings: settings.clone(), ..Issuers::default() };
+        let hashes = |names: &[String]| names.iter().map(|name| hash_of_name(name)).collect();
+        let mut issuers = Issuers {
+            settings: settings.clone(),
+            issuer: hashes(&settings.issuer),
+            audience: hashes(&settings.audience),
+            ..Issuers::default()
+        };
         for (material, kid, only) in keys {
             let allowed = |algorithm| {
                 let configured = &settings.algorithms;
@@ -52,14 +64,14 @@ impl Issuers {
                     && (configured.is_empty() || configured.contains(&algorithm))
             };
             let kid = kid.map(str::to_owned);
-            let Some(key) = Key::new(material, kid, allowed, conditions.as_bytes()) else {
-                continue;
-            };
+            let Some(key) = Key::new(material, kid, allowed) else { continue };
             // The same key may be in two files.
-            if issuers.keys.iter().any(|other| other.id == key.id) {
+            if let Some(place) = issuers.places.get(&key.id) {
+                issuers.keys[*place].merge(key);
                 continue;
             }
             let place = issuers.keys.len();
+            issuers.places.insert(key.id, place);
             match &key.kid {
                 Some(kid) => issuers.named.entry(kid.clone()).or_default().push(place),
                 None => issuers.nameless.push(place),
@@ -103,7 +115,7 @@ impl Issuers {
         })?;
         let claims = decode(claims)?;
         let claims = claims::claims(&claims).map_err(|error| Why::new(Refused::Claims, error))?;
-        self.grant(key, claims, now_unix_s)
+        self.grant((key, algorithm), claims, now_unix_s)
     }
 
     /// What it takes to verify a token, in nanoseconds: every key that may have signed it is tried.
@@ -191,47 +203,80 @@ impl Issuers {
         }
     }
 
-    /// What is granted by claims that `key` has signed.
-    fn grant(&self, key: &Key, claims: Claims<'_>, now_unix_s: u64) -> Result<Known, Why> {
-        let Jwt { audience, issuer, leeway_s, require_exp, .. } = &self.settings;
-        let why = |refused, detail: String| Err(Why::new(refused, detail));
+    /// What is granted by claims that `key` has signed by this algorithm.
+    fn grant(
+        &self,
+        (key, algorithm): (&Key, Algorithm),
+        claims: Claims<'_>,
+        now_unix_s: u64,
+    ) -> Result<Known, Why> {
         let holder = holder_of(&claims);
-        match &claims.iss {
-            Some(iss) if !issuer.is_empty() && !issuer.iter().any(|name| name == iss) => {
-                return why(Refused::Issuer, format!("its iss is '{}'", clean(iss)));
-            }
-            None if !issuer.is_empty() => return why(Refused::Issuer, "it has no iss".to_owned()),
-            _ => {}
-        }
-        match &claims.aud {
-            // RFC 7519, 4.1.3: one who is not named there must refuse it.
-            Some(aud) if !aud.iter().any(|name| audience.contains(name)) => {
-                let names = clean(&aud.join(" "));
-                return why(Refused::Audience, format!("its aud is '{names}'"));
-            }
-            None if !audience.is_empty() => {
-                return why(Refused::Audience, "it has no aud".to_owned());
-            }
-            _ => {}
-        }
-        let expires_unix_s = claims.exp.map(|exp| exp.saturating_add(*leeway_s));
-        if expires_unix_s.is_none() && *require_exp {
-            return why(Refused::Endless, "it has no exp".to_owned());
-        }
-        if let (Some(exp), Some(expires)) = (claims.exp, expires_unix_s)
-            && now_unix_s >= expires
+        let (iss, aud) = (claims.iss.as_deref(), claims.aud.as_deref());
+        let origin = origin::text_of(algorithm.name(), iss, aud);
+        self.check(key.id, TokenOrigin::parse(&origin), claims.exp)
+            .map_err(|refused| Why::new(refused, detail_of(refused, &claims)))?;
+        let leeway_s = self.leeway_s();
+        if let Some(exp) = claims.exp
+            && now_unix_s >= exp.saturating_add(leeway_s)
         {
-            let ago = now_unix_s - exp;
-            return why(Refused::Expired, format!("it expired {ago} s ago; it is of '{holder}'"));
+            let detail = format!("it expired {} s ago; it is of '{holder}'", now_unix_s - exp);
+            return Err(Why::new(Refused::Expired, detail));
         }
         if let Some(nbf) = claims.nbf
-            && now_unix_s.saturating_add(*leeway_s) < nbf
+            && now_unix_s.saturating_add(leeway_s) < nbf
         {
             let detail = format!("it is good in {} s; it is of '{holder}'", nbf - now_unix_s);
-            return why(Refused::NotYetValid, detail);
+            return Err(Why::new(Refused::NotYetValid, detail));
         }
-        let scope = Scope::new(key.id, &claims.permissions.unwrap_or_default());
-        Ok(Known { grant: Grant { scope, expires_unix_s }, holder })
+        let scope = Scope::new(key.id, &claims.permissions.unwrap_or_default(), &origin);
+        Ok(Known { grant: Grant { scope, expires_unix_s: claims.exp }, holder })
+    }
+
+    /// Whether settings allow a token of this origin, which that key has signed. A key that is not
+    /// known may come, and with it what it does.
+    ///
+    /// # Errors
+    ///
+    /// What they do not allow.
+    pub(crate) fn check(
+        &self,
+        key: KeyId,
+        origin: TokenOrigin<'_>,
+        exp: Option<u64>,
+    ) -> Result<(), Refused> {
+        let key = self.places.get(&key).map(|place| &self.keys[*place]);
+        let is_for_us = match origin.audience {
+            // RFC 7519, 4.1.3: one who is not named there must refuse it.
+            "" => self.audience.is_empty(),
+            names => names.split(',').any(|name| self.audience.iter().any(|own| own == name)),
+        };
+        if key.is_some_and(|key| !key.does_named(origin.algorithm)) {
+            Err(Refused::Algorithm)
+        } else if !self.issuer.is_empty() && !self.issuer.iter().any(|own| own == origin.issuer) {
+            Err(Refused::Issuer)
+        } else if !is_for_us {
+            Err(Refused::Audience)
+        } else if exp.is_none() && self.settings.require_exp {
+            Err(Refused::Endless)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// By how much the clocks of issuers may differ, in seconds.
+    pub(crate) fn leeway_s(&self) -> u64 {
+        self.settings.leeway_s
+    }
+}
+
+/// What the log says of claims that settings do not allow.
+fn detail_of(refused: Refused, claims: &Claims<'_>) -> String {
+    match (refused, &claims.iss, &claims.aud) {
+        (Refused::Issuer, Some(iss), _) => format!("its iss is '{}'", clean(iss)),
+        (Refused::Issuer, None, _) => "it has no iss".to_owned(),
+        (Refused::Audience, _, Some(aud)) => format!("its aud is '{}'", clean(&aud.join(" "))),
+        (Refused::Audience, _, None) => "it has no aud".to_owned(),
+        _ => "it has no exp".to_owned(),
     }
 }
 

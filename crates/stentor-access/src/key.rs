@@ -192,16 +192,13 @@ impl Material {
 }
 
 impl Key {
-    /// A key that does what is `allowed`, under conditions that are part of what it is. `None`: it
-    /// could do nothing.
+    /// A key that does what is `allowed`. `None`: it could do nothing.
     pub(crate) fn new(
         material: &Material,
         kid: Option<String>,
         allowed: impl Fn(Algorithm) -> bool,
-        conditions: &[u8],
     ) -> Option<Key> {
         let mut verifiers = Vec::new();
-        let mut names = String::new();
         for algorithm in material.algorithms().filter(|algorithm| allowed(*algorithm)) {
             let verifier = match algorithm.hmac() {
                 Some(hash) => Verifier::Hmac(hmac::Key::new(hash, &material.bytes)),
@@ -211,18 +208,27 @@ impl Key {
                 }
             };
             verifiers.push((algorithm, verifier));
-            names += algorithm.name();
         }
         let name = kid.as_deref().unwrap_or_default();
-        let parts: [&[u8]; 5] =
-            [b"jwt", name.as_bytes(), &material.bytes, names.as_bytes(), conditions];
-        let id = KeyId::of_jwt(&parts);
+        let id = KeyId::of_jwt(&[b"jwt", name.as_bytes(), &material.bytes]);
         (!verifiers.is_empty()).then_some(Key { id, kid, cost: material.cost(), verifiers })
+    }
+
+    /// Does also what the same key does that was found elsewhere.
+    pub(crate) fn merge(&mut self, same: Key) {
+        let others = same.verifiers.into_iter().filter(|(algorithm, _)| !self.does(*algorithm));
+        let others = others.collect::<Vec<_>>();
+        self.verifiers.extend(others);
     }
 
     /// Whether it does an algorithm.
     pub(crate) fn does(&self, algorithm: Algorithm) -> bool {
         self.verifiers.iter().any(|(other, _)| *other == algorithm)
+    }
+
+    /// Whether it does the algorithm of this name.
+    pub(crate) fn does_named(&self, name: &str) -> bool {
+        self.verifiers.iter().any(|(other, _)| other.name() == name)
     }
 
     /// Whether it has made this signature by this algorithm.

@@ -1,9 +1,9 @@
 //! Which tokens are good: all keys at once, replaced as a whole.
 //!
 //! What is verified depends on nothing but the keys, the token and the time. A key is known by what
-//! it is ([`KeyId`]): the same key is the same after a reload, and one whose permissions, or whose
-//! conditions, have changed is another. So whoever keeps a [`Grant`] has to ask only whether its
-//! key is still there.
+//! it is ([`KeyId`]): the same key is the same after a reload, and a static token whose permissions
+//! have changed is another one. A [`Grant`] has all that settings ask of its token, so other keys
+//! and settings check it as they would check the token, without the token ([`Keys::check`]).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,6 +15,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use crate::TOKEN_BYTES_MAX;
 use crate::grant::{Grant, Scope};
 use crate::jwt::{self, Issuers, Why};
+use crate::origin::TokenOrigin;
 use crate::permissions::Permissions;
 use crate::refused::Refused;
 use crate::secret::{self, StaticToken};
@@ -81,6 +82,43 @@ impl Keys {
     pub fn has(&self, key: KeyId) -> bool {
         // mutation: judged-by-part
         self.ids.contains(&key) || self.is_outstanding && key.is_of_jwt()
+    }
+
+    /// Whether the token of a grant is valid by these keys and settings, at this time. It was
+    /// verified before. A key that is not known may be in a document that was never fetched.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not valid.
+    pub fn check(
+        &self,
+        scope: &Scope,
+        expires_unix_s: Option<u64>,
+        now_unix_s: u64,
+    ) -> Result<(), Refused> {
+        if self.has_expired(scope, expires_unix_s, now_unix_s) {
+            return Err(Refused::Expired);
+        }
+        if !self.has(scope.key()) {
+            return Err(Refused::UnknownKey);
+        }
+        match scope.origin() {
+            "" => Ok(()),
+            origin => self.issuers.check(scope.key(), TokenOrigin::parse(origin), expires_unix_s),
+        }
+    }
+
+    /// The end of a grant's time, with the leeway for the clocks of issuers.
+    #[must_use]
+    pub fn end_unix_s(&self, scope: &Scope, expires_unix_s: Option<u64>) -> Option<u64> {
+        let leeway_s = if scope.origin().is_empty() { 0 } else { self.issuers.leeway_s() };
+        expires_unix_s.map(|expires| expires.saturating_add(leeway_s))
+    }
+
+    /// Whether a grant's time is over.
+    #[must_use]
+    pub fn has_expired(&self, scope: &Scope, expires_unix_s: Option<u64>, now_unix_s: u64) -> bool {
+        self.end_unix_s(scope, expires_unix_s).is_some_and(|end| now_unix_s >= end)
     }
 
     /// What a token grants at this time.
@@ -157,7 +195,7 @@ impl Keys {
         let sha256 = secret::hash(token);
         let held = self.statics.0.get(&beginning(&sha256)).ok_or_else(unknown)?;
         verify_slices_are_equal(&held.sha256, &sha256).map_err(|_| unknown())?;
-        if held.grant.has_expired(now_unix_s) {
+        if held.grant.expires_unix_s.is_some_and(|expires| now_unix_s >= expires) {
             let detail = format!("the time of '{}' is over", held.holder);
             return Err(Why { refused: Refused::Expired, detail });
         }
@@ -169,7 +207,7 @@ impl StaticTokens {
     pub(crate) fn new(tokens: &[StaticToken]) -> Result<StaticTokens, String> {
         let mut statics = HashMap::new();
         for token in tokens {
-            let scope = Scope::new(KeyId::of_static(token), &token.permissions);
+            let scope = Scope::new(KeyId::of_static(token), &token.permissions, "");
             let grant = Grant { scope, expires_unix_s: token.expires_unix_s };
             let entry = Static { sha256: token.sha256, grant, holder: clean(&token.name) };
             if let Some(other) = statics.insert(beginning(&token.sha256), entry) {
@@ -259,7 +297,7 @@ pub(crate) fn clean(name: &str) -> String {
 
 /// The number of a key is a hash already.
 #[derive(Clone, Default)]
-struct ItsOwnHash(u64);
+pub(crate) struct ItsOwnHash(u64);
 
 impl Hasher for ItsOwnHash {
     fn finish(&self) -> u64 {
@@ -374,16 +412,6 @@ mod tests {
             ids,
             [15_528_960_719_630_354_096, 586_596_333_317_031_214, 7_452_511_335_484_499_956]
         );
-        let listed =
-            |names: &[&str]| -> Vec<_> { names.iter().map(|&name| name.to_owned()).collect() };
-        let jwt = crate::Jwt {
-            audience: listed(&["a \"b\"", "c"]),
-            issuer: listed(&["https://\u{fc}.example/\\"]),
-            ..crate::Jwt::default()
-        };
-        let expected = "[\"a \\\"b\\\"\", \"c\"] [\"https://\u{fc}.example/\\\\\"] 30 true";
-        assert_eq!(jwt.conditions(), expected);
-        assert_eq!(crate::Jwt::default().conditions(), "[] [] 30 true");
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod key;
 mod keys;
 #[cfg(any(test, feature = "mint", feature = "fuzz"))]
 pub mod mint;
+mod origin;
 mod pack;
 mod patterns;
 mod permissions;

@@ -21,7 +21,7 @@ impl Packed for KeyId {
 }
 
 impl Packed for Grant {
-    const FORMAT: u64 = format("Grant key publish read expires", &[KeyId::FORMAT]);
+    const FORMAT: u64 = format("Grant key publish read origin expires", &[KeyId::FORMAT]);
 
     fn pack(&self, out: &mut Packer) {
         let Grant { scope, expires_unix_s } = self;
@@ -29,6 +29,7 @@ impl Packed for Grant {
         for list in [scope.publish(), scope.read()] {
             list.iter().map(str::to_owned).collect::<Vec<_>>().pack(out);
         }
+        scope.origin().to_owned().pack(out);
         expires_unix_s.pack(out);
     }
 
@@ -39,7 +40,7 @@ impl Packed for Grant {
             Patterns::parse(texts.iter().map(String::as_str)).map_err(|_| NO_PATTERNS)
         };
         let permissions = Permissions { publish: list()?, read: list()? };
-        let scope = Scope::new(key, &permissions);
+        let scope = Scope::new(key, &permissions, &String::unpack(input)?);
         Ok(Grant { scope, expires_unix_s: Option::unpack(input)? })
     }
 }
@@ -56,7 +57,7 @@ mod tests {
         for expires_unix_s in [None, Some(0), Some(u64::MAX)] {
             let permissions =
                 Permissions { publish: patterns(&["/a/*"]), read: patterns(&["/b/**", "/c"]) };
-            let scope = Scope::new(KeyId::from_number(7), &permissions);
+            let scope = Scope::new(KeyId::from_number(7), &permissions, "HS256 a b");
             let grant = Grant { scope, expires_unix_s };
             let mut out = Packer::new(0);
             grant.pack(&mut out);

@@ -12,7 +12,7 @@ use stentor_wire::target::Server;
 use crate::jwks::{Fetched, JWKS_BYTES_MAX, Jwks};
 use crate::jwt::Issuers;
 use crate::key::Material;
-use crate::keys::{Keys, StaticTokens, list};
+use crate::keys::{Keys, StaticTokens};
 use crate::secret::StaticToken;
 
 /// What is configured of tokens.
@@ -78,15 +78,6 @@ impl Jwt {
     /// The files with keys. When one changes, the keys have to be loaded again.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.secret_files.iter().chain(&self.public_key_files).chain(&self.jwks_files)
-    }
-
-    /// All that decides whether a token is good, beside its key. A key under other conditions is
-    /// another key.
-    pub(crate) fn conditions(&self) -> String {
-        let Jwt { audience, issuer, leeway_s, require_exp, .. } = self;
-        let strings = |items: &[String]| list(items.iter().map(String::as_str));
-        let (audience, issuer) = (strings(audience), strings(issuer));
-        format!("{audience} {issuer} {leeway_s} {require_exp}")
     }
 }
 

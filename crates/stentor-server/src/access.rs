@@ -368,11 +368,12 @@ impl Author {
             Author::Holder(_, Some(page), _) if !visitor.settings.cors.lists(page) => {
                 return Err(PAGE.into());
             }
-            Author::Holder(grant, ..) if grant.has_expired(unix_s) => Bearer::Bad(Refused::Expired),
-            Author::Holder(grant, ..) if !keys.has(grant.scope.key()) => {
-                Bearer::Bad(Refused::UnknownKey)
+            Author::Holder(grant, ..) => {
+                match keys.check(&grant.scope, grant.expires_unix_s, unix_s) {
+                    Ok(()) => Bearer::Good { grant: grant.clone(), by_cookie: false },
+                    Err(refused) => Bearer::Bad(refused),
+                }
             }
-            Author::Holder(grant, ..) => Bearer::Good { grant: grant.clone(), by_cookie: false },
         };
         Visitor { bearer: &bearer, ..visitor }.may(Act::PublishTo(topic))
     }

@@ -142,7 +142,8 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
     match loaded.keys.verify(token, now) {
         Ok(grant) => {
             let holder = loaded.keys.holder(token, now).unwrap_or_default();
-            crate::print(&summary(&grant, holder, now))
+            let end = loaded.keys.end_unix_s(&grant.scope, grant.expires_unix_s);
+            crate::print(&summary(&grant, end, holder, now))
         }
         Err(refused) => {
             let why = loaded.keys.why(token, now).unwrap_or_else(|| refused.to_string());
@@ -151,7 +152,7 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
     }
 }
 
-fn summary(grant: &Grant, holder: String, now_unix_s: u64) -> String {
+fn summary(grant: &Grant, end_unix_s: Option<u64>, holder: String, now_unix_s: u64) -> String {
     let mut text = String::from("good\n");
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
@@ -166,10 +167,10 @@ fn summary(grant: &Grant, holder: String, now_unix_s: u64) -> String {
     line("read", list(grant.scope.read()));
     line(
         "expires",
-        match grant.expires_unix_s {
-            Some(expires) => {
-                let left = expires.saturating_sub(now_unix_s);
-                format!("{}, in {left} s", date_of(expires))
+        match end_unix_s {
+            Some(end) => {
+                let left = end.saturating_sub(now_unix_s);
+                format!("{}, in {left} s", date_of(end))
             }
             None => "never".to_owned(),
         },

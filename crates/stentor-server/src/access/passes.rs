@@ -5,7 +5,7 @@
 //! permissions, signed with the same key, shares what they grant, which goes with the last who has
 //! it. The time is in seconds, and in 32 bits, which last until 2106.
 
-use stentor_access::{Grant, Scope};
+use stentor_access::{Grant, Keys, Refused, Scope};
 use stentor_io::Peer;
 use stentor_io::Slab;
 
@@ -39,9 +39,12 @@ impl Pass<'_> {
         Grant { scope: self.scope.clone(), expires_unix_s: self.expires_unix_s }
     }
 
-    /// Whether its time is over.
-    pub(crate) fn has_expired(&self, unix_s: u64) -> bool {
-        self.expires_unix_s.is_some_and(|expires| unix_s >= expires)
+    /// Whether its token is still valid.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn check(&self, keys: &Keys, unix_s: u64) -> Result<(), Refused> {
+        keys.check(self.scope, self.expires_unix_s, unix_s)
     }
 }
 
@@ -171,7 +174,6 @@ mod tests {
         assert_eq!(passes.get(peer(7)).unwrap().expires_unix_s, None);
         passes.give(peer(7), &grants[2]);
         passes.check(&|index| index == 7);
-        assert!(passes.get(peer(7)).unwrap().has_expired(9));
-        assert!(!passes.get(peer(7)).unwrap().has_expired(8));
+        assert_eq!(passes.get(peer(7)).unwrap().expires_unix_s, Some(9));
     }
 }

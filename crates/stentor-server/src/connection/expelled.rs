@@ -130,16 +130,18 @@ impl Connection {
             return None;
         }
         let pass = cx.access.passes.get(cx.peer);
-        if let Some(pass) = &pass
-            && pass.has_expired(cx.clock.unix_s)
-        {
-            return Some(Ended::Expired);
+        let is_unjudged = cx.access.is_unjudged(cx.peer);
+        if let Some(pass) = &pass {
+            let (keys, unix_s) = (&cx.access.keys, cx.clock.unix_s);
+            if keys.has_expired(pass.scope, pass.expires_unix_s, unix_s) {
+                return Some(Ended::Expired);
+            }
+            if is_unjudged && pass.check(keys, unix_s).is_err() {
+                return Some(Ended::Revoked);
+            }
         }
-        if !cx.access.is_unjudged(cx.peer) {
+        if !is_unjudged {
             return None;
-        }
-        if pass.as_ref().is_some_and(|pass| !cx.access.keys.has(pass.scope.key())) {
-            return Some(Ended::Revoked);
         }
         if !cx.access.has_other_rules {
             return None;
@@ -178,7 +180,9 @@ impl Connection {
         if !self.has_pass() {
             return None;
         }
-        let left_s = cx.access.passes.get(cx.peer)?.expires_unix_s?.saturating_sub(cx.clock.unix_s);
+        let pass = cx.access.passes.get(cx.peer)?;
+        let end_unix_s = cx.access.keys.end_unix_s(pass.scope, pass.expires_unix_s)?;
+        let left_s = end_unix_s.saturating_sub(cx.clock.unix_s);
         Some(cx.clock.now_ms.saturating_add(left_s.saturating_mul(1000)))
     }
 

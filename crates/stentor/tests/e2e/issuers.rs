@@ -16,6 +16,7 @@ struct Issuer {
     is_up: Arc<AtomicBool>,
     url: String,
     token: String,
+    signer: Signer,
 }
 
 impl Issuer {
@@ -37,7 +38,7 @@ impl Issuer {
             }
         });
         let claims = r#"{"exp":4102444800,"stentor":{"read":["/**"]}}"#;
-        Issuer { is_up, url, token: bearer(&signer.token(Some("k"), claims)) }
+        Issuer { is_up, url, token: bearer(&signer.token(Some("k"), claims)), signer }
     }
 
     fn config(&self, more: &str) -> String {
@@ -77,6 +78,64 @@ fn keys_of_issuers_survive_reloads_and_upgrades() {
             server.publish("/a", &value);
             assert_eq!(stream.event().data, value);
         }
+    }
+}
+
+/// A stream outlives every change of settings by which its token is valid, and ends by the first
+/// one by which it is not.
+#[test]
+fn streams_are_checked_by_new_settings() {
+    const BASE: &str = "audience = ['b', 'x']\nissuer = 'i'";
+    let issuer = Issuer::start(true);
+    let claims = r#"{"exp":4102444800,"iss":"i","aud":["a","b"],"stentor":{"read":["/**"]}}"#;
+    let token = bearer(&issuer.signer.token(Some("k"), claims));
+    let mut server = Server::configured(&issuer.config(BASE));
+    server.publish("/a", "0");
+    let get = |server: &Server| server.reader().ask("GET", "/a", &token, b"");
+    eventually("the keys are fetched", || (get(&server).status == 200).then_some(()));
+    let fields = format!("{token}Accept: text/event-stream\r\n");
+    let config = server.dir.path().join("stentor.toml");
+    let reload = |server: &mut Server, more: &str| {
+        fs::write(&config, issuer.config(more)).unwrap();
+        let reloads = server.child.err().matches("INFO reloaded").count();
+        server.child.signal("HUP");
+        eventually("it is reloaded", || {
+            (server.child.err().matches("INFO reloaded").count() > reloads).then_some(())
+        });
+    };
+    let mut stream = EventStream::open(server.public, "/a", &fields);
+    assert_eq!(stream.event().data, "0");
+    for (number, valid) in [
+        "audience = 'a'",
+        "audience = 'b'\nissuer = ['h', 'i']",
+        "audience = 'a'\nleeway = '0s'",
+        "audience = 'a'\nrequire_exp = false",
+        "audience = 'a'\nalgorithms = ['RS256', 'ES256']",
+        BASE,
+    ]
+    .iter()
+    .enumerate()
+    {
+        reload(&mut server, valid);
+        get(&server).expect(200);
+        server.child.upgrade();
+        get(&server).expect(200);
+        let value = (1 + number).to_string();
+        server.publish("/a", &value);
+        assert_eq!(stream.event().data, value, "{valid}");
+    }
+    for invalid in [
+        "audience = 'c'",
+        "",
+        "audience = 'a'\nissuer = 'h'",
+        "audience = 'a'\nalgorithms = ['RS256']",
+    ] {
+        reload(&mut server, BASE);
+        let mut stream = EventStream::open(server.public, "/a", &fields);
+        assert_eq!(stream.event().data, "6");
+        reload(&mut server, invalid);
+        assert_eq!(stream.event().data, "{\"expired\":\"revoked\"}", "{invalid}");
+        get(&server).refused(401);
     }
 }
 
