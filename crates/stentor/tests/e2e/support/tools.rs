@@ -76,16 +76,21 @@ pub(crate) fn built(name: &str) -> Option<PathBuf> {
     Some(clients.join(name)).filter(|program| program.exists())
 }
 
-/// Readers of Server-Sent Events with the libraries `httpx-sse` of Python and `r3labs/sse` of Go,
-/// as far as there are any.
+/// Readers of Server-Sent Events with the libraries `httpx-sse` and `requests` of Python and
+/// `r3labs/sse` of Go, as far as there are any.
 pub(crate) fn event_readers() -> Vec<Command> {
-    let httpx = || {
+    let python = |program: &str| {
         let packages = client("python")?;
-        let mut command = program_of_debians_python("httpx_sse_client.py");
+        let mut command = program_of_debians_python(program);
         command.env("PYTHONPATH", packages);
         Some(command)
     };
-    [httpx(), client("r3labs-sse").map(Command::new)].into_iter().flatten().collect()
+    let readers = [
+        python("httpx_sse_client.py"),
+        python("requests_client.py"),
+        client("r3labs-sse").map(Command::new),
+    ];
+    readers.into_iter().flatten().collect()
 }
 
 /// Runs curl, if there is one.
