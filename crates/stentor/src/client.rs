@@ -9,12 +9,13 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 use std::io::Read;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use stentor_config::ControlAddress;
+use stentor_config::{ControlAddress, ListenAddress, Settings};
 use stentor_http_client::agent_over;
 use stentor_wire::target::Server;
 use ureq::config::ConfigBuilder;
@@ -32,11 +33,44 @@ use socket_file::SocketFile;
 /// The control listener of a server with the default settings.
 pub(crate) const CONTROL_DEFAULT: &str = "http://127.0.0.1:8081";
 
-/// What commands ask that are told of no server: `STENTOR_SERVER`, or else `usual`. The variable is
-/// no value of the flag, so it conflicts with no other flag.
+/// What commands ask that are told of no server: `STENTOR_SERVER`, or else the control listener of
+/// the settings that the environment names, as in a container, or else `usual`. This is no value of
+/// the flag, so it conflicts with no other flag.
 pub(crate) fn default_server(usual: &'static str) -> &'static OsStr {
-    static NAMED: LazyLock<Option<OsString>> = LazyLock::new(|| env::var_os("STENTOR_SERVER"));
-    NAMED.as_deref().filter(|server| !server.is_empty()).unwrap_or(OsStr::new(usual))
+    static NAMED: LazyLock<Option<OsString>> = LazyLock::new(|| {
+        let named = env::var_os("STENTOR_SERVER").filter(|server| !server.is_empty());
+        named.or_else(|| Some(control_of_environment()?.into()))
+    });
+    NAMED.as_deref().unwrap_or(OsStr::new(usual))
+}
+
+/// The control listener of a server that is started with this environment, if that says something
+/// of it and is good.
+fn control_of_environment() -> Option<String> {
+    let file = env::var_os("STENTOR_CONFIG");
+    if file.is_none() && env::var_os("STENTOR_CONTROL").is_none() {
+        return None;
+    }
+    let settings = Settings::load(file.as_deref().map(Path::new), env::vars_os()).ok()?;
+    let ListenAddress { address, tls, .. } = settings.control.first()?;
+    match address {
+        ControlAddress::Unix(path) => Some(format!("unix:{}", path.display())),
+        ControlAddress::Tcp(tcp) => {
+            let scheme = if *tls { "https" } else { "http" };
+            Some(format!("{scheme}://{}", reachable(*tcp)))
+        }
+    }
+}
+
+/// Where a listener of this host is reached from here.
+fn reachable(mut listener: SocketAddr) -> SocketAddr {
+    if listener.ip().is_unspecified() {
+        listener.set_ip(match listener {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    listener
 }
 
 /// A server, and how it is reached.

@@ -50,6 +50,21 @@ fn a_variable_names_the_server() {
     assert_eq!(said(&["config"]).code, Some(0), "it is no setting");
 }
 
+/// So the check of a container asks where the server listens.
+#[test]
+fn a_check_reads_the_settings_of_the_server() {
+    let server = Server::start();
+    let port = server.control.0.port();
+    let ready = |name: &str, value: &str| {
+        Child::spawn(stentor(["status", "--ready"]).env(name, value)).said()
+    };
+    assert_eq!(ready("STENTOR_CONTROL", &format!("0.0.0.0:{port}")).out, "ready\n");
+    let dir = TempDir::new();
+    let file = dir.path().join("stentor.toml");
+    fs::write(&file, format!("control = '127.0.0.1:{port}'\n")).unwrap();
+    assert_eq!(ready("STENTOR_CONFIG", file.to_str().unwrap()).out, "ready\n");
+}
+
 #[test]
 fn lines_may_hold_any_bytes() {
     let server = Server::start();
