@@ -34,6 +34,7 @@ fields! {
     DATE = "Date",
     ETAG = "ETag",
     EXPOSE_HEADERS = "Access-Control-Expose-Headers",
+    HEARTBEAT = "Stentor-Heartbeat",
     INCREMENTAL = "Incremental",
     LOCATION = "Location",
     MAX_AGE = "Access-Control-Max-Age",

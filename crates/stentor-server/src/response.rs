@@ -111,7 +111,7 @@ fn add_constant_fields(fields: &mut Vec<u8>, cors: &Cors) {
 }
 
 /// Fields that a page of another origin may read.
-const EXPOSED: &str = "Content-Range, ETag, Stentor-Stale";
+const EXPOSED: &str = "Content-Range, ETag, Stentor-Heartbeat, Stentor-Stale";
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]

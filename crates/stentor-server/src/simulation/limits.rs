@@ -189,6 +189,17 @@ fn heartbeats_may_be_off() {
     assert!(world.sim.read(client).is_empty() && !world.sim.ended(client));
 }
 
+#[test]
+fn a_stream_names_its_heartbeat_interval() {
+    for (heartbeat_ms, seconds) in [(15_000, "15"), (250, "0.25"), (0, "0")] {
+        let mut settings = patient();
+        settings.streams.heartbeat_ms = heartbeat_ms;
+        let request = b"GET /small HTTP/1.1\r\nHost: h\r\nAccept: text/event-stream\r\n\r\n";
+        let (_, head) = world(settings).ask(PUBLIC, request);
+        assert!(head.contains(&format!("\r\nStentor-Heartbeat: {seconds}\r\n")), "{head}");
+    }
+}
+
 /// Deadlines that have moved stand in the list of their old time.
 #[test]
 fn few_moved_deadlines_are_checked_a_turn() {

@@ -24,6 +24,7 @@ pub(crate) fn open(
         Ok(wanted) => wanted.under_pressure(x),
         Err(refused) => return x.refuse_stream(request, refused),
     };
+    let heartbeat_s = x.settings.streams.heartbeat_ms as f64 / 1000.0;
     let head_only = x.reply.shape.head_only;
     let is_chunked = !x.reply.shape.persistence.http10;
     let head = if head_only { x.reply.begin(Status::OK) } else { x.reply.endless(Status::OK) };
@@ -32,6 +33,8 @@ pub(crate) fn open(
         .field(Field::CACHE_CONTROL, "no-cache, no-transform")
         .field(Field::X_ACCEL_BUFFERING, "no")
         .field(Field::INCREMENTAL, "?1")
+        // A client knows from it when silence means that the line is dead.
+        .field(Field::HEARTBEAT, heartbeat_s.to_string())
         .field(Field::VARY, "Accept");
     if head_only {
         head.end();

@@ -175,7 +175,7 @@ fn pages_of_listed_origins_may_read() {
     let response = server.public.ask("GET", "/a", "Origin: https://example.com\r\n", b"");
     assert_eq!(
         response.field("access-control-expose-headers"),
-        Some("Content-Range, ETag, Stentor-Stale")
+        Some("Content-Range, ETag, Stentor-Heartbeat, Stentor-Stale")
     );
     // A page may read the public listener; the control listener is not its business.
     assert_eq!(allowed(server.control, "/a", "https://example.com"), "");
