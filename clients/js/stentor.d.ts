@@ -45,11 +45,26 @@ export interface Uncovered {
 export interface State {
   /** `waiting`: it failed and will be tried again by itself. */
   state: 'connecting' | 'open' | 'waiting' | 'closed'
-  /** What is in use, or is tried next. */
+  /** The transport in use, or the one that is tried next. */
   transport: Transport
   /** What went wrong, in a sentence. */
   reason?: string
 }
+
+/** A step of the connection's own states, for logs; `onState` has what a page shows. */
+export interface Step {
+  from: Step.State
+  event: 'list' | 'behind' | 'level' | 'heard' | 'failed' | 'due' | 'again' | 'end'
+  to: Step.State
+  reason?: string
+}
+
+export namespace Step {
+  type State = 'stopped' | 'connecting' | 'catching up' | 'open' | 'waiting'
+}
+
+/** Where each event leads from each state of a connection. */
+export const STATES: Record<Step.State, Partial<Record<Step['event'], Step.State>>>
 
 export interface Handlers {
   onGap?: (gap: Gap) => void
@@ -74,14 +89,17 @@ export interface Options {
   /** `latest` skips values that were overtaken; without it each topic's rule decides. */
   mode?: 'all' | 'latest'
   /**
-   * What private topics ask for, or a function that gets it: asked first, and whenever the one
-   * before has ended or was refused.
+   * What private topics ask for, or a function that gets it: called first, and whenever the token
+   * before has ended or was refused. While the function fails, or takes longer than five seconds,
+   * the connection is made without a token; the function is called again every half minute.
    */
   token?: string | (() => string | undefined | Promise<string | undefined>)
+  /** Called at each step of the connection's states. */
+  onStep?: (step: Step) => void
 }
 
 export interface Connection {
-  /** As the function `watch`, on this connection. */
+  /** As the function `watch`, on this connection. Throws a `TypeError` for a wrong topic. */
   watch<T = unknown>(
     topic: string,
     callback: (value: T, message: Message<T>) => void,
@@ -95,7 +113,8 @@ export interface Connection {
  * Watches a topic, or all that match a pattern (`*` is one segment, `**` at the end any rest), of
  * the server that the page came from. All these watches share one connection.
  *
- * The callback gets the current value, if there is one, and then every message.
+ * The callback gets the current value, if there is one, and then every message. What can be no
+ * topic and no pattern is a `TypeError`.
  */
 export function watch<T = unknown>(
   topic: string,

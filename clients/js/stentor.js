@@ -5,10 +5,38 @@
  * SSE is read with fetch: an EventSource hides named events, heartbeats and the server's reasons.
  */
 
-const ANSWER_MS = 10_000
-const WAIT_S = 25
-const WAKES = ['online', 'visibilitychange']
+const end = 'stopped'
+const busy = { failed: 'waiting', again: 'connecting', end }
+
+/** Where each event leads from each state. An event without a row changes nothing. */
+export const STATES = {
+  stopped: { list: 'connecting' },
+  connecting: { behind: 'catching up', heard: 'open', ...busy },
+  'catching up': { level: 'connecting', ...busy },
+  open: { list: 'connecting', ...busy },
+  waiting: { due: 'connecting', again: 'connecting', end },
+}
+
+const ANSWER_MS = 10_000 // For the first byte, and each further one of a body.
+const BODY_MS = 300_000 // For the last one, but of a stream.
+const WAIT_S = 25 // Of a long-poll.
+const PING_MS = 20_000
+const STABLE_MS = 10_000
+const TOKEN_MS = 5_000
+const RENEW_MS = 30_000
+const BETTER_MS = 60_000
+const HOUR_MS = 3_600_000
+const PACE_MS = 1_100
+const TEXT_MAX = 2 ** 28 // A server's messages have 256 MiB at most.
+const WAKES = ['online', 'visibilitychange', 'resume']
 const SILENT = new Error('The server does not answer.')
+const OLDER = new Error('The server is behind: it has less than was seen before.')
+
+const now = () => performance.now()
+
+/** All requests to a server have one pace: five at once, then one each 1.1 s: 59 in a minute. */
+const paces = new Map()
+const early_ms = (server) => (paces.get(server) ?? 0) - 4 * PACE_MS - now()
 
 let page
 
@@ -20,23 +48,30 @@ export const connect = (server, options) => new Connection(server, options)
 class Connection {
   #url
   #auto
+  #onStep
   #renew // Gets a token.
   #token
-  #wasHeard // In this attempt.
+  #renewal // The timer of the next #renew, while there is no token.
   #transport
-  #state
+  #state = 'stopped'
+  #shown // What onState was told last.
   #readers = new Map() // By topic or pattern: { since, floor, last, held, watchers }.
+  #changes = 0
+  #listed // The changes that the server knows.
   #cursor // Of all readers.
-  #attempt // While there are readers.
-  #alarm
+  #attempt
+  #alarm // Ends the state.
   #settling
-  #wake
   #subscribe // While a WebSocket is open.
+  #heard_ms
+  #opened_ms
+  #better_ms // When auto tries SSE again.
+  #patience_ms = BETTER_MS
   #streamed = false
   #failures = 0
   #retry_ms = 2_000
 
-  constructor(server = '', { transport = 'auto', since, mode, token } = {}) {
+  constructor(server = '', { transport = 'auto', since, mode, token, onStep } = {}) {
     try {
       this.#url = new URL(server.replace(/\/$/, '') + '/-/events', globalThis.location?.href)
     } catch {} // Refused below.
@@ -50,33 +85,36 @@ class Connection {
     this.#auto = transport === 'auto'
     this.#transport = this.#auto ? 'sse' : transport
     this.#cursor = since
-    this.#renew = typeof token === 'function' ? token : () => token
+    this.#renew = async () => (typeof token === 'function' ? token() : token)
+    this.#onStep = onStep
     this.#show('connecting')
   }
 
   watch(topic, callback, handlers) {
+    check(topic)
     let reader = this.#readers.get(topic)
     if (!reader) {
-      const since = this.#attempt ? undefined : this.#cursor
+      const since = this.#state === 'stopped' ? this.#cursor : undefined
       reader = { since, last: new Map(), watchers: new Set() }
       this.#readers.set(topic, reader)
+      this.#changes += 1
       this.#change()
     }
-    // Async: what a callback throws is reported, and stops nobody else.
     let ready = false
     const all = { ...handlers, callback }
-    const hear = async (name, ...news) => {
-      if (ready && reader.watchers.has(hear)) all[name]?.(...news)
+    const hear = (name, ...news) => {
+      if (ready && reader.watchers.has(hear)) call(all[name], ...news)
     }
     reader.watchers.add(hear)
     queueMicrotask(() => {
       ready = true
-      hear('onState', this.#state)
+      hear('onState', this.#shown)
       for (const message of reader.last.values()) hear('callback', message.data, message)
     })
     return () => {
       if (!reader.watchers.delete(hear) || reader.watchers.size) return
       this.#readers.delete(topic)
+      this.#changes += 1
       this.#change()
     }
   }
@@ -85,165 +123,267 @@ class Connection {
     this.#show('closed')
     for (const { watchers } of this.#readers.values()) watchers.clear()
     this.#readers.clear()
-    this.#change()
+    this.#on('end')
   }
 
-  /** Many changes in a row make one connection. */
+  /** Many changes in a row make one connection; until the pace allows it the old one serves. */
   #change() {
     this.#settling ??= setTimeout(() => {
       this.#settling = undefined
-      const any = this.#readers.size
-      if (!this.#attempt) this.#run()
-      else if (any && this.#subscribe) this.#subscribe()
-      else this.#attempt.abort(null) // No problem, only another list.
-      if (!any) this.#wake?.()
-    }, 5)
+      if (!this.#readers.size) this.#on('end')
+      else if (this.#subscribe) this.#subscribe()
+      else if (this.#listed !== this.#changes) this.#on('list')
+    }, Math.max(5, this.#subscribe ? 0 : early_ms(this.#url.origin)))
   }
 
-  async #run() {
-    while (this.#readers.size) {
-      const attempt = (this.#attempt = new AbortController())
-      const { signal } = attempt
-      const failed = (error) => (signal.aborted ? signal.reason : error)
-      const had = this.#token
-      this.#wasHeard = false
-      const problem = await this.#connect(signal).catch(failed)
-      clearTimeout(this.#alarm)
-      attempt.abort()
-      // One that has served is renewed at once.
-      const hasServed = had !== undefined && this.#token === undefined && this.#wasHeard
-      if (problem && !hasServed) await this.#recover(problem)
+  #on(event, problem) {
+    const from = this.#state
+    const to = STATES[from][event]
+    if (!to) return
+    this.#state = to
+    call(this.#onStep, { from, event, to, reason: problem?.message })
+    if (to === 'open') return this.#open()
+    clearTimeout(this.#alarm)
+    this.#attempt?.abort()
+    if (from === 'stopped') {
+      if (this.#shown.state === 'closed') this.#show('connecting')
+      for (const name of WAKES) globalThis.addEventListener?.(name, this.#wake, true)
     }
-    this.#attempt = this.#cursor = undefined
+    if (to === 'connecting') this.#begin(this.#connect)
+    if (to === 'catching up') this.#begin(this.#catchUp)
+    if (to === 'waiting') this.#wait(problem, from)
+    if (to === 'stopped') {
+      this.#cursor = undefined
+      this.#forget()
+      for (const name of WAKES) globalThis.removeEventListener?.(name, this.#wake, true)
+    }
   }
 
-  async #connect(signal) {
-    this.#token ??= await this.#renew()
-    if (this.#transport === 'websocket') return this.#websocket(signal)
-    const readers = new Map(this.#readers)
-    await this.#catchUp(signal, readers)
-    if (this.#transport === 'sse') return this.#stream(signal, readers)
-    const wait = this.#state.state === 'open' ? WAIT_S : 0
-    const items = await this.#ask(signal, readers, this.#cursor, wait)
-    for (const item of items) this.#take(item, readers)
-    this.#seen(items.cursor, readers)
+  #begin(activity) {
+    const { signal } = (this.#attempt = new AbortController())
+    this.#heard_ms = now()
+    this.#expect(ANSWER_MS)
+    activity.call(this, signal).catch((problem) => {
+      if (signal.aborted) return
+      if (problem.hasExpired) this.#forget()
+      // A token that has served is renewed at once.
+      this.#on(problem.hasExpired && this.#isStable() ? 'again' : 'failed', problem)
+    })
+  }
+
+  #open() {
+    this.#opened_ms = now()
+    if (this.#transport === 'sse') this.#patience_ms = BETTER_MS
+    const { state, transport } = this.#shown
+    if (state !== 'open' || transport !== this.#transport) this.#show('open')
+    if (this.#listed !== this.#changes) this.#change()
+  }
+
+  #isStable(state = this.#state) {
+    return state === 'open' && now() - this.#opened_ms > STABLE_MS
   }
 
   /** Waits briefly, for the server may be back soon; `auto` may try the other way. */
-  async #recover(problem) {
+  #wait(problem, from) {
+    if (this.#isStable(from)) this.#failures = 0
     const cap_ms = Math.max(4_000, this.#retry_ms, problem.cap_ms || 0)
-    const most = Math.min(cap_ms, this.#retry_ms * 2 ** this.#failures++)
+    const most_ms = Math.min(cap_ms, this.#retry_ms * 2 ** this.#failures++, HOUR_MS)
+    const isSilent = problem === SILENT
     if (this.#auto) {
-      const hopeless = problem === SILENT || (!this.#streamed && this.#failures % 3 === 0)
-      this.#transport = this.#transport === 'sse' && hopeless ? 'poll' : 'sse'
+      const isTrial = this.#patience_ms > BETTER_MS
+      const isHopeless = !this.#streamed && (isSilent || isTrial || this.#failures % 3 === 0)
+      if (isSilent) this.#streamed = false
+      this.#transport = this.#transport === 'sse' && isHopeless ? 'poll' : 'sse'
+      if (this.#transport === 'poll') {
+        this.#better_ms = now() + this.#patience_ms
+        this.#patience_ms = Math.min(2 * this.#patience_ms, HOUR_MS)
+      }
     }
     this.#show('waiting', problem.message)
-    let wake, timer
-    await new Promise((resolve) => {
-      this.#wake = resolve
-      wake = () => globalThis.document?.visibilityState === 'hidden' || resolve()
-      for (const event of WAKES) globalThis.addEventListener?.(event, wake)
-      timer = setTimeout(resolve, most * (0.5 + Math.random() / 2))
-    })
-    clearTimeout(timer)
-    for (const event of WAKES) globalThis.removeEventListener?.(event, wake)
+    // A silent server has been waited for already.
+    const pause_ms = most_ms * (0.5 + Math.random() / 2) - (isSilent ? ANSWER_MS : 0)
+    this.#expect(Math.max(0, pause_ms), () => this.#on('due'))
   }
 
-  /** Gives up unless something is heard in time. */
-  #expect(ms, problem = SILENT) {
-    clearTimeout(this.#alarm)
-    this.#alarm = setTimeout(() => this.#attempt.abort(problem), ms)
+  /** The line may have died while the page slept or its network changed. */
+  #wake = ({ type }) => {
+    const isNew = type === 'online'
+    if (!isNew && globalThis.document?.visibilityState === 'hidden') return
+    if (isNew) {
+      this.#streamed = false
+      if (this.#auto) this.#transport = 'sse'
+    }
+    const isQuiet = now() - this.#heard_ms > PING_MS
+    if (isNew || isQuiet || this.#state === 'waiting') this.#on('again')
   }
 
-  #heard() {
+  /** Ends the state unless something is heard in time. */
+  #expect(ms, end = () => this.#on('failed', this.#state === 'open' ? dead() : SILENT)) {
     clearTimeout(this.#alarm)
-    this.#wasHeard = true
-    this.#failures = 0
-    if (this.#state.state !== 'open') this.#show('open')
+    this.#alarm = setTimeout(end, ms)
+  }
+
+  #heard(ms, end) {
+    this.#heard_ms = now()
+    this.#on('heard')
+    this.#expect(ms, end)
   }
 
   #show(state, reason) {
-    this.#state = { state, transport: this.#transport, reason }
-    tell(this.#readers, 'onState', this.#state)
+    this.#shown = { state, transport: this.#transport, reason }
+    tell(this.#readers, 'onState', this.#shown)
   }
 
-  /** With `wait` a long-poll's items, else a stream's text. */
-  async #ask(signal, readers, since, wait) {
+  #forget() {
+    clearTimeout(this.#renewal)
+    this.#token = this.#renewal = undefined
+  }
+
+  /** A function that hangs or throws costs the private topics alone: it is called again later. */
+  async #authorize(signal) {
+    if (this.#token !== undefined || this.#renewal) return
+    this.#renewal = setTimeout(() => {
+      this.#renewal = undefined
+      this.#authorize()
+    }, RENEW_MS)
+    let isLate = !signal
+    const asked = this.#renew().then((token) => {
+      this.#forget()
+      this.#token = token
+      if (isLate && token !== undefined) this.#on('again')
+    }).catch(report)
+    await Promise.race([asked, signal && sleep(TOKEN_MS, signal)])
+    isLate = true
+  }
+
+  async #connect(signal) {
+    await this.#authorize(signal)
+    if (signal.aborted) return
+    const readers = new Map(this.#readers)
+    this.#listed = this.#changes
+    if (this.#transport === 'websocket') return this.#websocket(signal)
+    if (this.#behind().size) return this.#on('behind')
+    if (this.#transport === 'sse') return this.#stream(signal, readers)
+    for (;;) {
+      const wait = this.#state === 'open' ? WAIT_S : 0
+      const items = await this.#ask(signal, readers, this.#cursor, wait)
+      this.#on('heard')
+      for (const item of items) this.#take(item, readers)
+      if (older(items.cursor, this.#cursor)) throw OLDER
+      this.#seen(items.cursor ?? this.#cursor, readers)
+      if (!this.#cursor) throw new Error('The answer has no cursor: something took its ETag away.')
+      if (!this.#auto || now() < this.#better_ms) continue
+      this.#transport = 'sse'
+      return this.#on('again')
+    }
+  }
+
+  async #turn(signal) {
+    const { origin } = this.#url
+    for (let ms; (ms = early_ms(origin)) > 0; signal.throwIfAborted()) {
+      this.#expect(ms + ANSWER_MS)
+      await sleep(ms, signal)
+    }
+    paces.set(origin, Math.max(paces.get(origin) ?? 0, now()) + PACE_MS)
+  }
+
+  /** With `wait` a long-poll, else a stream. */
+  async #fetch(signal, readers, since, wait) {
+    await this.#turn(signal)
     const isPoll = wait !== undefined
     this.#expect(ANSWER_MS + (isPoll && wait * 1000))
     const url = new URL(this.#url)
     for (const topic of readers.keys()) url.searchParams.append('topic', topic)
     if (since) url.searchParams.set('since', since)
     if (isPoll) url.searchParams.set('wait', wait)
-    const headers = { Accept: isPoll ? 'application/json' : 'text/event-stream' }
-    if (this.#token) headers.Authorization = `Bearer ${this.#token}`
+    const Accept = isPoll ? 'application/json' : 'text/event-stream'
+    const headers = this.#token ? { Accept, Authorization: `Bearer ${this.#token}` } : { Accept }
     const response = await fetch(url, { headers, cache: 'no-store', signal })
-    if (response.status === 401) this.#token = undefined
-    if (!response.ok) {
-      const problem = new Error(`${response.status} ${await response.text()}`)
-      const after_s = response.status < 500 ? 30 : response.headers.get('retry-after')
-      problem.cap_ms = 1000 * after_s
-      throw problem
+    const { status, ok } = response
+    const type = response.headers.get('content-type') ?? 'without a type'
+    if (isPoll && status === 204) return response
+    if (status === 200 && type.toLowerCase().startsWith(Accept)) return response
+    const { value = '' } = await texts(response).next()
+    const reason = ok ? `${type}: no ${Accept}` : value.slice(0, 200)
+    const problem = new Error(`${status} ${reason}`)
+    problem.hasExpired = status === 401
+    problem.cap_ms = 1000 * (status < 500 ? 30 : response.headers.get('retry-after'))
+    throw problem
+  }
+
+  /** A long-poll's items, and their cursor, whatever a proxy has made of its tag. */
+  async #ask(...asked) {
+    const response = await this.#fetch(...asked)
+    const end_ms = now() + BODY_MS
+    let text = ''
+    for await (const part of texts(response)) {
+      text = grow(text, part)
+      this.#expect(Math.min(ANSWER_MS, end_ms - now()))
     }
-    if (!isPoll) return response.body.pipeThrough(new TextDecoderStream()).getReader()
-    const items = response.status === 204 ? [] : await response.json()
-    items.cursor = response.headers.get('etag')?.slice(1, -1)
-    this.#heard()
+    this.#heard_ms = now()
+    const items = text ? JSON.parse(text) : []
+    const tag = /[0-9a-f]{8}-\d+/.exec(response.headers.get('etag'))
+    items.cursor = tag?.[0] ?? items.map(idOf).filter(Boolean).at(-1)
     return items
   }
 
+  #behind() {
+    const isBehind = ([, { since }]) => this.#cursor && (!since || older(since, this.#cursor))
+    return new Map([...this.#readers].filter(isBehind))
+  }
+
   /** Brings new readers to the others' cursor: a stream from there hides their older values. */
-  async #catchUp(signal, readers) {
-    const isBehind = ({ since }) => !since || older(since, this.#cursor)
-    const behind = new Map([...readers].filter(([, reader]) => isBehind(reader)))
-    if (!this.#cursor || !behind.size) return
+  async #catchUp(signal) {
+    const behind = this.#behind()
     // Told when all is there: a part must not begin anew.
     const items = []
     let since
     do {
       const more = await this.#ask(signal, behind, since, 0)
       items.push(...more)
+      if (since && more.cursor && !older(since, more.cursor)) throw OLDER
       since = more.cursor
     } while (older(since, this.#cursor))
     for (const item of items) this.#take(item, behind)
-    for (const reader of behind.values()) if (isBehind(reader)) reader.since = this.#cursor
+    for (const reader of behind.values()) {
+      if (!reader.since || older(reader.since, this.#cursor)) reader.since = this.#cursor
+    }
+    this.#on('level')
   }
 
   async #stream(signal, readers) {
-    const chunks = await this.#ask(signal, readers, this.#cursor)
+    const response = await this.#fetch(signal, readers, this.#cursor)
+    // A stream without heartbeats may be silent, so it is begun again now and then.
+    const beat_s = parseFloat(response.headers.get('stentor-heartbeat') ?? 15)
+    const silent_ms = beat_s === 0 ? 600_000 : Math.min(2_000 * (beat_s || 15) + 10_000, HOUR_MS)
     let rest = ''
-    let data = []
+    let data = ''
     let id
-    let quiet_ms = 0
-    for (;;) {
-      const asked_ms = performance.now()
-      const { done, value } = await chunks.read()
-      if (done) throw new Error('The stream has ended.')
+    for await (const text of texts(response)) {
       this.#streamed = true
-      const lines = value.split('\n')
-      lines[0] = rest + lines[0]
+      const lines = text.split('\n')
+      lines[0] = grow(rest, lines[0])
       rest = lines.pop()
       // Only a reader that is deferred gets a comment with words.
       const reason = lines.find((line) => line.startsWith(': '))
-      if (!reason) this.#heard()
+      if (!reason) this.#heard(silent_ms)
       for (const line of lines) {
-        if (line.startsWith('data: ')) data.push(line.slice(6))
-        if (line.startsWith('retry: ')) this.#retry_ms = +line.slice(7)
-        // Heartbeats tell how long this server may be silent.
-        if (line === ':') quiet_ms = Math.max(30_000, 3 * (performance.now() - asked_ms))
+        if (line.startsWith('data: ')) data = grow(data, line.slice(6) + '\n')
+        if (line.startsWith('retry: ')) this.#retry_ms = Math.max(500, +line.slice(7) || 0)
         if (line.startsWith('id: ')) id = line.slice(4)
         if (line) continue
-        if (data.length) this.#take(JSON.parse(data.join('\n')), readers)
+        if (data) this.#take(JSON.parse(data), readers)
         if (id) this.#seen(id, readers)
-        data = []
+        data = ''
         id = undefined
       }
       if (reason) throw new Error(reason.slice(2))
-      if (quiet_ms) this.#expect(quiet_ms, new Error('The line is dead.'))
     }
+    throw new Error('The stream has ended.')
   }
 
-  #websocket(signal) {
+  async #websocket(signal) {
+    await this.#turn(signal)
     this.#expect(ANSWER_MS)
     const own = 'stentor.v1'
     const protocols = this.#token ? [own, `stentor.token.${this.#token}`] : own
@@ -251,24 +391,35 @@ class Connection {
     let opened
     const send = (command) => socket.send(JSON.stringify(command))
     let known = new Map()
-    const joining = new Map() // What each command but the first has added, until it is obeyed.
-    let commands = 0
+    const joining = new Map() // What each ping ends, but for the first command.
+    let isFirst = true
+    let pings = 0
+    const ping = () => {
+      this.#expect(ANSWER_MS)
+      send({ ping: ++pings })
+    }
     return new Promise((_, fail) => {
       signal.onabort = () => fail(signal.reason)
+      socket.onerror = () => {} // It closes, too.
       socket.onclose = ({ code }) => {
+        const problem = new Error(`The WebSocket was closed (${code}).`)
         // A page is not told why there is none: it may have been the token.
-        if (code === 4401 || !opened) this.#token = undefined
-        fail(new Error(`The WebSocket was closed (${code}).`))
+        problem.hasExpired = code === 4401 || !opened
+        fail(problem)
       }
       socket.onmessage = ({ data }) => {
-        const item = JSON.parse(data)
-        if (!item.pong) return this.#take(item, known)
-        this.#joined(joining.get(item.pong), known)
-        joining.delete(item.pong)
+        try {
+          const item = JSON.parse(data)
+          this.#heard(PING_MS, ping)
+          if (!item.pong) return this.#take(item, known)
+          this.#joined(joining.get(item.pong) ?? [], known)
+          joining.delete(item.pong)
+        } catch (problem) {
+          fail(problem)
+        }
       }
       socket.onopen = () => {
         opened = true
-        this.#heard()
         this.#subscribe = () => {
           const minus = (a, b) => [...a.keys()].filter((topic) => a.get(topic) !== b.get(topic))
           const unsubscribe = minus(known, this.#readers)
@@ -279,15 +430,17 @@ class Connection {
           for (const since of [...new Set(fresh.map(cursor))].sort(byAge)) {
             const subscribe = fresh.filter((topic) => cursor(topic) === since)
             send({ subscribe, since })
-            const ping = commands++
-            if (!ping) continue
-            // What others are sent meanwhile is newer than what these are due.
-            const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
-            for (const [, reader] of group) reader.held = []
-            joining.set(ping, group)
-            send({ ping })
+            if (!isFirst) {
+              // What others are sent meanwhile is newer than what these are due.
+              const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
+              for (const [, reader] of group) reader.held = []
+              joining.set(pings + 1, group)
+            }
+            isFirst = false
+            ping()
           }
           known = new Map(this.#readers)
+          this.#listed = this.#changes
         }
         this.#subscribe()
       }
@@ -313,10 +466,7 @@ class Connection {
   #take(item, readers) {
     if (item.error) return this.#show('open', item.error)
     if (item.uncovered) return tell(this.#readers, 'onUncovered', item.uncovered)
-    if (item.expired) {
-      this.#token = undefined
-      throw new Error('The token has ended.')
-    }
+    if (item.expired) throw Object.assign(new Error('The token has ended.'), { hasExpired: true })
     // Not told by the event's name, which may be a publisher's.
     const gap = item.gap ?? (item.reason && item)
     if (gap) return this.#gap(gap)
@@ -349,7 +499,7 @@ class Connection {
 
   /** All up to this id, which a WebSocket does not say. */
   #seen(id, readers) {
-    this.#cursor = id
+    if (!older(id, this.#cursor)) this.#cursor = id
     for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id
   }
 
@@ -368,10 +518,47 @@ class Connection {
   }
 }
 
+const dead = () => new Error('The line is dead.')
+
 function tell(readers, handler, ...news) {
   for (const { watchers } of readers.values()) {
     for (const hear of watchers) hear(handler, ...news)
   }
+}
+
+/** What a callback throws, at once or later, is reported, and stops nothing else. */
+async function call(callback, ...news) {
+  try {
+    await callback?.(...news)
+  } catch (error) {
+    report(error)
+  }
+}
+
+const report = (error) => (globalThis.document ? reportError : console.error)(error)
+
+const sleep = (ms, signal) => new Promise((resolve) => {
+  const end = () => {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', end)
+    resolve()
+  }
+  const timer = setTimeout(end, ms)
+  signal.addEventListener('abort', end)
+})
+
+/** The text of a body, as it comes. */
+async function* texts({ body }) {
+  const reader = body?.getReader()
+  const decoder = new TextDecoder()
+  for (let part; reader && !(part = await reader.read()).done;) {
+    yield decoder.decode(part.value, { stream: true })
+  }
+}
+
+function grow(text, more) {
+  if (text.length + more.length > TEXT_MAX) throw new Error('An event is too long.')
+  return text + more
 }
 
 const epoch = (id) => id?.split('-')[0]
@@ -385,6 +572,20 @@ function older(a, b) {
 const byAge = (a, b) => older(b, a) - older(a, b)
 
 const idOf = (item) => item.cursor ?? (item.delete ?? item).id
+
+/** Throws for what the server would refuse, and all other topics with it. */
+function check(topic) {
+  const [first, ...names] = `${topic}`.split('/')
+  const wild = names.filter((name) => /^\*\*?$/.test(name))
+  const rest = wild.indexOf('**')
+  if (
+    typeof topic !== 'string' || first || !names.length || /^(-|\.well-known)$/.test(names[0])
+    || names.some((name) => /^\.?\.?$/.test(name)) || /[\p{Cc}\p{Cs}]/u.test(topic)
+    || new TextEncoder().encode(topic).length > 512
+    || (wild.length && names.length > 32) || wild.length - (rest >= 0) > 2
+    || (rest >= 0 && names.indexOf('**') < names.length - 1)
+  ) throw new TypeError(`No topic or pattern: '${topic}'.`)
+}
 
 /** `*` is one segment, `**` at the end any rest. */
 function matches(pattern, topic) {

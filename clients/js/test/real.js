@@ -27,11 +27,13 @@ export class RealServer {
   #control // Where to publish.
   #sockets = new Set()
   #connections = 0
+  #isFrozen = false
+  arrivals_ms = [] // When each connection came.
   #proxy = createServer((socket) => this.#accept(socket))
 
-  constructor(binary, pattern = '/short/*', kept = 3) {
+  constructor(binary, pattern = '/short/*', kept = 3, streams = 'retry = "200ms"') {
     this.#binary = binary
-    this.#settings = history(pattern, kept) + '[streams]\nretry = "200ms"\n'
+    this.#settings = `${history(pattern, kept)}[streams]\n${streams}\n[cors]\norigins = ["*"]\n`
   }
 
   async start() {
@@ -107,6 +109,15 @@ export class RealServer {
     return text
   }
 
+  /** Lets nothing through until it is called again with `false`; the connections stay. */
+  freeze(isFrozen = true) {
+    for (const socket of this.#sockets) {
+      if (isFrozen) socket.pause()
+      else socket.resume()
+    }
+    this.#isFrozen = isFrozen
+  }
+
   /** Resets every connection. */
   cut() {
     for (const socket of this.#sockets) socket.destroy()
@@ -115,11 +126,13 @@ export class RealServer {
   #accept(socket) {
     this.#connections += 1
     this.#track(socket)
+    this.arrivals_ms.push(performance.now())
     const fault = this.fault({ kind: 'connection' })
     if (fault === 'refuse') return socket.destroy()
     if (fault) return
     const server = this.#track(connect(this.#public, '127.0.0.1'))
     socket.pipe(server).pipe(socket)
+    if (this.#isFrozen) this.freeze()
     socket.on('close', () => server.destroy())
     server.on('close', () => socket.destroy())
   }

@@ -17,6 +17,8 @@ export class Server {
   tokens // The good ones, if it asks for any.
   retry_ms = 2_417 // What streams are told.
   retryAfter_s // What refusals say.
+  heartbeat_s = 15
+  tag = (id) => `"${id}"` // What proxies make of it.
   /** For each request: 'refuse', 'defer', 'hold' (no answer), 'buffer' (no body) or nothing. */
   fault = () => undefined
 
@@ -110,11 +112,11 @@ export class Server {
     const get = (name) => url.searchParams.get(name) ?? undefined
     const topics = url.searchParams.getAll('topic')
     const kind = request.headers.accept === 'text/event-stream' ? 'sse' : 'poll'
-    const asked = { kind, topics, since: get('since'), wait: get('wait'), mode: get('mode') }
+    const token = request.headers.authorization?.replace('Bearer ', '')
+    const asked = { kind, topics, since: get('since'), wait: get('wait'), mode: get('mode'), token }
     this.requests.push(asked)
     const fault = this.fault(asked)
     if (fault === 'hold') return
-    const token = request.headers.authorization?.replace('Bearer ', '')
     if (this.tokens && !this.tokens.has(token)) {
       return response.writeHead(401).end('The token has expired.\n')
     }
@@ -132,7 +134,8 @@ export class Server {
   }
 
   #stream(response, { topics, since, mode }, fault) {
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    const headers = { 'Content-Type': 'text/event-stream', 'Stentor-Heartbeat': this.heartbeat_s }
+    response.writeHead(200, headers)
     response.flushHeaders()
     if (fault === 'buffer') return
     const stream = {
@@ -158,7 +161,9 @@ export class Server {
       this.streams.delete(stream)
       clearTimeout(timer)
       const body = items.length ? JSON.stringify(items) : ''
-      const headers = { 'Content-Type': 'application/json', ETag: `"${this.id()}"` }
+      const headers = { 'Content-Type': 'application/json' }
+      const tag = this.tag(this.id())
+      if (tag) headers.ETag = tag
       response.writeHead(body ? 200 : 204, headers).end(body)
     }
     const stream = {

@@ -39,8 +39,17 @@ globalThis.setTimeout = (f, ms = 0, ...rest) => {
 }
 globalThis.clearTimeout = (wait) => clear(wait?.timer ?? wait)
 
+/** The clock runs as fast as the waits do. */
+const clock = performance.now.bind(performance)
+let [from_ms, virtual_ms] = [clock(), 0]
+performance.now = () => virtual_ms + (clock() - from_ms) * faster
+
 /** For a server that has waits of its own, which do not run faster. */
-export const setPace = (n) => { faster = n }
+export const setPace = (n) => {
+  virtual_ms = performance.now()
+  from_ms = clock()
+  faster = n
+}
 
 export const sleep = (ms) => new Promise((resolve) => real(resolve, ms))
 
