@@ -298,14 +298,15 @@ class Connection {
     if (isPoll) url.searchParams.set('wait', wait)
     const Accept = isPoll ? 'application/json' : 'text/event-stream'
     const headers = this.#token ? { Accept, Authorization: `Bearer ${this.#token}` } : { Accept }
-    const response = await fetch(url, { headers, cache: 'no-store', signal })
+    // A redirect that is followed may be twenty requests.
+    const response = await fetch(url, { headers, cache: 'no-store', redirect: 'manual', signal })
     const { status, ok } = response
     const type = response.headers.get('content-type') ?? 'without a type'
     if (isPoll && status === 204) return response
     if (status === 200 && type.toLowerCase().startsWith(Accept)) return response
     const { value = '' } = await texts(response).next()
     const reason = ok ? `${type}: no ${Accept}` : value.slice(0, 200)
-    const problem = new Error(`${status} ${reason}`)
+    const problem = new Error(`${status || 'A redirect.'} ${reason}`)
     problem.hasExpired = status === 401
     problem.cap_ms = 1000 * (status < 500 ? 30 : response.headers.get('retry-after'))
     throw problem
@@ -366,7 +367,7 @@ class Connection {
       rest = lines.pop()
       // Only a reader that is deferred gets a comment with words.
       const reason = lines.find((line) => line.startsWith(': '))
-      if (!reason) this.#heard(silent_ms)
+      if (!reason && (lines.length || this.#state === 'open')) this.#heard(silent_ms)
       for (const line of lines) {
         if (line.startsWith('data: ')) data = grow(data, line.slice(6) + '\n')
         if (line.startsWith('retry: ')) this.#retry_ms = Math.max(500, +line.slice(7) || 0)

@@ -114,6 +114,11 @@ export const hostile = {
   'an empty stream': stream(''),
   'an empty array': poll('[]'),
   'bad request': always(400, {}, 'No.\n'),
+  'a redirect to itself': ({ kind, topics, line }) => {
+    if (kind === 'websocket') return line.close(1006)
+    line.head(302, { Location: `/-/events?topic=${topics[0]}` })
+    line.end()
+  },
   'unauthorized for ever': always(401, {}, 'The token has expired.\n'),
   'forbidden for ever': always(403, {}, 'No.\n'),
   'not found': always(404, { 'Content-Type': 'text/html' }, PAGE.repeat(1000)),

@@ -3,8 +3,8 @@
  * time: a test sees when each request was made, and decides what becomes of its line.
  *
  * A behaviour is a function of a request: `answer({ kind, topics, since, wait, line, number })`.
- * The line has `head`, `write`, `end`, `reset` and `later`; that of a WebSocket `open`, `send`, `close` and
- * `heard`. `hostile.js` has a set of them, which `wire.js` puts behind real sockets.
+ * The line has `head`, `write`, `end`, `reset` and `later`; that of a WebSocket `open`, `send`,
+ * `close` and `heard`. `hostile.js` has a set of them, which `wire.js` puts behind real sockets.
  */
 
 const { setTimeout: realTimeout } = globalThis

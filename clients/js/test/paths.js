@@ -80,7 +80,9 @@ const PROXIES = {
     command: (file) => [find('apache2'), '-f', file, '-DFOREGROUND'],
   },
   haproxy: {
-    missing: lacks('haproxy'), text: haproxy, command: (file) => [find('haproxy'), '-db', '-f', file],
+    missing: lacks('haproxy'),
+    text: haproxy,
+    command: (file) => [find('haproxy'), '-db', '-f', file],
   },
   express: {
     missing: !hasExpress() && 'NODE_PATH leads to no express, compression, http-proxy-middleware',

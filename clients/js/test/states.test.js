@@ -47,10 +47,13 @@ async function standing(state, transport = 'sse') {
       live.watch('/b', () => {})
       await clock.pass(10)
     }
-    if (state === 'waiting') await clock.pass(10)
   }
   const current = () => steps.at(-1)?.to ?? 'stopped'
-  if (state === 'waiting') while (current() !== 'waiting') await clock.pass(10)
+  // At its beginning, whatever its length.
+  const before = steps.length
+  if (state === 'waiting') {
+    while (steps.length === before || current() !== 'waiting') await clock.pass(10)
+  }
   assert.equal(current(), state)
   return { network, clock, live, server, steps, lines, shown, current, give: () => give?.('t') }
 }

@@ -20,10 +20,10 @@ function each(name, body) {
 
 for (const { name, body } of cases) each(name, body)
 
-test('the module has at most 7.25 KB compressed, as it is read', () => {
+test('the module is under 7.5 KB compressed, as it is read', () => {
   const source = readFileSync(new URL('../stentor.js', import.meta.url))
   const bytes = gzipSync(source, { level: 9 }).length
-  assert.ok(bytes <= 7424, `${bytes} bytes`)
+  assert.ok(bytes < 7680, `${bytes} bytes`)
   assert.doesNotMatch(source.toString(), /^import|require\(/m, 'no dependencies')
   assert.ok(source.toString().split('\n').every((line) => line.length <= 100))
 })
@@ -577,8 +577,8 @@ test('a wrong topic fails alone, with a TypeError', async () => {
   const a = keep(live, '/a')
   const wrong = [
     '', 'a', '/', '/a/', '//a', '/a//b', '/.', '/a/..', '/-/x', '/.well-known/x', '/a\nb', '/\x85',
-    '/\ud83d', `/${'é'.repeat(256)}`, '/**/a', '/*/*/*', `${'/a'.repeat(32)}/*`, undefined, null, 5,
-    ['/a'],
+    '/\ud83d', `/${'é'.repeat(256)}`, '/**/a', '/*/*/*', `${'/a'.repeat(32)}/*`, undefined, null,
+    5, ['/a'],
   ]
   for (const topic of wrong) assert.throws(() => live.watch(topic, () => {}), TypeError, `${topic}`)
   const right = [
@@ -625,7 +625,8 @@ each('a token that comes late begins a new connection', async (server, _, transp
   assert.equal(sent ?? protocol[1], transport === 'websocket' ? 'stentor.token.late' : 'late')
 })
 
-for (const tag of ['W/"ID"', '"ID-gzip"', 'W/"ID;gzip"', '"ID--gzip"', '"ID:br"', 'ID', undefined]) {
+const TAGS = ['W/"ID"', '"ID-gzip"', 'W/"ID;gzip"', '"ID--gzip"', '"ID:br"', 'ID', undefined]
+for (const tag of TAGS) {
   test(`long-poll: a tag that a proxy has made ${tag} does no harm`, async () => {
     const server = await serve()
     server.tag = (id) => tag?.replace('ID', id)

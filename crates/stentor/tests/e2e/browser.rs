@@ -235,9 +235,8 @@ fn pages_of_other_origins_read_only_where_they_may() {
     }
 }
 
-/// The client of `clients/js`, whose own tests run against a stand-in for the server.
-#[test]
-fn browser_client_holds_with_the_real_server() {
+/// Runs tests of the browser client against the real server. At least so many must pass.
+fn run_client_tests(files: &[&str], count_min: u32) {
     let Some(node) = tool("node") else { return };
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/js");
     // Node has WebSocket without a flag since 22, with one since 20.10, and not at all before.
@@ -248,12 +247,25 @@ fn browser_client_holds_with_the_real_server() {
         true => _ = command.arg(flag),
         false => skip("WebSocket takes a later Node"),
     }
-    command.args(["--test", "test/real.test.js", "test/delivery.test.js"]).current_dir(sources);
+    command.arg("--test").args(files).current_dir(sources);
     command.env("TEST_BINARY", env!("CARGO_BIN_EXE_stentor"));
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
     // A file without any tests passes, too.
     let passed = told.lines().find_map(|line| line.split_once(" pass ")?.1.parse().ok());
-    assert!(passed.is_some_and(|count: u32| count >= 30), "{told}");
+    assert!(passed.is_some_and(|count: u32| count >= count_min), "{told}");
+}
+
+/// The client of `clients/js`, whose own tests run against a stand-in for the server.
+#[test]
+fn browser_client_holds_with_the_real_server() {
+    run_client_tests(&["test/real.test.js", "test/delivery.test.js"], 30);
+}
+
+/// Node, Deno, Bun and Chromium, through nginx, Apache, HAProxy and Express, as far as they are
+/// here. Node without a proxy always is.
+#[test]
+fn browser_client_holds_in_each_runtime_and_path() {
+    run_client_tests(&["test/matrix.test.js"], 8);
 }
