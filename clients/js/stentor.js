@@ -207,8 +207,8 @@ class Connection {
 
   /** The line may have died while the page slept or its network changed. */
   #wake = ({ type }) => {
+    if (type === 'visibilitychange' && globalThis.document?.visibilityState === 'hidden') return
     const isNew = type === 'online'
-    if (!isNew && globalThis.document?.visibilityState === 'hidden') return
     if (isNew) {
       this.#streamed = false
       if (this.#auto) this.#transport = 'sse'

@@ -45,9 +45,9 @@ for (const [name, answer] of Object.entries(hostile)) {
       let tokens = 0
       const token = async () => `t${++tokens}`
       const { network, clock, live, shown } = visit(answer, { transport, token })
-      await clock.pass((answer.isLarge ? 0.1 : 2) * MINUTE_MS)
+      await clock.pass((answer.isLarge ? 0.01 : 2) * MINUTE_MS)
       live.watch('/b', () => {})
-      await clock.pass((answer.isLarge ? 0.2 : 8) * MINUTE_MS)
+      await clock.pass((answer.isLarge ? 0.01 : 8) * MINUTE_MS)
       const { length } = network.requests
       assert.ok(answer.serves || answer.isLarge || length >= 5, `${length}: it never gives up`)
       pacedWell(network, name)

@@ -50,7 +50,7 @@ const received = (reports, line) => reports.push({ ...JSON.parse(line), at_ms: p
 
 async function program(runtime, task) {
   const [file, ...args] = [...PROCESSES[runtime].command(), JSON.stringify(task)]
-  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   const reports = []
   const errors = []
   createInterface(child.stdout).on('line', (line) => received(reports, line))
@@ -58,9 +58,10 @@ async function program(runtime, task) {
   return { reports, errors, stop: () => end(child) }
 }
 
+/** Ends a process and those that it has started. */
 async function end(child) {
   if (child.exitCode !== null || child.signalCode !== null) return
-  child.kill('SIGKILL')
+  process.kill(-child.pid, 'SIGKILL')
   await once(child, 'exit')
 }
 
@@ -91,12 +92,12 @@ async function page(task) {
     '--disable-background-networking', '--disable-component-update', '--disable-sync',
     '--proxy-server=direct://', `--user-data-dir=${profile}`, '--remote-debugging-port=0',
     `${address}?${encodeURIComponent(JSON.stringify(task))}`,
-  ], { stdio: 'ignore' })
+  ], { stdio: 'ignore', detached: true })
   const stop = async () => {
     await end(child)
     server.closeAllConnections()
     server.close()
-    rmSync(profile, { recursive: true, force: true, maxRetries: 10 })
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
   }
   return { reports, errors: [], stop }
 }

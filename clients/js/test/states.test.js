@@ -150,7 +150,7 @@ test('the table has these states, and each but stopped can fail or end', () => {
 for (const [name, visibility, silent_s, isWoken] of [
   ['online', 'visible', 1, true], ['online', 'hidden', 1, true],
   ['visibilitychange', 'visible', 21, true], ['visibilitychange', 'visible', 1, false],
-  ['visibilitychange', 'hidden', 21, false], ['resume', 'visible', 21, true],
+  ['visibilitychange', 'hidden', 21, false], ['resume', 'hidden', 21, true],
 ]) {
   const what = `${name} (${visibility}) after ${silent_s} s of silence`
   test(`${what} ${isWoken ? 'begins' : 'needs no'} new connection`, async () => {
