@@ -142,11 +142,12 @@ class Connection {
     if (!to) return
     this.#state = to
     call(this.#onStep, { from, event, to, reason: problem?.message })
+    if (this.#shown.state === 'closed' && from === 'stopped') this.#show('connecting')
+    if (this.#state !== to) return // A callback has closed it.
     if (to === 'open') return this.#open()
     clearTimeout(this.#alarm)
     this.#attempt?.abort()
     if (from === 'stopped') {
-      if (this.#shown.state === 'closed') this.#show('connecting')
       for (const name of WAKES) globalThis.addEventListener?.(name, this.#wake, true)
     }
     if (to === 'connecting') this.#begin(this.#connect)
@@ -199,10 +200,10 @@ class Connection {
         this.#patience_ms = Math.min(2 * this.#patience_ms, HOUR_MS)
       }
     }
-    this.#show('waiting', problem.message)
     // A silent server has been waited for already.
     const pause_ms = most_ms * (0.5 + Math.random() / 2) - (isSilent ? ANSWER_MS : 0)
     this.#expect(Math.max(0, pause_ms), () => this.#on('due'))
+    this.#show('waiting', problem.message)
   }
 
   /** The line may have died while the page slept or its network changed. */
@@ -225,8 +226,8 @@ class Connection {
 
   #heard(ms, end) {
     this.#heard_ms = now()
-    this.#on('heard')
     this.#expect(ms, end)
+    this.#on('heard')
   }
 
   #show(state, reason) {
@@ -432,7 +433,7 @@ class Connection {
             const subscribe = fresh.filter((topic) => cursor(topic) === since)
             send({ subscribe, since })
             if (!isFirst) {
-              // What others are sent meanwhile is newer than what these are due.
+              // Messages that others receive meanwhile are newer than those that these are due.
               const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
               for (const [, reader] of group) reader.held = []
               joining.set(pings + 1, group)
@@ -500,6 +501,7 @@ class Connection {
 
   /** All up to this id, which a WebSocket does not say. */
   #seen(id, readers) {
+    if (this.#state === 'stopped') return // By a callback.
     if (!older(id, this.#cursor)) this.#cursor = id
     for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id
   }

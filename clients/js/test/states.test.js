@@ -28,7 +28,7 @@ async function standing(state, transport = 'sse') {
   const lines = []
   const server = good()
   const answers = { connecting: () => {}, waiting: ({ line }) => line.reset() }
-  // What a new topic is caught up with gets no answer.
+  // The request that catches up with a new topic gets no answer.
   const orNothing = (request) => (request.wait !== '0' || !request.number) && server(request)
   const answer = answers[state] ?? (state === 'catching up' ? orNothing : server)
   network.answer = (request) => {
@@ -242,3 +242,45 @@ test('auto tries a stream again after a minute of long-poll', async () => {
   assert.deepEqual([shown.at(-1).state, shown.at(-1).transport], ['open', 'sse'])
   live.close()
 })
+
+test('a watch after a close within a callback begins with the value', async () => {
+  const { live, clock, network, lines } = await standing('open')
+  const values = []
+  live.watch('/a', (value) => value === 9 && live.close())
+  const item = { topic: '/a', id: '5f3a09c1-9', type: 'application/json', data: 9 }
+  lines.at(-1).write(`id: ${item.id}\ndata: ${JSON.stringify(item)}\n\n`)
+  await clock.pass(10)
+  live.watch('/a', (value) => values.push(value))
+  await clock.pass(10 * SECOND_MS)
+  assert.equal(network.requests.at(-1).since, undefined)
+  assert.deepEqual(values, [5])
+  live.close()
+})
+
+for (const state of Object.keys(STATES)) {
+  test(`a callback that closes on the way to '${state}' leaves nothing`, async () => {
+    const network = new Network().install()
+    const { clock } = network
+    clock.now_ms = 1e6 + 1e7 * servers
+    const server = good()
+    const failing = ({ line }) => line.reset()
+    network.answer = state === 'waiting' ? failing : server
+    const steps = []
+    const live = connect(`http://state-${++servers}.example`, {
+      onStep: (step) => {
+        steps.push(step.to)
+        if (step.to === state) live.close()
+      },
+    })
+    live.watch('/a', () => {})
+    await clock.pass(SECOND_MS)
+    live.watch('/b', () => {})
+    await clock.pass(SECOND_MS)
+    live.close()
+    await clock.pass(10)
+    assert.ok(steps.includes(state), `${steps}`)
+    assert.equal(steps.at(-1), 'stopped')
+    assert.deepEqual(clock.waits, [])
+    assert.equal(listeners.size, 0)
+  })
+}
