@@ -7,7 +7,8 @@ import { connect } from '../stentor.js'
 
 const isPage = Boolean(globalThis.document)
 const text = isPage ? decodeURIComponent(location.search.slice(1)) : globalThis.process.argv[2]
-const { url, transports, topic } = JSON.parse(text)
+// `node --test` runs every file here.
+const { url, transports, topic } = text ? JSON.parse(text) : { transports: [] }
 
 let sending = Promise.resolve()
 function report(what) {
