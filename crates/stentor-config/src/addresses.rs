@@ -1,7 +1,7 @@
 //! Addresses of listeners and of proxies.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -28,9 +28,17 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         Some(port) => format!("{}:{port}", Ipv4Addr::LOCALHOST),
         None => text.to_owned(),
     };
-    spelled_out
-        .parse()
-        .map_err(|_| format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}"))
+    let wrong = || format!("'{text}' is not an address: write IP:PORT, such as {LISTEN_DEFAULT}");
+    let Some((address, zone)) = text.strip_prefix('[').and_then(|text| text.split_once('%')) else {
+        return spelled_out.parse().map_err(|_| wrong());
+    };
+    let (zone, port) = zone.split_once("]:").ok_or_else(wrong)?;
+    let ip = address.parse().map_err(|_| wrong())?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let zone = zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone);
+    let index = stentor_io::interface_index(zone)
+        .ok_or_else(|| format!("'{text}': this host has no network interface '{zone}'"))?;
+    Ok(SocketAddrV6::new(ip, port, 0, index).into())
 }
 
 impl ControlAddress {

@@ -120,7 +120,8 @@ pub use small::limits_are_small;
 #[cfg(any(test, feature = "sim"))]
 pub use small::make_limits_small;
 pub use socket::{
-    BindError, Dial, Inherited, Listener, Reservation, SocketName, listen_unix, reserve,
+    BindError, Dial, Inherited, Listener, Reservation, SocketName, interface_index, listen_unix,
+    reserve,
 };
 pub use steer::narrow_card;
 #[cfg(any(test, feature = "sim"))]

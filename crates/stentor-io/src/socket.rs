@@ -189,6 +189,17 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
+/// The number of a network interface, by its name or its number: the zone of an IPv6 address (RFC
+/// 4007 section 11.2). `None` if this host has none of that name.
+#[must_use]
+pub fn interface_index(name: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    let any = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None).ok()?;
+    rustix::net::netdevice::name_to_index(any, name).ok()
+}
+
 /// Makes sure that nobody else listens on `address`. Listeners share their port among the workers
 /// by `SO_REUSEPORT`, which would also let a second server of the same user in unnoticed: so the
 /// address is first bound without it.

@@ -8,15 +8,16 @@ mod socket_file;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use stentor_config::{ControlAddress, ListenAddress, Settings};
+use stentor_config::{ControlAddress, ListenAddress, Settings, parse_address};
 use stentor_http_client::agent_over;
+use stentor_io::{ByteStream, Dialer, HostDialer};
 use stentor_wire::target::Server;
 use ureq::config::ConfigBuilder;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
@@ -78,8 +79,18 @@ fn reachable(mut listener: SocketAddr) -> SocketAddr {
 pub(crate) struct BaseUrl {
     /// What its URLs begin with: `http://127.0.0.1:8080`, without a slash at the end.
     base: String,
-    /// The socket file it listens on, if it is not reached over TCP.
-    socket: Option<PathBuf>,
+    route: Route,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Route {
+    /// By the host in its URLs.
+    Host,
+    /// By the socket file it listens on.
+    File(PathBuf),
+    /// By this address. Its zone (RFC 4007) is none of the URL's.
+    Address(SocketAddr),
 }
 
 impl BaseUrl {
@@ -88,7 +99,7 @@ impl BaseUrl {
         if text.starts_with("unix:") {
             let ControlAddress::Unix(path) = text.parse()? else { unreachable!("it is a path") };
             // A name that control goes by, as it does on every socket file.
-            return Ok(BaseUrl { base: "http://localhost".to_owned(), socket: Some(path) });
+            return Ok(BaseUrl { base: "http://localhost".to_owned(), route: Route::File(path) });
         }
         let server = Server::alone(text).ok_or_else(|| {
             format!(
@@ -100,7 +111,14 @@ impl BaseUrl {
             scheme @ ("http" | "https") => scheme,
             other => return Err(format!("'{other}' is not supported, only http and https")),
         };
-        Ok(BaseUrl { base: Server { scheme, ..server }.to_string(), socket: None })
+        let server = Server { scheme, ..server };
+        let Some((address, _)) = server.host.split_once('%') else {
+            return Ok(BaseUrl { base: server.to_string(), route: Route::Host });
+        };
+        let port = server.port.unwrap_or(if scheme == "https" { 443 } else { 80 });
+        let host = format!("{address}]");
+        let route = Route::Address(parse_address(&format!("{}:{port}", server.host))?);
+        Ok(BaseUrl { base: Server { host: &host, ..server }.to_string(), route })
     }
 
     /// Whether it is asked by TLS.
@@ -150,9 +168,9 @@ fn escape(url: &mut String, text: &str, plain: &[u8]) {
 
 impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.socket {
-            Some(path) => write!(f, "unix:{}", path.display()),
-            None => f.write_str(&self.base),
+        match &self.route {
+            Route::File(path) => write!(f, "unix:{}", path.display()),
+            Route::Host | Route::Address(_) => f.write_str(&self.base),
         }
     }
 }
@@ -193,11 +211,28 @@ fn agent_of(
     if trust.authorization().map_err(usage)?.is_some() {
         config = config.middleware(SendToken(trust.clone()));
     }
-    Ok(match &server.socket {
-        Some(path) => agent_over(config.build(), Arc::new(SocketFile(path.clone()))),
-        None if server.is_secure() => config.tls_config(trust.tls()?.config).build().new_agent(),
-        None => config.build().new_agent(),
+    if server.is_secure() {
+        config = config.tls_config(trust.tls()?.config);
+    }
+    Ok(match &server.route {
+        Route::Host => config.build().new_agent(),
+        Route::File(path) => agent_over(config.build(), Arc::new(SocketFile(path.clone()))),
+        Route::Address(address) => agent_over(config.build(), Arc::new(OneAddress(*address))),
     })
+}
+
+/// Connects to this address, whatever host a URL names.
+#[derive(Debug)]
+struct OneAddress(SocketAddr);
+
+impl Dialer for OneAddress {
+    fn resolve(&self, _: &str, _: Option<u64>) -> io::Result<Vec<SocketAddr>> {
+        Ok(vec![self.0])
+    }
+
+    fn connect(&self, to: SocketAddr, until_ms: Option<u64>) -> io::Result<Arc<dyn ByteStream>> {
+        HostDialer.connect(to, until_ms)
+    }
 }
 
 /// A middleware that adds the token to each request.
@@ -307,6 +342,11 @@ mod tests {
             let server = BaseUrl::parse(text).ok();
             assert_eq!(server.map(|server| server.to_string()).as_deref(), url, "{text}");
         }
+        let server = BaseUrl::parse("http://[fe80::1%lo]:8081").unwrap();
+        assert_eq!(server.to_string(), "http://[fe80::1]:8081");
+        let Route::Address(SocketAddr::V6(address)) = server.route else { panic!("{server:?}") };
+        assert_eq!((address.scope_id(), address.port()), (1, 8081));
+        assert!(BaseUrl::parse("http://[fe80::1%nosuch]:1").unwrap_err().contains("nosuch"));
         let server = BaseUrl::parse("unix:/run/x").unwrap();
         assert_eq!(server.to_string(), "unix:/run/x");
         assert_eq!(server.page("/-/status"), "http://localhost/-/status");

@@ -512,7 +512,8 @@ fn split_authority(authority: &[u8]) -> Option<(&[u8], &[u8])> {
         authority.iter().position(|byte| !is_name(byte)).unwrap_or(authority.len())
     };
     let (host, port) = authority.split_at(end);
-    if host.contains(&b'%') && target::decode(host).is_err() {
+    let is_name = !host.starts_with(b"[");
+    if is_name && host.contains(&b'%') && target::decode(host).is_err() {
         return None;
     }
     match port {

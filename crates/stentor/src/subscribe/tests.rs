@@ -196,7 +196,8 @@ const PLAIN: Form = Form::Plain { with_topic: false, is_terminal: false };
 #[test]
 fn so_many_messages_are_enough() {
     let gap = "event: gap\ndata: {\"reason\":\"history\",\"since\":\"e-1\"}\n\n";
-    let body = [gap.to_owned(), message(1, "1"), message(2, "2"), message(3, "3")].concat();
+    let body =
+        [gap.to_owned(), message(1, "\"1\""), message(2, "\"2\""), message(3, "\"3\"")].concat();
     let told = follow("/a -n 2", vec![stream(&body)]);
     assert!(told.result.is_ok());
     assert_eq!(told.out, "1\n2\n");
