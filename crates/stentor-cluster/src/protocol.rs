@@ -54,21 +54,22 @@ mod loss;
 mod position;
 mod reading;
 mod state;
+mod writing;
 
 use self::holes::Want;
 use self::lists::AccessLists;
 use self::position::{LogPosition, Placement};
 use self::state::{
-    Divergence, EpochState, Finding, Local, LookState, PendingLook, Phase, Remote, Suspicion,
-    Values,
+    ClusterName, Divergence, EpochState, Finding, Local, LookState, PendingLook, Phase, Remote,
+    Suspicion, Values,
 };
-use crate::codec::{Again, EpochRecord, LogMessage, MessageBody, Of, Unreadable, decode};
-use crate::line::{PLACE_BITS, SequenceMapping, age_of, is_whole, number_after};
-use crate::lists::{lists_for_seeds, lists_of};
+use crate::codec::{EpochRecord, LogMessage, MessageBody, Unreadable, decode};
+use crate::line::{SequenceMapping, is_whole};
+use crate::lists::lists_of;
 pub(crate) use crate::log::{Action, Appended, LogSubject, Looked};
-use crate::seeds::{Bootstrap, Late, is_continued, newest, next_late, next_seed};
-use crate::waiting::{ChangeBatch, ClusterIntake};
-use crate::writer::{AppendContent, LogWriter, Promises, Sending};
+use crate::seeds::{Late, is_continued};
+use crate::waiting::ClusterIntake;
+use crate::writer::LogWriter;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stentor_hub::{AccessList, Applied, Epoch, Hub, NotAdopted, access_list};
@@ -82,10 +83,7 @@ pub(super) struct ClusterNode {
     intake: Arc<ClusterIntake>,
     /// Names this run of this node.
     run: u64,
-    /// Names the cluster of the values here, if they have one.
-    cluster: Option<u64>,
-    /// The name is from the disk, and this run has not been open yet.
-    is_cluster_from_disk: bool,
+    cluster: ClusterName,
     rng: Rng,
     on_applied: Box<dyn FnMut(&mut Applied) + Send>,
     local: Local,
@@ -137,8 +135,7 @@ impl ClusterNode {
             run: rng.next_u64(),
             hub,
             intake,
-            cluster: None,
-            is_cluster_from_disk: false,
+            cluster: ClusterName::default(),
             rng,
             on_applied,
             local: Local::default(),
@@ -268,7 +265,8 @@ impl ClusterNode {
     fn end_message(&mut self, seq: u64, hash: Option<u64>, now_ms: u64) {
         (self.position.read, self.position.hash) = (seq, hash);
         self.position.has_counts = true;
-        (self.look.consumer_at_ms, self.look.given_up, self.look.overdue_ms) = (0, 0, None);
+        (self.look.consumer_at_ms, self.look.given_up) = (0, 0);
+        self.phase.deliver();
         self.note_position();
         self.write(now_ms);
     }
@@ -332,12 +330,12 @@ impl ClusterNode {
 
     /// The values on the disk of this node are of the cluster with this name.
     pub(super) fn set_cluster(&mut self, cluster: u64) {
-        (self.cluster, self.is_cluster_from_disk) = (Some(cluster), true);
+        self.cluster = ClusterName::FromDisk(cluster);
     }
 
     /// Names the cluster of the values here, if they have one.
     pub(super) fn cluster(&self) -> Option<u64> {
-        self.cluster
+        self.cluster.number()
     }
 
     /// A hub to be filled by a snapshot of this life.
@@ -358,7 +356,7 @@ impl ClusterNode {
 
     /// The log is read.
     pub(super) fn reads(&self) -> bool {
-        self.phase == Phase::Reading
+        matches!(self.phase, Phase::Reading { .. })
     }
 
     /// What is written now has its SEQs behind all that a broker may have lost.
@@ -388,26 +386,24 @@ impl ClusterNode {
             }
             Phase::Faulted { seq, .. } => NotReady::OtherVersion { seq },
             Phase::OtherCluster { theirs } => {
-                NotReady::OtherCluster { theirs, ours: self.cluster.unwrap_or_default() }
+                NotReady::OtherCluster { theirs, ours: self.cluster().unwrap_or_default() }
             }
             _ if self.writer.too_large(max).is_some() => {
                 NotReady::TooLarge { bytes: self.writer.too_large(max).unwrap_or(max), max }
             }
-            Phase::Inspecting(Finding::Hole(Want { epoch, .. })) => {
-                NotReady::NeedsSnapshot { epoch }
-            }
-            Phase::Inspecting(Finding::Lost(Suspicion { why, .. })) => {
+            Phase::NeedsSnapshot(Want { epoch, .. }) => NotReady::NeedsSnapshot { epoch },
+            Phase::Suspecting(Suspicion { why, .. }) => {
                 NotReady::Suspecting { why, read: self.position.read }
             }
             Phase::StartingEpoch { .. } => NotReady::StartingEpoch,
             _ if self.staging.is_some() => NotReady::Bootstrapping,
-            Phase::Inspecting(Finding::Nothing) | Phase::Reading => NotReady::Inspecting,
+            Phase::Inspecting | Phase::Reading { .. } => NotReady::Inspecting,
         })
     }
 
     fn stop_reading(&mut self) {
         if self.reads() {
-            self.phase = Phase::Inspecting(Finding::Nothing);
+            self.phase = Phase::Inspecting;
         }
         self.show();
     }
@@ -422,8 +418,8 @@ impl ClusterNode {
     /// Opens a consumer, unless the one before has delivered nothing within the last second.
     fn read_on(&mut self, now_ms: u64) {
         if now_ms >= self.look.consumer_at_ms && !matches!(self.phase, Phase::Faulted { .. }) {
-            (self.phase, self.look.consumer_at_ms) = (Phase::Reading, now_ms + LOOK_MS);
-            self.look.overdue_ms = None;
+            self.phase = Phase::Reading { overdue_ms: None };
+            self.look.consumer_at_ms = now_ms + LOOK_MS;
             self.actions.push_back(Action::Read { from: self.position.first_to_read() });
         }
         self.show();
@@ -434,7 +430,7 @@ impl ClusterNode {
         // What is skipped may have anything in it.
         self.late.extend(self.writer.forget(&self.intake));
         self.position = LogPosition::before(began, epoch);
-        self.phase = Phase::Inspecting(Finding::Nothing);
+        self.phase = Phase::Inspecting;
         (self.epoch.mapping, self.staging) = (SequenceMapping::default(), None);
         self.read_on(now_ms);
     }
@@ -454,7 +450,7 @@ impl ClusterNode {
         let is_open = self.is_open();
         if is_open {
             self.local.values = Values::FromLog;
-            self.is_cluster_from_disk = false;
+            self.cluster.join();
         }
         self.intake.set_open(self.not_ready());
     }
@@ -483,14 +479,10 @@ impl ClusterNode {
         if asked.is_outdated {
             return self.look(now_ms);
         }
-        match self.phase {
-            Phase::Disconnected(_) | Phase::StartingEpoch { .. } => return,
-            Phase::Faulted { seq, .. } if self.next(&asked, looked) > seq => {
-                self.phase = Phase::Inspecting(Finding::Nothing);
-            }
-            Phase::OtherCluster { .. } => self.phase = Phase::Inspecting(Finding::Nothing),
-            Phase::Faulted { .. } | Phase::Inspecting(_) | Phase::Reading => {}
+        if matches!(self.phase, Phase::Disconnected(_) | Phase::StartingEpoch { .. }) {
+            return;
         }
+        self.phase = self.phase.look(self.next(&asked, looked));
         let Looked { broker, unix_ms, last, life_last, .. } = *looked;
         self.look.remote = Some(Remote { broker, unix_ms, last, life_last });
         if self.is_overdue(&asked, looked, now_ms) {
@@ -503,11 +495,13 @@ impl ClusterNode {
         match decode(bytes) {
             Ok(LogMessage { epoch, body: MessageBody::Epoch(turn), .. }) => {
                 self.look.no_epoch_ms = None;
-                if self.is_cluster_from_disk && self.cluster != Some(turn.cluster) {
+                if !self.cluster.may_join(turn.cluster) {
                     self.phase = Phase::OtherCluster { theirs: turn.cluster };
                     return self.show();
                 }
-                self.cluster = Some(turn.cluster);
+                if self.cluster() != Some(turn.cluster) {
+                    self.cluster = ClusterName::FromLog(turn.cluster);
+                }
                 self.handle_life(
                     looked,
                     asked,
@@ -540,21 +534,7 @@ impl ClusterNode {
         }
         if self.epoch() != Some(life.epoch) {
             let is_deleted = asked.read + 1 == began && next > began;
-            return match () {
-                // It comes in its place.
-                () if self.reads() && began > self.read() && began <= looked.last => {}
-                // It is said to begin where the log has something else.
-                () if self.position.placement == Placement::NotThere(life.epoch)
-                    && self.read() + 1 == began =>
-                {
-                    self.miss(life.epoch, looked.last, now_ms);
-                }
-                () if began >= looked.first && began <= looked.last && !is_deleted => {
-                    self.read_life(began, life.epoch, now_ms);
-                }
-                () if self.is_alone(now_ms) => self.turn(now_ms),
-                () => self.want(life.epoch, looked.last, now_ms),
-            };
+            return self.change_epoch(looked, life.epoch, (began, is_deleted), now_ms);
         }
         (self.epoch.began, self.epoch.since_ms) = (began, life.turn.since_ms);
         if !self.position.placement.is_known() && self.staging.is_none() {
@@ -583,6 +563,29 @@ impl ClusterNode {
             self.read_on(now_ms);
         }
         self.go_on(looked, life, now_ms);
+    }
+
+    /// The log is of an epoch that this node does not read. That begins at the message `began`.
+    fn change_epoch(
+        &mut self,
+        looked: &Looked,
+        epoch: Epoch,
+        (began, is_deleted): (u64, bool),
+        now_ms: u64,
+    ) {
+        let is_kept = (looked.first..=looked.last).contains(&began);
+        let is_there = self.position.placement != Placement::NotThere(epoch);
+        if self.reads() && began > self.read() && began <= looked.last {
+            // The consumer delivers its record.
+        } else if !is_there && self.read() + 1 == began {
+            self.miss(epoch, looked.last, now_ms);
+        } else if is_kept && !is_deleted {
+            self.read_life(began, epoch, now_ms);
+        } else if self.is_alone(now_ms) {
+            self.turn(now_ms);
+        } else {
+            self.want(epoch, looked.last, now_ms);
+        }
     }
 
     /// Whether the log has another message than the one that this node has read or has changes of.
@@ -636,37 +639,6 @@ impl ClusterNode {
         now_ms >= *self.look.no_epoch_ms.get_or_insert(now_ms) + BARE_PATIENCE_MS
     }
 
-    /// Says again which life it is, if no other node has since the last look.
-    fn say_again(&mut self, line: SequenceMapping, jumps: bool) {
-        let Some(remote) = self.look.remote else { return };
-        if self.epoch.since_ms == 0 {
-            // No node knows the epoch's age, so assume one that continues behind the last SEQ here.
-            let seq = self.hub.id(self.hub.seq()).seq;
-            let age_ms = age_of(self.epoch.began, seq);
-            self.epoch.since_ms = remote.unix_ms.saturating_sub(age_ms);
-        }
-        let (began, since_ms) = (self.epoch.began, self.epoch.since_ms);
-        let age_ms = remote.unix_ms.saturating_sub(since_ms);
-        // A node that assumed the epoch's age may have jumped further than its age allows.
-        let read = self.hub.id(self.hub.seq()).seq >> PLACE_BITS;
-        let jump = jumps.then(|| number_after(began, age_ms).max(read + 1));
-        let again = Some(Again { began, line, jump });
-        let cluster = *self.cluster.get_or_insert_with(|| self.rng.next_u64());
-        let turn = EpochRecord {
-            before: None,
-            has_seed: false,
-            broker: remote.broker,
-            since_ms,
-            cluster,
-            again,
-        };
-        let epoch = self.hub.epoch();
-        let payload = turn.encode((epoch, self.run, 0)).into();
-        let (to, token) = (LogSubject::Life, self.writer.next_token());
-        let after = remote.life_last;
-        self.actions.push_back(Action::Append { to, after, payload, token });
-    }
-
     /// Looks after the life that is.
     fn go_on(&mut self, looked: &Looked, life: &CurrentEpoch, now_ms: u64) {
         if matches!(self.phase, Phase::Faulted { .. }) {
@@ -697,101 +669,6 @@ impl ClusterNode {
             }
         }
         self.write(now_ms);
-    }
-
-    /// Begins a life, if no other node has since the last look.
-    fn turn(&mut self, now_ms: u64) {
-        self.stop_reading();
-        let here = self.hub.id(self.hub.seq());
-        let seeds = Bootstrap { lists: lists_for_seeds(&self.hub), values: newest(&self.hub, 0) };
-        let cluster = *self.cluster.get_or_insert_with(|| self.rng.next_u64());
-        let turn = EpochRecord {
-            cluster,
-            before: self.has_all().then_some((here.epoch, here.seq)),
-            has_seed: self.has_all() && self.hub.counts().topics > 0,
-            broker: self.look.remote.map_or(0, |remote| remote.broker),
-            since_ms: self.look.remote.map_or(0, |remote| remote.unix_ms),
-            again: None,
-        };
-        let epoch = Epoch::from_number(self.rng.next_u64() as u32);
-        self.writer.started = Some((epoch, seeds));
-        let payload = turn.encode((epoch, self.run, 0)).into();
-        let token = self.writer.next_token();
-        self.phase = Phase::StartingEpoch { token, finding: self.phase.finding() };
-        self.look.at_ms = now_ms + TURN_PATIENCE_MS;
-        self.actions.push_back(Action::Append {
-            to: LogSubject::Life,
-            after: self.look.remote.map_or(0, |remote| remote.life_last),
-            payload,
-            token,
-        });
-    }
-
-    /// Has the next message appended, if there is one to be.
-    fn write(&mut self, now_ms: u64) {
-        if !self.reads() || !self.may_write() {
-            return;
-        }
-        self.late.append(&mut self.writer.lost);
-        let is_open = self.is_open();
-        let staged = self.staging.as_ref().map(|staging| staging.epoch);
-        let epoch = staged.unwrap_or_else(|| self.hub.epoch());
-        let (run, max) = (self.run, self.intake.payload_max());
-        let lists = if is_open && self.writer.sending.is_none() { self.next_lists() } else { None };
-        let writer = &mut self.writer;
-        if writer.sending.is_none() {
-            writer.counter += 1;
-            let counter = writer.counter;
-            let (head, jump) = ((epoch, run, counter), self.epoch.mapping.last());
-            let read = self.position.running.shown();
-            let next = match &mut writer.seeding {
-                Some(bootstrap) if staged.is_some() => {
-                    let (seed, is_last) = next_seed(bootstrap, max);
-                    if is_last {
-                        writer.seeding = None;
-                    }
-                    Some((seed.into_seed(head, is_last), AppendContent::Seed))
-                }
-                _ if !is_open => None,
-                _ if let Some(lists) = lists => {
-                    let of = Of { jump, since: None, read };
-                    Some((lists.into_batch(head, of), AppendContent::Batch(Promises::default())))
-                }
-                _ if !self.late.is_empty() => next_late(&mut self.late, max).map(|late| {
-                    let (batch, since, entries) = late;
-                    let of = Of { jump, since: Some(since), read };
-                    (batch.into_batch(head, of), AppendContent::Late(entries))
-                }),
-                _ => {
-                    let of = Of { jump, since: None, read };
-                    // A node that has read something else before the jump finds it by this.
-                    let is_due = self.position.running.is_due(jump);
-                    let batch = self.intake.take(now_ms);
-                    batch.or_else(|| is_due.then(ChangeBatch::new)).map(|batch| {
-                        let bytes = batch.kept_bytes();
-                        let promises = Promises { backs: batch.backs, bytes };
-                        let payload = batch.entries.into_batch(head, of);
-                        (payload, AppendContent::Batch(promises))
-                    })
-                }
-            };
-            let Some((payload, what)) = next else {
-                writer.counter -= 1;
-                return;
-            };
-            writer.sending = Some(Sending {
-                payload: payload.into(),
-                counter,
-                what,
-                since_ms: now_ms,
-                token: None,
-                sent: 0,
-                conflict: None,
-            });
-        }
-        if let Some(action) = writer.send(self.position.read, run, max) {
-            self.actions.push_back(action);
-        }
     }
 }
 

@@ -771,6 +771,6 @@ fn what_the_log_loses_in_silence_becomes_another_life_on_all_nodes() {
 }
 
 #[test]
-fn what_a_crash_beside_a_pause_loses_is_told() {
+fn a_crash_beside_a_pause_is_told() {
     run_all(Faults::Fork, each_came_of_some);
 }

@@ -6,8 +6,8 @@ use crate::codec::Checksum;
 use std::collections::VecDeque;
 use twox_hash::XxHash3_64;
 
-/// The sums of the hashes of what a node has read. Nodes begin to read at different messages: of two
-/// nodes, the one that began first can compare all that the other one has read.
+/// The sums of the hashes of what a node has read. Nodes begin to read at different messages: of
+/// two nodes, the one that began first can compare all that the other one has read.
 #[derive(Default)]
 pub(super) struct RunningChecksum {
     /// The latest messages that were read.

@@ -37,7 +37,7 @@ impl ClusterNode {
             Finding::Hole(want) if (want.epoch, want.last) == (epoch, last) => want,
             _ => Want { epoch, since_ms: now_ms, last },
         };
-        self.phase = Phase::Inspecting(Finding::Hole(want));
+        self.phase = Phase::NeedsSnapshot(want);
         self.show();
         self.actions.push_back(Action::Snapshot { epoch });
     }
@@ -45,7 +45,7 @@ impl ClusterNode {
     /// The log lacks messages that this node has not read.
     pub(super) fn miss(&mut self, epoch: Epoch, last: u64, now_ms: u64) {
         self.want(epoch, last, now_ms);
-        if let Finding::Hole(want) = self.phase.finding()
+        if let Phase::NeedsSnapshot(want) = self.phase
             && now_ms >= want.since_ms + ALONE_MS
         {
             self.actions.clear();

@@ -74,10 +74,10 @@ impl ClusterNode {
     /// The log lacks something that is here. Begins a life if that is so for a while.
     pub(super) fn suspect(&mut self, why: &'static str, now_ms: u64) {
         let since_ms = match self.phase.finding() {
-            Finding::Lost(Suspicion { since_ms, .. }) => since_ms,
+            Finding::Loss(Suspicion { since_ms, .. }) => since_ms,
             Finding::Nothing | Finding::Hole(_) => now_ms,
         };
-        self.phase = Phase::Inspecting(Finding::Lost(Suspicion { since_ms, why }));
+        self.phase = Phase::Suspecting(Suspicion { since_ms, why });
         self.show();
         // Nodes that have more values begin the epoch first.
         let is_old = self.local.values == Values::FromDisk;

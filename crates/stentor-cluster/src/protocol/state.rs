@@ -8,12 +8,17 @@ use stentor_hub::Epoch;
 /// What a node does about the log. Each case has the data that only it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// There is no connection. A finding outlives it, so that the node does not wait again as long.
+    /// There is no connection.
     Disconnected(Finding),
     /// The node looks at the log, and reads no message.
-    Inspecting(Finding),
-    /// A consumer delivers the messages behind the one read last.
-    Reading,
+    Inspecting,
+    /// The same, and the log seems to have lost messages that this node has read.
+    Suspecting(Suspicion),
+    /// The same, and the log lacks messages that this node has not read.
+    NeedsSnapshot(Want),
+    /// A consumer delivers the messages behind the one read last. `overdue_ms`: since when it has
+    /// not delivered a message that the log has.
+    Reading { overdue_ms: Option<u64> },
     /// The record that begins an epoch is being appended, because of this finding.
     StartingEpoch { token: u64, finding: Finding },
     /// A node of another version wrote the message `seq`. The node reads no message from there on,
@@ -23,15 +28,24 @@ pub(super) enum Phase {
     OtherCluster { theirs: u64 },
 }
 
-/// What keeps a node from reading on, as its last look at the log has found.
+/// What a node had found before the phase that it is in now. It outlives a connection and an
+/// append, so that the node does not wait again as long.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Finding {
     #[default]
     Nothing,
-    /// The log seems to have lost messages that this node has read.
-    Lost(Suspicion),
-    /// The log lacks messages that this node has not read.
+    Loss(Suspicion),
     Hole(Want),
+}
+
+impl From<Finding> for Phase {
+    fn from(finding: Finding) -> Phase {
+        match finding {
+            Finding::Nothing => Phase::Inspecting,
+            Finding::Loss(suspicion) => Phase::Suspecting(suspicion),
+            Finding::Hole(want) => Phase::NeedsSnapshot(want),
+        }
+    }
 }
 
 impl Phase {
@@ -45,10 +59,13 @@ impl Phase {
 
     pub(super) fn finding(self) -> Finding {
         match self {
-            Phase::Disconnected(finding)
-            | Phase::Inspecting(finding)
-            | Phase::StartingEpoch { finding, .. } => finding,
-            Phase::Reading | Phase::Faulted { .. } | Phase::OtherCluster { .. } => Finding::Nothing,
+            Phase::Disconnected(finding) | Phase::StartingEpoch { finding, .. } => finding,
+            Phase::Suspecting(suspicion) => Finding::Loss(suspicion),
+            Phase::NeedsSnapshot(want) => Finding::Hole(want),
+            Phase::Inspecting
+            | Phase::Reading { .. }
+            | Phase::Faulted { .. }
+            | Phase::OtherCluster { .. } => Finding::Nothing,
         }
     }
 
@@ -56,7 +73,7 @@ impl Phase {
     pub(super) fn connect(self) -> Phase {
         match self {
             Phase::Faulted { seq, .. } => Phase::Faulted { seq, is_connected: true },
-            other => Phase::Inspecting(other.finding()),
+            other => other.finding().into(),
         }
     }
 
@@ -71,10 +88,17 @@ impl Phase {
     /// An append has an answer.
     pub(super) fn end_append(self, answered: u64) -> Option<Phase> {
         match self {
-            Phase::StartingEpoch { token, finding } if token == answered => {
-                Some(Phase::Inspecting(finding))
-            }
+            Phase::StartingEpoch { token, finding } if token == answered => Some(finding.into()),
             _ => None,
+        }
+    }
+
+    /// A look has found that the message `next` is the next one.
+    pub(super) fn look(self, next: u64) -> Phase {
+        match self {
+            Phase::Faulted { seq, .. } if next > seq => Phase::Inspecting,
+            Phase::OtherCluster { .. } => Phase::Inspecting,
+            other => other,
         }
     }
 
@@ -82,9 +106,49 @@ impl Phase {
     /// anything that it has not.
     pub(super) fn take_back(self, has_hole: bool) -> Phase {
         match self {
-            Phase::Inspecting(Finding::Lost(_)) => Phase::Inspecting(Finding::Nothing),
-            Phase::Inspecting(Finding::Hole(_)) if !has_hole => Phase::Inspecting(Finding::Nothing),
+            Phase::Suspecting(_) => Phase::Inspecting,
+            Phase::NeedsSnapshot(_) if !has_hole => Phase::Inspecting,
             other => other,
+        }
+    }
+
+    /// The consumer has delivered a message, or nothing is due.
+    pub(super) fn deliver(&mut self) {
+        if let Phase::Reading { overdue_ms } = self {
+            *overdue_ms = None;
+        }
+    }
+}
+
+/// The name of a node's cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum ClusterName {
+    /// The values here are of no cluster.
+    #[default]
+    None,
+    /// The directory of the node has it, and this run has not been open yet: the node joins no
+    /// other cluster.
+    FromDisk(u64),
+    FromLog(u64),
+}
+
+impl ClusterName {
+    pub(super) fn number(self) -> Option<u64> {
+        match self {
+            ClusterName::None => None,
+            ClusterName::FromDisk(name) | ClusterName::FromLog(name) => Some(name),
+        }
+    }
+
+    /// Whether a node with this name may join the cluster `theirs`.
+    pub(super) fn may_join(self, theirs: u64) -> bool {
+        !matches!(self, ClusterName::FromDisk(ours) if ours != theirs)
+    }
+
+    /// The node is open: it is of the cluster in the log.
+    pub(super) fn join(&mut self) {
+        if let ClusterName::FromDisk(name) = *self {
+            *self = ClusterName::FromLog(name);
         }
     }
 }
@@ -168,8 +232,6 @@ pub(super) struct LookState {
     pub(super) consumer_at_ms: u64,
     /// How many consumers the node has given up since one has last delivered a message.
     pub(super) given_up: u32,
-    /// Since when the consumer has not delivered a message that the log has.
-    pub(super) overdue_ms: Option<u64>,
     /// Since when the log has contained messages and no epoch record.
     pub(super) no_epoch_ms: Option<u64>,
 }

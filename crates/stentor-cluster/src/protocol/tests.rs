@@ -4,8 +4,9 @@ mod epochs;
 mod loss;
 
 use super::*;
-use crate::codec::{Checksum, Growing, entries};
-use crate::lists::{lists_of, rules_of, with_lists};
+use crate::codec::{Again, Checksum, Growing, Of, entries};
+use crate::lists::{lists_for_seeds, lists_of, rules_of, with_lists};
+use crate::seeds::{newest, next_late};
 use crate::waiting::PATIENCE_MS;
 use std::sync::mpsc::{self, Receiver};
 use stentor_hub::{Draft, Entry, Limits, Op, Pattern, Place, Rule, decode_entry, encode_entry};
@@ -518,14 +519,7 @@ fn what_is_late_is_put_back_where_seqs_jump() {
         }
         let again = Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) };
         let again = Some(again);
-        let turn = EpochRecord {
-            before: None,
-            has_seed: false,
-            broker: BROKER,
-            since_ms: 1,
-            cluster: 1,
-            again,
-        };
+        let turn = EpochRecord { again, ..new_epoch() };
         alone.read(&turn.encode((alone.epoch, 9, 0)));
         let (put_back, _) = alone.appends().pop().unwrap();
         let [before, behind] =
@@ -574,14 +568,7 @@ fn whoever_has_read_what_is_lost_reads_the_same_life_again() {
     }
     // Another node has gone on where the second one was.
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { again, ..new_epoch() };
     let life = Some((3, turn.encode((alone.epoch, 8, 0)), false));
     let before = hash_of(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
     let looked = Looked { at: Some(7), ..looked(3, life) };
@@ -670,14 +657,7 @@ fn a_node_without_the_deleted_beginning_of_a_life_asks_peers() {
     let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let epoch = Epoch::from_number(2);
     let again = Some(Again { began: 2, line: SequenceMapping::default(), jump: None });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { again, ..new_epoch() };
     let looked = looked(5, Some((5, turn.encode((epoch, 9, 0)), false)));
     node.handle_connected(0);
     let Some(Action::Look { token, .. }) = node.poll() else { panic!("it looks first") };
@@ -700,14 +680,7 @@ impl ClusterNode {
 fn a_jump_that_was_read_and_then_purged_is_said_again() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { again, ..new_epoch() };
     alone.read(&turn.encode((alone.epoch, 9, 0)));
     let mut node = new_node(&Arc::new(ClusterIntake::new()));
     let (hub, kept) = (&alone.node.hub, node.stage(alone.epoch));
@@ -739,14 +712,7 @@ fn a_full_intake_refuses_changes() {
 fn a_renewal_of_another_epoch_changes_nothing() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER + 1,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { broker: BROKER + 1, again, ..new_epoch() };
     alone.read(&turn.encode((Epoch::from_number(1), 8, 0)));
     assert_eq!((alone.node.epoch.broker, alone.node.epoch.mapping.last()), (BROKER, 0));
     assert!(alone.node.is_open());

@@ -1,6 +1,6 @@
-//! One of three brokers crashes and loses what it had not synced, while another one pauses. The two
-//! that are left elect a leader that lacks the end of the log. What is on its way to the log goes on
-//! to that leader. Nodes at the broker that paused are told of the old log for a while, and then of
+//! One of three brokers crashes and loses what it had not synced, while another one pauses. The
+//! crashed one and the third elect a leader that lacks the end of the log. Appends on their way
+//! arrive at that leader. Nodes at the broker that paused read the old log for a while, and then
 //! the new one. They may notice nothing but another leader.
 
 use super::*;

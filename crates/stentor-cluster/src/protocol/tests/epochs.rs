@@ -72,14 +72,7 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
     for (broker, now_ms, is_begun_anew) in cases {
         let mut alone = Alone::open();
         alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
-        let turn = EpochRecord {
-            before: None,
-            has_seed: true,
-            broker: BROKER,
-            since_ms: 1,
-            cluster: 1,
-            again: None,
-        };
+        let turn = EpochRecord { has_seed: true, ..new_epoch() };
         let turn = turn.encode((Epoch::from_number(3), 9, 0));
         alone.read(&turn);
         alone.node.handle_time(now_ms);
@@ -96,14 +89,7 @@ fn seeds_that_may_be_lost_are_not_waited_for() {
 fn a_batch_of_another_life_or_of_before_a_jump_is_left_out() {
     let mut alone = Alone::open();
     let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: Some(1 << 20) });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { again, ..new_epoch() };
     alone.read(&turn.encode((alone.epoch, 8, 0)));
     let (epoch, jump) = (alone.epoch, alone.last);
     let cases = [
@@ -126,14 +112,7 @@ fn what_whoever_begins_a_life_has_not_read_is_published_again() {
     let here = alone.node.hub.id(alone.node.hub.seq());
     alone.read(&encoded(put("/b", 3)).into_batch((alone.epoch, 9, 2), OF));
     let before = Some((here.epoch, here.seq));
-    let turn = EpochRecord {
-        before,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again: None,
-    };
+    let turn = EpochRecord { before, ..new_epoch() };
     alone.read(&turn.encode((Epoch::from_number(3), 9, 0)));
     let appends = alone.appends();
     let [(payload, _)] = &appends[..] else { panic!("{appends:?}") };
@@ -172,14 +151,7 @@ fn a_node_forgets_where_a_lost_epoch_began() {
     let mut alone = Alone::open();
     alone.read(&encoded(put("/a", 3)).into_batch((alone.epoch, 9, 1), OF));
     let unix_ms = 1 << 40;
-    let turn = EpochRecord {
-        before: None,
-        has_seed: true,
-        broker: BROKER,
-        since_ms: unix_ms,
-        cluster: 1,
-        again: None,
-    };
+    let turn = EpochRecord { has_seed: true, since_ms: unix_ms, ..new_epoch() };
     alone.read(&turn.encode((Epoch::from_number(3), 8, 0)));
     // The log loses two messages. A third epoch begins there, and is forgotten unread.
     let life = Some((2, turn.encode((Epoch::from_number(4), 8, 0)), false));
@@ -226,14 +198,7 @@ fn a_life_of_which_a_seed_is_missing_is_not_adopted() {
     for (counters, is_adopted) in [([1, 3], false), ([1, 2], true)] {
         let mut alone = Alone::open();
         let epoch = Epoch::from_number(3);
-        let turn = EpochRecord {
-            before: None,
-            has_seed: true,
-            broker: BROKER,
-            since_ms: 1,
-            cluster: 1,
-            again: None,
-        };
+        let turn = EpochRecord { has_seed: true, ..new_epoch() };
         alone.read(&turn.encode((epoch, 8, 0)));
         for (counter, is_last) in counters.into_iter().zip([false, true]) {
             alone.read(&encoded(put("/a", 1)).into_seed((epoch, 8, counter), is_last));

@@ -5,14 +5,7 @@ use super::*;
 /// The record that says again where the epoch of [`Alone`] began, and that SEQs jump there.
 fn jump(alone: &Alone, line: SequenceMapping, number: u64) -> Vec<u8> {
     let again = Some(Again { began: 1, line, jump: Some(number) });
-    let turn = EpochRecord {
-        before: None,
-        has_seed: false,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again,
-    };
+    let turn = EpochRecord { again, ..new_epoch() };
     turn.encode((alone.epoch, 8, 0))
 }
 
@@ -89,14 +82,7 @@ fn late_changes_do_not_outlive_their_epoch() {
         alone.node.keep(&only_here, 1 << 40);
         let epoch = Epoch::from_number(3);
         let again = Some(Again { began: 1, line: SequenceMapping::default(), jump: None });
-        let turn = EpochRecord {
-            before: None,
-            has_seed: false,
-            broker: BROKER,
-            since_ms: 1,
-            cluster: 1,
-            again,
-        };
+        let turn = EpochRecord { again, ..new_epoch() };
         let wanted = look_at(&mut alone, (9, &turn.encode((epoch, 8, 0))), LOOK_MS);
         assert!(wanted.contains(&Action::Snapshot { epoch }), "{wanted:?}");
         alone.node.handle_snapshot(Ok(snapshot(&alone, epoch, 9)), LOOK_MS);
@@ -316,25 +302,11 @@ fn turn_of(record: &[u8]) -> EpochRecord {
 fn an_epoch_being_read_survives_a_loss() {
     let mut alone = with_two_values();
     let epoch = Epoch::from_number(3);
-    let turn = EpochRecord {
-        before: None,
-        has_seed: true,
-        broker: BROKER,
-        since_ms: 1,
-        cluster: 1,
-        again: None,
-    };
+    let turn = EpochRecord { has_seed: true, ..new_epoch() };
     alone.read(&turn.encode((epoch, 8, 0)));
     let again = |number| {
         let again = Some(Again { began: 4, line: SequenceMapping::default(), jump: Some(number) });
-        let turn = EpochRecord {
-            before: None,
-            has_seed: false,
-            broker: BROKER,
-            since_ms: 1,
-            cluster: 1,
-            again,
-        };
+        let turn = EpochRecord { again, ..new_epoch() };
         turn.encode((epoch, 8, 0))
     };
     alone.read(&again(1 << 20));
