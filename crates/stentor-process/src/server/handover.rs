@@ -143,6 +143,22 @@ impl Address {
         listener_of(self.role) == listener_of(role)
             && self.at.parse().is_ok_and(|bound| *at == bound)
     }
+
+    /// Whether it serves this address of IPv4 as well: see [`is_of_both`].
+    pub(super) fn serves(&self, role: Role, at: &ControlAddress) -> bool {
+        listener_of(self.role) == listener_of(role)
+            && self.at.parse().is_ok_and(|bound| is_of_both(&bound, at))
+    }
+}
+
+/// Whether a socket that listens on `[::]` serves an address of IPv4 as well. systemd makes such a
+/// socket for `ListenStream=8080`.
+pub(super) fn is_of_both(given: &ControlAddress, wanted: &ControlAddress) -> bool {
+    let (ControlAddress::Tcp(given), ControlAddress::Tcp(wanted)) = (given, wanted) else {
+        return false;
+    };
+    let is_any = given.ip().is_unspecified() && wanted.ip().is_unspecified();
+    is_any && given.is_ipv6() && wanted.is_ipv4() && given.port() == wanted.port()
 }
 
 impl ServerState {
@@ -427,6 +443,21 @@ mod tests {
     use std::thread;
     use stentor_hub::Rule;
     use stentor_server::{CONTROL, PUBLIC};
+
+    /// systemd passes `[::]:80` for `ListenStream=80`.
+    #[test]
+    fn a_socket_of_both_families_serves_ipv4() {
+        let of = |text: &str| text.parse::<ControlAddress>().unwrap();
+        for (given, wanted, expected) in [
+            ("[::]:80", "0.0.0.0:80", true),
+            ("[::]:80", "0.0.0.0:81", false),
+            ("[::]:80", "127.0.0.1:80", false),
+            ("0.0.0.0:80", "[::]:80", false),
+            ("[::1]:80", "0.0.0.0:80", false),
+        ] {
+            assert_eq!(is_of_both(&of(given), &of(wanted)), expected, "{given} {wanted}");
+        }
+    }
 
     #[test]
     fn entries_are_taken_wherever_they_are_cut() {

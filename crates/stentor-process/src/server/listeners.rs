@@ -1,6 +1,6 @@
 //! The addresses of a server, and the listeners of its workers there.
 
-use super::handover::ServerState;
+use super::handover::{Address, ServerState, is_of_both};
 use super::life::Post;
 use crate::start_error::StartError;
 use std::net::SocketAddr;
@@ -43,14 +43,19 @@ impl Addresses {
         let mut places = Vec::new();
         for (address, role) in public.chain(control).chain(monitor).chain(redirect) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
-            let mut handed_over = hello.iter().flat_map(|hello| &hello.addresses);
-            let same = handed_over.clone().find(|other| other.is_same(role, &address));
-            let same = same.or_else(|| handed_over.find(|other| other.is_same_at(role, &address)));
+            let serves_it = |other: &Inherited| is_of_both(&other.name().into(), &address);
+            let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
+            let same = [Address::is_same, Address::is_same_at, Address::serves].into_iter();
+            let find = |is_it: fn(&Address, Role, &ControlAddress) -> bool| {
+                handed_over.clone().find(|other| is_it(other, role, &address))
+            };
+            let same = same.filter_map(find).next();
             if let Some(Ok(bound)) = same.map(|other| other.at.parse()) {
                 places.push((Place::HandedOver(bound), role));
                 continue;
             }
-            let place = match inherited.iter().position(is_it) {
+            let given = inherited.iter().position(is_it);
+            let place = match given.or_else(|| inherited.iter().position(serves_it)) {
                 Some(at) => Place::Inherited(inherited.swap_remove(at)),
                 None => match address {
                     ControlAddress::Tcp(tcp) => Place::Tcp(stentor_io::reserve(tcp)?),
