@@ -23,8 +23,9 @@ impl FileType {
     }
 
     fn covers(&self, file: &str) -> bool {
-        let extension = file.rsplit_once('.').map(|(_, extension)| extension);
-        [Some(file), extension].iter().flatten().any(|name| name.to_lowercase() == self.name)
+        let file = file.to_lowercase();
+        let before = file.strip_suffix(&self.name);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 }
 
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn settings_name_types() {
         let toml = "[files]\ntypes = ['.TGS=application/x-tgsticker', 'LICENSE=text/plain', \
-                    'js=text/x-old']";
+                    'js=text/x-old', 'tar.gz=application/x-tgz']";
         let settings = Settings::from_toml(toml, "f").unwrap();
         for (path, expected) in [
             ("a/b.tgs", "application/x-tgsticker"),
@@ -73,10 +74,13 @@ mod tests {
             ("license.txt", "text/plain; charset=utf-8"),
             ("tgs", "application/x-tgsticker"),
             ("tgs/x", "application/octet-stream"),
+            ("a.tar.gz", "application/x-tgz"),
+            ("a.gz", "application/gzip"),
+            ("xtgs", "application/octet-stream"),
         ] {
             assert_eq!(settings.files.content_type(path), expected, "{path}");
         }
-        for wrong in ["tgs", "=a/b", "a/b=c/d", "a=b\nc"] {
+        for wrong in ["tgs", "=a/b", "a/b=c/d", "a=b\nc", "*=text/plain", "x =a/b", "..x=a/b"] {
             let error = Settings::from_toml(&format!("[files]\ntypes = {wrong:?}"), "f");
             assert!(error.unwrap_err().to_string().contains("EXTENSION=TYPE"), "{wrong}");
         }

@@ -534,7 +534,8 @@ fn file_type(text: &str) -> Result<FileType, String> {
     let (name, content_type) = text.split_once('=').ok_or_else(wrong)?;
     let name = name.strip_prefix('.').unwrap_or(name);
     let content_type = ContentType::parse(content_type).map_err(|_| wrong())?;
-    if name.is_empty() || name.contains('/') {
+    let is_of_a_name = |b: u8| b.is_ascii_graphic() && !b"/*?\"".contains(&b);
+    if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_of_a_name) {
         return Err(wrong());
     }
     Ok(FileType::new(name, content_type.as_str()))

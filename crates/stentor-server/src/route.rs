@@ -193,7 +193,7 @@ fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
 fn field_names(list: &[u8]) -> Option<&str> {
     let is_of_a_list =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b',' | b' ');
-    let text = str::from_utf8(list).ok()?;
+    let text = str::from_utf8(list).ok().filter(|text| text.contains(char::is_alphanumeric))?;
     (text.len() <= FIELD_NAMES_BYTES_MAX && text.bytes().all(is_of_a_list)).then_some(text)
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::memchr;
 use serde::Deserialize;
 
-use crate::json::lone_surrogate;
+use crate::json::surrogate_fault;
 use crate::saturating_decimal;
 use crate::target::{BadEscape, is_ignored, pairs, shortened, unknown_parameter};
 
@@ -142,13 +142,10 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
     if !text.trim_start().starts_with('{') {
         return Err("A command must be a JSON object.".to_owned());
     }
-    let mut command: Command =
-        serde_json::from_str(text).map_err(|error| match lone_surrogate(text) {
-            Some(half) => {
-                format!("A string has {half}, half of a surrogate pair: write both halves.")
-            }
-            None => format!("The command is broken: {}.", shortened(&error.to_string())),
-        })?;
+    let mut command: Command = serde_json::from_str(text).map_err(|error| {
+        let broken = || format!("The command is broken: {}.", shortened(&error.to_string()));
+        surrogate_fault(text, &error).unwrap_or_else(broken)
+    })?;
     if let Some(number) = command.ping {
         return match command == (Command { ping: Some(number), ..Command::default() }) {
             true => Ok(command),

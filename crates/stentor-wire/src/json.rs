@@ -1,9 +1,17 @@
 //! What the parser of JSON does not say.
 
+/// Says that a string has half of a surrogate pair, if that is why the parser refuses a JSON text.
+#[must_use]
+pub fn surrogate_fault(text: &str, error: &serde_json::Error) -> Option<String> {
+    let said = error.to_string();
+    let is_of_escape = said.contains("surrogate") || said.contains("hex escape");
+    let half = lone_surrogate(text).filter(|_| is_of_escape)?;
+    Some(format!("A string has {half}, half of a surrogate pair: write both halves."))
+}
+
 /// The first escape in a JSON text that is half of a surrogate pair, such as `\\ud83d` (RFC 8259
 /// section 8.2). It stands for no character, and the parser's own sentence does not name it.
-#[must_use]
-pub fn lone_surrogate(text: &str) -> Option<&str> {
+fn lone_surrogate(text: &str) -> Option<&str> {
     let escape = |text: &'_ str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;
         u16::from_str_radix(digits, 16).ok()

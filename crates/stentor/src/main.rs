@@ -122,8 +122,9 @@ static COLOR: OnceLock<ColorChoice> = OnceLock::new();
 
 /// Reads the command line. What is wrong with it is shown in the colours that it asks for.
 fn parse() -> Cli {
-    let asked = env::args().skip_while(|word| !word.starts_with("--color")).take(2);
-    let words: Vec<String> = asked.flat_map(|word| [word.replace("--color=", "")]).collect();
+    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let asked = words.skip_while(|word| !word.starts_with("--color")).take(2);
+    let words: Vec<String> = asked.map(|word| word.replace("--color=", "")).collect();
     let color = words.iter().rev().find_map(|word| word.parse().ok()).unwrap_or_default();
     let matches = Cli::command().color(color).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

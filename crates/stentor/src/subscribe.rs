@@ -88,7 +88,7 @@ impl SubArgs {
     /// The form of the output.
     fn form(&self, is_terminal: bool) -> Form {
         if self.json {
-            return Form::Json;
+            return Form::Json { is_terminal };
         }
         let pattern = |topic: &String| topic.split('/').any(|part| matches!(part, "*" | "**"));
         let with_topic = self.topics.len() > 1 || self.topics.iter().any(pattern);
@@ -202,6 +202,8 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
                 Err(error) => return Err(self.broken(&self.cause(error))),
             };
             decoder.push(&buffer[..count]);
+            let progress = Arc::clone(&self.progress);
+            let _whole = stentor_io::lock(&progress.writing);
             while let Some(item) = decoder.next() {
                 self.take(item.map_err(|_| too_long())?)?;
             }

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use stentor_config::Settings;
 use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
 use stentor_order::{Commit, Due, Outcome};
-use stentor_wire::json::lone_surrogate;
+use stentor_wire::json::surrogate_fault;
 use stentor_wire::packed;
 use stentor_wire::status::Status;
 use stentor_wire::target::{TopicName, cut};
@@ -321,9 +321,8 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
     let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
     // Files that an editor of Windows has written begin with a byte order mark.
     let line = line.strip_prefix('\u{feff}').unwrap_or(line);
-    let broken = |error: serde_json::Error| match lone_surrogate(line) {
-        Some(half) => format!("A string has {half}, half of a surrogate pair: write both halves."),
-        None => cut(&error.to_string()).to_owned(),
+    let broken = |error: serde_json::Error| {
+        surrogate_fault(line, &error).unwrap_or_else(|| cut(&error.to_string()).to_owned())
     };
     let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;
     let default = || settings.content_type(&line.topic).cloned();
@@ -348,7 +347,9 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
         Some(text) => ContentType::parse(text)?,
         None => content_type,
     };
-    let mut draft = Draft::new(data).with_content_type(content_type);
+    let draft = Draft::new(data);
+    let draft = if content_type.is_json() { draft.without_mark() } else { draft };
+    let mut draft = draft.with_content_type(content_type);
     if let Some(event) = &line.event {
         draft = draft.with_event(EventName::parse_published(event)?);
     }

@@ -26,7 +26,7 @@ pub(super) struct PushFlags {
     ramp: Ramp,
     /// Messages per second
     ///
-    /// They are published at fixed times, and delivery counts from when a message was sent.
+    /// They are published at fixed times, and delivery counts from when a message was due.
     #[arg(long, value_name = "R", default_value = "10", value_parser = rate)]
     rate: f64,
     /// Messages in all

@@ -25,8 +25,8 @@ pub(super) struct EventPrinter<O, N> {
 /// The form of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// JSON lines.
-    Json,
+    /// JSON lines. On a terminal, the control characters that JSON may hold are escaped.
+    Json { is_terminal: bool },
     /// The data, each line behind the topic if there may be several. On a terminal, control
     /// characters are escaped: they could change what the terminal shows, or does.
     Plain { with_topic: bool, is_terminal: bool },
@@ -40,8 +40,10 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
     /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
     /// ours.
     pub(super) fn event(&mut self, name: Option<&str>, data: &str) -> Result<(), Interruption> {
-        let Form::Plain { with_topic, is_terminal } = self.form else {
-            return Ok(self.line(name, data)?);
+        let (with_topic, is_terminal) = match self.form {
+            Form::Json { is_terminal: true } => return Ok(self.line(name, &escape_json(data))?),
+            Form::Json { is_terminal: false } => return Ok(self.line(name, data)?),
+            Form::Plain { with_topic, is_terminal } => (with_topic, is_terminal),
         };
         match name {
             Some("gap") => {
@@ -194,6 +196,20 @@ fn escape_controls(line: &[u8]) -> Cow<'_, str> {
         false => c.to_string(),
     };
     Cow::Owned(text.chars().map(escaped).collect())
+}
+
+/// JSON with the control characters that its strings may hold as they are (U+007F to U+009F)
+/// escaped as JSON escapes them.
+fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c as u32 > 0x7e;
+    if !json.contains(is_control) {
+        return json.into();
+    }
+    let escaped = |c: char| match is_control(c) {
+        true => format!("\\u{:04x}", c as u32),
+        false => c.to_string(),
+    };
+    json.chars().map(escaped).collect::<String>().into()
 }
 
 /// Whether the server embeds data of this type as it is, if it is JSON indeed.

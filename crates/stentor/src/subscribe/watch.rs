@@ -3,8 +3,8 @@
 
 use std::io::stdout;
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub(super) struct Progress {
     pub(super) has_stream: AtomicBool,
     /// Messages that were printed.
     pub(super) messages: AtomicU64,
+    /// Held while lines are written, so that none is cut.
+    pub(super) writing: Mutex<()>,
 }
 
 /// Ends the process when standard output is closed, or after `timeout`. `wanted` is the number of
@@ -26,6 +28,16 @@ pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &A
     thread::spawn(move || {
         let is_closed = stentor_io::wait_until_closed(&stdout(), timeout);
         let failure = if is_closed { None } else { unfinished(wanted, &progress) };
+        // A reader of the output that takes nothing does not hold up the end for long.
+        let until_us = stentor_io::monotonic_us() + WRITE_US_MAX;
+        let _whole = loop {
+            match progress.writing.try_lock() {
+                Err(TryLockError::WouldBlock) if stentor_io::monotonic_us() < until_us => {
+                    thread::yield_now();
+                }
+                locked => break locked,
+            }
+        };
         if let Some(reason) = &failure {
             event_log::say(&format!("stentor: {reason}"));
         }
@@ -33,6 +45,9 @@ pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &A
         process::exit(i32::from(failure.is_some()));
     });
 }
+
+/// How long lines that are being written are waited for.
+const WRITE_US_MAX: u64 = 500_000;
 
 /// What is missing when time is up.
 fn unfinished(wanted: Option<u64>, progress: &Progress) -> Option<String> {
