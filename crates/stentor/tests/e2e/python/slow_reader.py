@@ -15,7 +15,7 @@ with socket.socket() as connection:
     request = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n\r\n"
     connection.sendall(request.encode())
     received = b""
-    while b"\ndata: " not in received or not received.endswith(b"\n\n"):
+    while b"\ndata: " not in received or not received.endswith(b"\n\n\r\n"):
         received += connection.recv(65536)
     print("open")
     sys.stdin.readline()
