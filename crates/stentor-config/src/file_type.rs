@@ -19,13 +19,15 @@ pub struct FileType {
 
 impl FileType {
     pub(crate) fn new(name: &str, content_type: &str) -> FileType {
-        FileType { name: name.to_lowercase(), content_type: interned(content_type) }
+        FileType { name: name.to_ascii_lowercase(), content_type: interned(content_type) }
     }
 
+    /// Whether the file has this name or extension. The name is ASCII.
     fn covers(&self, file: &str) -> bool {
-        let file = file.to_lowercase();
-        let before = file.strip_suffix(&self.name);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        let file = file.as_bytes();
+        let Some(before) = file.len().checked_sub(self.name.len()) else { return false };
+        let (before, end) = file.split_at(before);
+        matches!(before, [] | [.., b'.']) && end.eq_ignore_ascii_case(self.name.as_bytes())
     }
 }
 

@@ -69,8 +69,7 @@ impl ContentType {
     }
 
     /// Whether it promises JSON.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         is_json(self.as_str())
     }
 

@@ -127,14 +127,13 @@ impl Draft {
         self
     }
 
-    /// The same as JSON: without the byte order mark with which editors of Windows begin a file. It
-    /// is no part of JSON (RFC 8259 section 8.1), and readers would be told that the value is text.
+    /// The same with the content type of its publisher. JSON loses the byte order mark with which
+    /// editors of Windows begin a file: the mark is no part of JSON (RFC 8259 section 8.1), and
+    /// readers would receive the value as a string.
     #[must_use]
-    pub fn without_mark(self) -> Draft {
-        match self.data.strip_prefix(BYTE_ORDER_MARK) {
-            Some(json) => Draft::new(json),
-            None => self,
-        }
+    pub fn published_as(self, content_type: ContentType) -> Draft {
+        let json = self.data.strip_prefix(BYTE_ORDER_MARK).filter(|_| content_type.is_json());
+        json.map(Draft::new).unwrap_or(self).with_content_type(content_type)
     }
 
     /// The same with this event name.

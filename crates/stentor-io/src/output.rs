@@ -1,4 +1,4 @@
-//! The end of whoever reads what a command prints.
+//! Detects that the reader of a command's output has closed it.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::monotonic_us;
 
-/// Waits until nobody reads `output` any more, for `timeout` at most. Returns whether that is so.
+/// Waits until the reader of `output` closes it, for `timeout` at most. Returns whether it did.
 /// A file and a terminal are never closed, so without a timeout this may last for ever.
 pub fn wait_until_closed(output: &impl AsFd, timeout: Option<Duration>) -> bool {
     let end_us = timeout.map(|timeout| monotonic_us() + timeout.as_micros() as u64);

@@ -189,7 +189,7 @@ fn options(x: &mut Exchange<'_>, request: &Request<'_>) {
     head.end();
 }
 
-/// A list of names of fields, if it is one.
+/// Returns the text if it is a list of field names.
 fn field_names(list: &[u8]) -> Option<&str> {
     let is_of_a_list =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b',' | b' ');

@@ -351,7 +351,7 @@ const CODINGS: [&str; 9] =
     ["br", "deflate", "df", "gz", "gzip", "identity", "x-gzip", "zst", "zstd"];
 
 /// The id in a cursor that a client has taken from an entity tag: without `W/`, quotes and the
-/// suffix of an encoding. Any other text stays as it is.
+/// suffix of an encoding. The function returns any other text unchanged.
 pub fn cursor_in_tag(text: &str) -> &str {
     let strong = text.strip_prefix("W/").unwrap_or(text);
     let bare = strong.strip_prefix('"').map_or(strong, |quoted| quoted.trim_end_matches('"'));

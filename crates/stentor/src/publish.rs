@@ -149,7 +149,7 @@ struct PublishLine<'a> {
     event: &'a Option<String>,
 }
 
-/// What a line holds without its end, LF or CRLF.
+/// The content of a line without its end, which is LF or CRLF.
 #[derive(Serialize)]
 enum LineData<'a> {
     #[serde(rename = "data")]

@@ -347,9 +347,7 @@ fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
         Some(text) => ContentType::parse(text)?,
         None => content_type,
     };
-    let draft = Draft::new(data);
-    let draft = if content_type.is_json() { draft.without_mark() } else { draft };
-    let mut draft = draft.with_content_type(content_type);
+    let mut draft = Draft::new(data).published_as(content_type);
     if let Some(event) = &line.event {
         draft = draft.with_event(EventName::parse_published(event)?);
     }

@@ -253,10 +253,7 @@ impl Upload {
             false => Ok(Draft::new(self.data)),
         };
         let mut draft = match draft {
-            Ok(draft) if self.content_type.is_json() => {
-                draft.without_mark().with_content_type(self.content_type)
-            }
-            Ok(draft) => draft.with_content_type(self.content_type),
+            Ok(draft) => draft.published_as(self.content_type),
             Err(error) => {
                 let status = match error {
                     GzipError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,

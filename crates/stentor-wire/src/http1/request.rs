@@ -126,7 +126,7 @@ macro_rules! requests {
 /// A field of a request.
 pub(crate) struct Field {
     pub(crate) name: &'static str,
-    /// What joins its lines, if they are one list.
+    /// The separator that joins its lines, if they are one list.
     pub(crate) separator: Option<&'static str>,
     /// Where a request keeps it.
     pub(crate) slot: for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>,

@@ -33,7 +33,7 @@ pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &A
         let _whole = loop {
             match progress.writing.try_lock() {
                 Err(TryLockError::WouldBlock) if stentor_io::monotonic_us() < until_us => {
-                    thread::yield_now();
+                    thread::sleep(LOOK_INTERVAL);
                 }
                 locked => break locked,
             }
@@ -49,7 +49,9 @@ pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &A
 /// How long lines that are being written are waited for.
 const WRITE_US_MAX: u64 = 500_000;
 
-/// What is missing when time is up.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The reason for a failure when the time is up.
 fn unfinished(wanted: Option<u64>, progress: &Progress) -> Option<String> {
     let messages = progress.messages.load(Ordering::Relaxed);
     if !progress.has_stream.load(Ordering::Relaxed) {
