@@ -46,7 +46,7 @@ impl Spread {
     /// There are more connections than files, or than ports to come from.
     pub(crate) fn of(plan: &Plan) -> Result<Spread, BenchError> {
         let (connections, closing) = match &plan.task {
-            Task::Get(get) => (get.connections, get.closing),
+            Task::Requests(requests) => (requests.connections, requests.closing),
             Task::Hold(hold) => (hold.connections, Closing::Keep),
             Task::Push(push) => (push.connections, Closing::Keep),
             // The bystanders' thread has a table of its own, and the host's own address.

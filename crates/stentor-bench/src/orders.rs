@@ -12,7 +12,7 @@ use stentor_tls::Connector;
 use crate::crew::{BenchError, Spread};
 use crate::network::Network;
 use crate::plan::{Closing, Role, Setup};
-use crate::request::open_head;
+use crate::request::{RequestTemplate, open_head};
 use crate::tally::PERIODS;
 use crate::target::Target;
 
@@ -93,8 +93,7 @@ pub(crate) enum Rank {
 /// What requesters do.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestWork {
-    /// One request.
-    pub(crate) request: Vec<u8>,
+    pub(crate) request: RequestTemplate,
     /// Requesters there will be, in all.
     pub(crate) connections: u32,
     pub(crate) pipeline: u16,

@@ -26,7 +26,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub enum Task {
     /// Requests as fast as possible, or at a rate.
-    Get(Get),
+    Requests(RequestLoop),
     /// Connections that are opened and kept.
     Hold(Hold),
     /// Readers, and messages for them.
@@ -70,7 +70,7 @@ pub enum Role {
     Poll,
 }
 
-/// How a connection of [`Get`] ends.
+/// How a connection of a [`RequestLoop`] ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
     /// It is kept for the next request.
@@ -90,9 +90,14 @@ pub enum Until {
     Requests(u64),
 }
 
-/// `bench get`.
+/// `bench get` and `bench put`.
 #[derive(Clone, Debug)]
-pub struct Get {
+pub struct RequestLoop {
+    /// What is requested.
+    pub method: Method,
+    /// How many topics requests take in turn. [`TOPIC`] in the path stands for the number of one,
+    /// from 0 on; without it the path ends in the number. None: all requests have this path.
+    pub topics: Option<u32>,
     /// Connections open at a time.
     pub connections: u32,
     /// Requests sent at once on a connection, before the first answer.
@@ -105,6 +110,18 @@ pub struct Get {
     /// a connection is free, and its latency counts from then. None: a closed loop.
     pub rate: Option<f64>,
 }
+
+/// The method of the requests of a [`RequestLoop`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Publishes a body of so many bytes.
+    Put(usize),
+}
+
+/// The place of the topic's number in the path of a target.
+pub const TOPIC: &str = "{n}";
 
 /// `bench hold`.
 #[derive(Clone, Debug)]
@@ -221,17 +238,18 @@ impl Task {
     /// How messages are published, if they are.
     fn publish(&mut self) -> Option<&mut Publish> {
         match self {
-            Task::Get(_) | Task::Hold(_) => None,
+            Task::Requests(_) | Task::Hold(_) => None,
             Task::Push(push) => Some(&mut push.publish),
             Task::Surge(surge) => Some(&mut surge.listeners.as_mut()?.publish),
         }
     }
 
-    /// The command: "get", "hold", "push" or "surge".
+    /// The command: "get", "put", "hold", "push" or "surge".
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Task::Get(_) => "get",
+            Task::Requests(RequestLoop { method: Method::Get, .. }) => "get",
+            Task::Requests(RequestLoop { method: Method::Put(_), .. }) => "put",
             Task::Hold(_) => "hold",
             Task::Push(_) => "push",
             Task::Surge(_) => "surge",
@@ -242,7 +260,7 @@ impl Task {
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         match self {
-            Task::Get(get) => get.settings(),
+            Task::Requests(requests) => requests.settings(),
             Task::Hold(hold) => hold.settings(),
             Task::Push(push) => push.settings(),
             Task::Surge(surge) => surge.settings(),
@@ -250,13 +268,17 @@ impl Task {
     }
 }
 
-impl Get {
+impl RequestLoop {
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![("connections", self.connections.to_string())];
         settings.push(match self.until {
             Until::Time(time) => ("duration", format!("{} s", time.as_secs_f64())),
             Until::Requests(requests) => ("requests", requests.to_string()),
         });
+        if let Method::Put(bytes) = self.method {
+            settings.push(("bytes", bytes.to_string()));
+        }
+        settings.extend(self.topics.map(|topics| ("topics", topics.to_string())));
         if self.pipeline > 1 {
             settings.push(("pipelined", self.pipeline.to_string()));
         }

@@ -1,7 +1,85 @@
 //! Requests, as bytes: rendered once, sent as often as need be.
 
-use crate::plan::Role;
+use std::io::Write as _;
+
+use crate::plan::{Closing, Method, RequestLoop, Role, TOPIC};
 use crate::target::Target;
+
+/// The requests of a run, which differ by the number of a topic at most.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestTemplate {
+    before: Vec<u8>,
+    /// How many numbers there are, each of which stands before `after`. None: requests are equal.
+    pub(crate) topics: Option<u32>,
+    after: Vec<u8>,
+}
+
+impl RequestTemplate {
+    /// A plain GET.
+    pub(crate) fn get(target: &Target, fields: &[(String, String)]) -> RequestTemplate {
+        let before = complete(&open_head(target, None, fields), &[]);
+        RequestTemplate { before, topics: None, after: Vec::new() }
+    }
+
+    /// The requests that a loop sends.
+    pub(crate) fn new(
+        requests: &RequestLoop,
+        target: &Target,
+        fields: &[(String, String)],
+    ) -> RequestTemplate {
+        let path = match requests.topics {
+            None => target.path.clone(),
+            Some(_) => numbered(&target.path),
+        };
+        let number_at = requests.topics.and_then(|_| path.find(TOPIC));
+        let (start, rest) = match number_at {
+            Some(at) => (&path[..at], &path[at + TOPIC.len()..]),
+            None => (&*path, ""),
+        };
+        let (method, body) = match requests.method {
+            Method::Get => ("GET", None),
+            Method::Put(bytes) => ("PUT", Some("x".repeat(bytes))),
+        };
+        let mut after = format!("{rest} HTTP/1.1\r\n");
+        add_fields(&mut after, target, None, fields);
+        if let Some(body) = &body {
+            if !named(fields, "Content-Type") {
+                after += "Content-Type: text/plain\r\n";
+            }
+            after += &format!("Content-Length: {}\r\n", body.len());
+        }
+        if requests.closing == Closing::Fin {
+            after += "Connection: close\r\n";
+        }
+        after += "\r\n";
+        after.extend(body);
+        RequestTemplate {
+            before: format!("{method} {start}").into_bytes(),
+            topics: requests.topics,
+            after: after.into_bytes(),
+        }
+    }
+
+    /// Appends a request of a topic.
+    pub(crate) fn render(&self, number: u64, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.before);
+        if let Some(topics) = self.topics {
+            // Writing to a vector cannot fail.
+            let _ = write!(bytes, "{}", number % u64::from(topics.max(1)));
+        }
+        bytes.extend_from_slice(&self.after);
+    }
+}
+
+/// The path with a place for the number of a topic: its own, or behind its last segment.
+fn numbered(path: &str) -> String {
+    if path.contains(TOPIC) {
+        return path.to_owned();
+    }
+    let (path, query) = path.split_at(path.find('?').unwrap_or(path.len()));
+    let slash = if path.ends_with('/') { "" } else { "/" };
+    format!("{path}{slash}{TOPIC}{query}")
+}
 
 /// A request head up to its last field line, for what `role` asks for; `None` is a plain GET. The
 /// empty line that ends it is still to be added, after fields that only some requests have.
@@ -11,7 +89,17 @@ pub(crate) fn open_head(
     fields: &[(String, String)],
 ) -> Vec<u8> {
     let mut head = format!("GET {} HTTP/1.1\r\n", target.path);
-    let named = |name: &str| fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name));
+    add_fields(&mut head, target, role, fields);
+    head.into_bytes()
+}
+
+fn named(fields: &[(String, String)], name: &str) -> bool {
+    fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name))
+}
+
+/// Adds the field lines that `role` needs, and those of the caller.
+fn add_fields(head: &mut String, target: &Target, role: Option<Role>, fields: &[(String, String)]) {
+    let named = |name| named(fields, name);
     let mut add = |name: &str, value: &str| {
         head.extend([name, ": ", value, "\r\n"]);
     };
@@ -34,7 +122,6 @@ pub(crate) fn open_head(
     for (name, value) in fields {
         add(name, value);
     }
-    head.into_bytes()
 }
 
 /// A whole request from an open head.

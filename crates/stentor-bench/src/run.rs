@@ -5,9 +5,9 @@
 //! have counted, notes a point of the timeline, tells whoever looks on, and asks whether the
 //! phase is over.
 
-mod get;
 mod hold;
 mod push;
+mod requests;
 mod stopped;
 mod surge;
 
@@ -46,7 +46,7 @@ pub(crate) fn run_since(
     process_before: Option<u64>,
 ) -> Result<Report, BenchError> {
     let mut report = match &plan.task {
-        Task::Get(get) => get::run(plan, get, watch),
+        Task::Requests(requests) => requests::run(plan, requests, watch),
         Task::Hold(hold) => hold::run(plan, hold, watch),
         Task::Push(push) => push::run(plan, push, watch),
         Task::Surge(surge) => surge::run(plan, surge, watch),

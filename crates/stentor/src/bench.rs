@@ -8,13 +8,13 @@
 //! it connects to is private, or the caller says that it is theirs.
 
 mod common;
-mod get;
 mod hold;
 mod live;
 mod page;
 mod publish;
 mod push;
 mod quantity;
+mod requests;
 mod surge;
 
 use clap::{Args, Subcommand};
@@ -29,10 +29,10 @@ use crate::Failure;
 use crate::args::usage;
 use crate::trust::Tls;
 use common::{Common, Flags};
-use get::GetFlags;
 use hold::HoldFlags;
 use page::Page;
 use push::PushFlags;
+use requests::{GetFlags, PutFlags};
 use surge::SurgeFlags;
 
 /// Measure an HTTP server: requests, connections, streams
@@ -55,6 +55,13 @@ enum Task {
     /// On connections that are kept, as fast as the server answers, or at a rate.
     #[command(after_help = GET_EXAMPLES)]
     Get(Box<Run<GetFlags>>),
+    /// Publishing by PUT: how many values per second, and how long each takes
+    ///
+    /// On connections that are kept, as fast as the server answers, or at a rate. It overwrites
+    /// the values at the URL. Latency is from the request, or when it was due, to the whole
+    /// answer: with Stentor, every later read sees the value then.
+    #[command(after_help = PUT_EXAMPLES)]
+    Put(Box<Run<PutFlags>>),
     /// Many connections at a time: how fast they open, whether they stay, what each costs
     ///
     /// A connection asks once and then stays open: silent, or as the reader of a stream.
@@ -93,6 +100,7 @@ struct Run<F: Args> {
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     match &args.task {
         Task::Get(run) => run.run(),
+        Task::Put(run) => run.run(),
         Task::Hold(run) => run.run(),
         Task::Push(run) => run.run(),
         Task::Surge(run) => run.run(),
@@ -140,7 +148,7 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
 /// All that a plan connects to.
 fn servers(plan: &Plan) -> impl Iterator<Item = &Target> {
     let (beside, publish, also) = match &plan.task {
-        plan::Task::Get(_) | plan::Task::Hold(_) => (None, None, &[][..]),
+        plan::Task::Requests(_) | plan::Task::Hold(_) => (None, None, &[][..]),
         plan::Task::Push(push) => (None, Some(&push.publish), &push.also[..]),
         plan::Task::Surge(surge) => {
             let publish = surge.listeners.as_ref().map(|listeners| &listeners.publish);
@@ -207,7 +215,7 @@ fn carry_out(
     work: impl FnOnce(&dyn Watch) -> Result<BenchOutcome, BenchError>,
 ) -> Result<(), Failure> {
     let page = common.html.as_deref().map(Page::prepare).transpose()?;
-    let (outcome, interrupted) = live::watched(work)?;
+    let (outcome, interrupted) = live::watched(common.quiet, work)?;
     let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
     if common.json {
         crate::print(&format!("{}\n", outcome.json()?))?;
@@ -235,6 +243,7 @@ fn check(report: &Report) -> Result<(), Failure> {
 const EXAMPLES: &str = "\
 Examples:
   stentor bench get http://127.0.0.1:8080/scores/lal-bos
+  stentor bench put http://127.0.0.1:8081/a --rate 1000
   stentor bench hold http://127.0.0.1:8080/a --connections 100000 --as sse
   stentor bench get https://127.0.0.1:8443/a --ca ca.pem
   stentor bench push http://127.0.0.1:8080/a --publish http://127.0.0.1:8081/a
@@ -250,6 +259,12 @@ Examples:
   stentor bench get http://127.0.0.1:8080/a --rate 20000 --html report.html
   stentor bench get http://127.0.0.1:8080/a --pipeline 16 --requests 1000000
   stentor bench get http://127.0.0.1:8080/a --close --from 127.1.0.0/16";
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  stentor bench put http://127.0.0.1:8081/a -c 16 -d 30s
+  stentor bench put http://127.0.0.1:8081/quotes --topics 10000 --bytes 100
+  stentor bench put https://example.com/a --rate 500 --token-file token --i-own-this-server";
 
 const HOLD_EXAMPLES: &str = "\
 Examples:

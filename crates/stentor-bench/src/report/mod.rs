@@ -22,7 +22,7 @@ pub use figures::{Better, Figure, Unit};
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// "get", "hold", "push" or "surge".
+    /// "get", "put", "hold", "push" or "surge".
     pub command: &'static str,
     /// What was asked for.
     pub url: String,
@@ -36,7 +36,7 @@ pub struct Report {
     pub interrupted: bool,
     /// Where it ran.
     pub machine: Machine,
-    /// Requests and their answers: get.
+    /// Requests and their answers: get and put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
     /// Connections and how they came to be.
@@ -348,7 +348,7 @@ pub struct Point {
 /// The same plan on several servers, in alternating rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// "get", "hold", "push" or "surge".
+    /// "get", "put", "hold", "push" or "surge".
     pub command: &'static str,
     /// Rounds made of each.
     pub rounds: usize,

@@ -27,7 +27,7 @@ use crate::plan::{Closing, Plan, Role, Setup, Surge};
 use crate::progress::Watch;
 use crate::publisher::{PublishProgress, Publisher};
 use crate::report::{Bystanders, Listeners, Report};
-use crate::request::{complete, open_head};
+use crate::request::RequestTemplate;
 use crate::tally::{Counts, Outcome};
 use crate::target::Target;
 
@@ -84,7 +84,7 @@ fn bystanders(setup: &Setup, surge: &Surge, run: u32) -> Result<Option<Crew>, Be
         return Ok(None);
     }
     let requesters = (surge.bystanders > 0).then(|| RequestWork {
-        request: complete(&open_head(beside, None, &setup.headers), &[]),
+        request: RequestTemplate::get(beside, &setup.headers),
         connections: surge.bystanders,
         pipeline: 1,
         closing: Closing::Keep,

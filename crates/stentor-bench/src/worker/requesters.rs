@@ -17,13 +17,12 @@ use super::{
 use crate::exchange::{AnswerParser, Seen};
 use crate::orders::{RequestWork, ThreadWork, share};
 use crate::plan::Closing;
+use crate::request::RequestTemplate;
 use crate::tally::record;
 
 /// What a thread's requesters have in common.
 pub(super) struct Requesters {
-    /// The request as often as it is pipelined.
-    burst: Vec<u8>,
-    request_bytes: usize,
+    burst: Burst,
     pipeline: u16,
     closing: Closing,
     /// Connections there are, on their way or open.
@@ -37,6 +36,14 @@ pub(super) struct Requesters {
     retry_at_ms: u64,
     /// Something failed, and no answer has come since.
     failing: bool,
+}
+
+/// Requests that are sent at once, as bytes.
+enum Burst {
+    /// `bytes` has the same request as often as it is pipelined.
+    Equal { bytes: Vec<u8>, request_bytes: usize },
+    /// Each has the number of its topic. Threads take numbers in turn.
+    Numbered { template: RequestTemplate, next: u64, threads: u64, bytes: Vec<u8> },
 }
 
 /// When requests are due.
@@ -57,8 +64,7 @@ impl Requesters {
             return Requesters::none();
         }
         Requesters {
-            burst: own.request.repeat(own.pipeline.into()),
-            request_bytes: own.request.len(),
+            burst: Burst::new(&own.request, own.pipeline, thread, threads),
             pipeline: own.pipeline,
             closing: own.closing,
             left: own.limit.map_or(u64::MAX, |limit| share(limit, thread, threads)),
@@ -69,8 +75,7 @@ impl Requesters {
 
     fn none() -> Requesters {
         Requesters {
-            burst: Vec::new(),
-            request_bytes: 0,
+            burst: Burst::default(),
             pipeline: 1,
             closing: Closing::Keep,
             live: 0,
@@ -91,6 +96,44 @@ impl Requesters {
             None => Some(now_us),
             Some(pace) => Some(pace.due_us(going_since_us)).filter(|&due_us| due_us <= now_us),
         }
+    }
+}
+
+impl Burst {
+    fn new(template: &RequestTemplate, pipeline: u16, thread: usize, threads: usize) -> Burst {
+        if template.topics.is_some() {
+            let (next, threads) = (thread as u64, threads as u64);
+            return Burst::Numbered {
+                template: template.clone(),
+                next,
+                threads,
+                bytes: Vec::new(),
+            };
+        }
+        let mut request = Vec::new();
+        template.render(0, &mut request);
+        Burst::Equal { bytes: request.repeat(pipeline.into()), request_bytes: request.len() }
+    }
+
+    /// The next `requests`, which are as many as are pipelined at most.
+    fn next(&mut self, requests: u64) -> &[u8] {
+        match self {
+            Burst::Equal { bytes, request_bytes } => &bytes[..requests as usize * *request_bytes],
+            Burst::Numbered { template, next, threads, bytes } => {
+                bytes.clear();
+                for _ in 0..requests {
+                    template.render(*next, bytes);
+                    *next += *threads;
+                }
+                bytes
+            }
+        }
+    }
+}
+
+impl Default for Burst {
+    fn default() -> Burst {
+        Burst::Equal { bytes: Vec::new(), request_bytes: 0 }
     }
 }
 
@@ -183,11 +226,8 @@ impl Worker {
         if self.requesters.closing == Closing::Keep {
             return self.go_on(io, socket);
         }
-        let request = std::mem::take(&mut self.requesters.burst);
         self.at(socket).answers_due = 1;
-        let flow = self.request(io, socket, &request);
-        self.requesters.burst = request;
-        flow
+        self.send_requests(io, socket, 1)
     }
 
     /// Nothing is under way on the connection: sends what is due, or lets it wait.
@@ -212,9 +252,12 @@ impl Worker {
         let connection = self.at(socket);
         connection.began_us = began_us;
         connection.answers_due = requests as u16;
-        let burst = std::mem::take(&mut self.requesters.burst);
-        let bytes = requests as usize * self.requesters.request_bytes;
-        let flow = self.request(io, socket, &burst[..bytes]);
+        self.send_requests(io, socket, requests)
+    }
+
+    fn send_requests(&mut self, io: &mut Wire<'_>, socket: Peer, requests: u64) -> Flow {
+        let mut burst = std::mem::take(&mut self.requesters.burst);
+        let flow = self.request(io, socket, burst.next(requests));
         self.requesters.burst = burst;
         flow
     }
@@ -371,6 +414,8 @@ const RETRY_MS: u64 = 100;
 mod tests {
     use super::*;
     use crate::orders::{AddressSources, Rank};
+    use crate::plan::{Method, RequestLoop, Until};
+    use crate::target::Target;
 
     fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> ThreadWork {
         ThreadWork {
@@ -380,7 +425,7 @@ mod tests {
             threads,
             rank: Rank::Usual,
             requesters: Some(RequestWork {
-                request: b"GET".to_vec(),
+                request: template(None),
                 connections,
                 pipeline: 2,
                 closing: Closing::Keep,
@@ -390,6 +435,38 @@ mod tests {
             holders: None,
             elsewhere: Vec::new(),
         }
+    }
+
+    /// Requests of one loop to `topics` topics.
+    fn template(topics: Option<u32>) -> RequestTemplate {
+        let requests = RequestLoop {
+            method: Method::Put(2),
+            topics,
+            connections: 1,
+            pipeline: 2,
+            closing: Closing::Keep,
+            until: Until::Requests(1),
+            rate: None,
+        };
+        let target = Target::parse("http://127.0.0.1/a").unwrap();
+        RequestTemplate::new(&requests, &target, &[])
+    }
+
+    #[test]
+    fn threads_take_topics_in_turn() {
+        let paths = |thread: usize, threads: usize| -> Vec<String> {
+            let mut burst = Burst::new(&template(Some(5)), 2, thread, threads);
+            let text: String =
+                (0..3).map(|_| String::from_utf8_lossy(burst.next(2)).into_owned()).collect();
+            let paths = text.split("PUT ").skip(1).filter_map(|request| request.split(' ').next());
+            paths.map(str::to_owned).collect()
+        };
+        assert_eq!(paths(0, 1), ["/a/0", "/a/1", "/a/2", "/a/3", "/a/4", "/a/0"]);
+        assert_eq!(paths(1, 2), ["/a/1", "/a/3", "/a/0", "/a/2", "/a/4", "/a/1"]);
+        let mut equal = Burst::new(&template(None), 2, 0, 1);
+        let one = equal.next(1).to_vec();
+        assert!(one.starts_with(b"PUT /a HTTP/1.1\r\n") && one.ends_with(b"\r\n\r\nxx"));
+        assert_eq!(equal.next(2), one.repeat(2));
     }
 
     #[test]

@@ -49,8 +49,11 @@ pub(super) struct Common {
     /// Print JSON instead of a table
     ///
     /// Times are in microseconds, sizes in bytes; the names of the fields say so.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(super) json: bool,
+    /// Do not show on the terminal how it goes
+    #[arg(short, long)]
+    pub(super) quiet: bool,
     /// Write a report with charts to this file, too
     ///
     /// One page that needs no other file and no network, for browsers and for paper. An older one

@@ -16,7 +16,7 @@ use crate::args::usage;
 #[derive(Args, Debug)]
 pub(super) struct HoldFlags {
     /// Connections to open
-    #[arg(long, value_name = "N", default_value = "1000",
+    #[arg(short, long, value_name = "N", default_value = "1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     connections: u32,
     /// What they are for: idle (one request, then silence), or a stream by sse, ws or poll
@@ -27,7 +27,7 @@ pub(super) struct HoldFlags {
     #[command(flatten)]
     ramp: Ramp,
     /// How long to hold them when all are open, such as 10s, 500ms or 2m; 24h at most
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
 }
 

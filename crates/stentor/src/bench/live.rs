@@ -23,13 +23,16 @@ use stentor_io::thousands;
 
 use crate::Failure;
 
-/// What `work` comes to, and whether Ctrl-C ended it early. While it is under way its progress is
-/// shown, and it is told to stop on the first Ctrl-C; the second one ends the process.
-pub(super) fn watched<T>(work: impl FnOnce(&dyn Watch) -> T) -> Result<(T, bool), Failure> {
+/// Returns the result of `work`, and whether Ctrl-C ended it early. A line shows its progress
+/// unless `quiet`. The first Ctrl-C tells `work` to stop; the second one ends the process.
+pub(super) fn watched<T>(
+    quiet: bool,
+    work: impl FnOnce(&dyn Watch) -> T,
+) -> Result<(T, bool), Failure> {
     let live = Live::default();
     live.listen()
         .map_err(|error| Failure::Failed(format!("Ctrl-C cannot be listened to: {error}")))?;
-    if !stderr().is_terminal() {
+    if quiet || !stderr().is_terminal() {
         return Ok((work(&live), live.stopped()));
     }
     let value = thread::scope(|scope| {

@@ -16,7 +16,7 @@ use crate::args::usage;
 #[derive(Args, Debug)]
 pub(super) struct PushFlags {
     /// Readers
-    #[arg(long, value_name = "N", default_value = "1000",
+    #[arg(short, long, value_name = "N", default_value = "1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     connections: u32,
     /// How they read: Server-Sent Events, WebSocket, or long-poll
@@ -27,10 +27,10 @@ pub(super) struct PushFlags {
     /// Messages per second
     ///
     /// They are published at fixed times, and delivery counts from when a message was due.
-    #[arg(long, value_name = "R", default_value = "10", value_parser = rate)]
+    #[arg(short, long, value_name = "R", default_value = "10", value_parser = rate)]
     rate: f64,
     /// Messages in all
-    #[arg(long, value_name = "N", default_value = "100",
+    #[arg(short = 'n', long, value_name = "N", default_value = "100",
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     messages: u32,
     /// Bytes of a message, such as 64 or 4KiB

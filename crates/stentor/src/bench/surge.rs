@@ -17,7 +17,7 @@ use crate::args::usage;
 #[derive(Args, Debug)]
 pub(super) struct SurgeFlags {
     /// Connections that come at once
-    #[arg(long, value_name = "N", default_value = "1000",
+    #[arg(short, long, value_name = "N", default_value = "1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     connections: u32,
     /// Within how long they come, such as 1s or 200ms; 24h at most
@@ -35,7 +35,7 @@ pub(super) struct SurgeFlags {
     /// Requests per second among all bystanders
     ///
     /// They are due at fixed times, and latency counts from then.
-    #[arg(long, value_name = "R", default_value = "1000", value_parser = rate)]
+    #[arg(short, long, value_name = "R", default_value = "1000", value_parser = rate)]
     rate: f64,
     /// What those who are there before ask for and read [default: what the newcomers do]
     ///

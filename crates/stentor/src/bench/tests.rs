@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use stentor_bench::plan::{Closing, Get, Hold, Push, Role, Surge, Until};
+use stentor_bench::plan::{Closing, Hold, Method, Push, RequestLoop, Role, Surge, Until};
 use stentor_bench::report::{Bystanders, Connections, Delivery, Listeners, Requests};
 
 use super::*;
@@ -28,6 +28,7 @@ fn plans_of(line: &[&str]) -> Result<Vec<Plan>, String> {
     };
     match &args.task {
         Task::Get(args) => args.plans(),
+        Task::Put(args) => args.plans(),
         Task::Hold(args) => args.plans(),
         Task::Push(args) => args.plans(),
         Task::Surge(args) => args.plans(),
@@ -43,9 +44,13 @@ fn plan_of(command: &str, flags: &str) -> Plan {
     plans.remove(0)
 }
 
-fn get(flags: &str) -> Get {
-    match plan_of("get", flags).task {
-        plan::Task::Get(get) => get,
+fn get(flags: &str) -> RequestLoop {
+    requests("get", flags)
+}
+
+fn requests(command: &str, flags: &str) -> RequestLoop {
+    match plan_of(command, flags).task {
+        plan::Task::Requests(requests) => requests,
         other => panic!("{other:?}"),
     }
 }
@@ -86,6 +91,32 @@ fn get_and_its_flags() {
     assert_eq!(get("--duration 500ms").until, Until::Time(Duration::from_millis(500)));
     assert_eq!(get("--close").closing, Closing::Fin);
     assert_eq!(get("--close --rst").closing, Closing::Reset);
+}
+
+#[test]
+fn put_and_its_flags() {
+    let plan = requests("put", "");
+    assert_eq!((plan.method, plan.topics, plan.connections), (Method::Put(64), None, 64));
+    let plan = requests("put", "--bytes 4KiB --topics 10 -c 3 -n 100 -r 5");
+    assert_eq!((plan.method, plan.topics, plan.connections), (Method::Put(4_096), Some(10), 3));
+    assert_eq!((plan.until, plan.rate), (Until::Requests(100), Some(5.0)));
+    let numbered = plans_of(&["put", "http://127.0.0.1:8080/a/{n}"]).unwrap();
+    assert!(matches!(&numbered[0].task,
+        plan::Task::Requests(requests) if requests.topics == Some(1_000)));
+}
+
+#[test]
+fn short_flags_are_those_of_other_generators() {
+    let plan = get("-c 3 -d 2s -r 100");
+    assert_eq!((plan.connections, plan.rate), (3, Some(100.0)));
+    assert_eq!(plan.until, Until::Time(Duration::from_secs(2)));
+    assert_eq!(get("-n 7").until, Until::Requests(7));
+    assert_eq!(hold("-c 3 -d 1s").connections, 3);
+    let plan = push("-c 3 -n 7 -r 5");
+    assert_eq!((plan.connections, plan.messages, plan.rate), (3, 7, 5.0));
+    assert_eq!(surge("-c 3 -r 5").connections, 3);
+    let Task::Get(run) = parse(&["get", URL, "-j", "-q"]).unwrap().task else { panic!("get") };
+    assert!(run.common.json && run.common.quiet);
 }
 
 #[test]
@@ -177,6 +208,8 @@ fn mistakes_are_told() {
         (&["get", URL, "--duration", "25h"], "24h"),
         (&["get", URL, "--duration", "1s", "--requests", "1"], "cannot be used with"),
         (&["get", URL, "--rst"], "--close"),
+        (&["put", URL, "--bytes", "17MiB"], "16 MiB at most"),
+        (&["put", URL, "--bytes", "1MiB", "--pipeline", "17"], "more than 16 MiB"),
         (&["get", URL, "--close", "--pipeline", "2"], "cannot be used with"),
         (&["get", URL, "--rate", "1", "--requests", "90000"], "take 25 hours"),
         (&["get", URL, "--rate", "0"], "not a number per second"),

@@ -501,8 +501,10 @@ fn commands_send_the_token_of_a_file_or_of_the_environment_and_show_it_nowhere()
     let lines = ["pub", "/team/b", "--lines", "--control", &control];
     let bench = format!("{public}/team/a");
     let bench = ["bench", "get", &bench, "--requests", "1", "--connections", "1", "--json"];
-    for line in [&publish[..], &lines, &bench] {
-        let token = if line[0] == "bench" { "stentor_team" } else { "stentor_writer" };
+    let put = format!("{control}/team/c");
+    let put = ["bench", "put", &put, "-n", "1", "-c", "1", "-j"];
+    for line in [&publish[..], &lines, &bench, &put] {
+        let token = if line[1] == "get" { "stentor_team" } else { "stentor_writer" };
         for said in command(line, token) {
             assert_eq!(said.code, Some(0), "{line:?}: {said:?}");
             assert!(!said.out.contains("\"401\"") && !said.out.contains(token), "{said:?}");

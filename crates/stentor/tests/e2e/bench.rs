@@ -13,6 +13,7 @@ mod hold;
 mod hostile;
 mod peers;
 mod push;
+mod put;
 mod report;
 mod secured;
 mod stub;

@@ -12,25 +12,26 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What the server has counted: requests, and bytes of them. To look is a request as well; its own
 /// share is taken out.
-struct Counted {
-    requests: u64,
-    bytes_in: u64,
+pub(super) struct Counted {
+    pub(super) requests: u64,
+    pub(super) bytes_in: u64,
     accepted: u64,
+    pub(super) published: u64,
 }
 
 impl Counted {
-    fn by(server: &Server, work: impl FnOnce()) -> Counted {
+    pub(super) fn by(server: &Server, work: impl FnOnce()) -> Counted {
         let look = || {
             let status = server.control.get("/-/status").expect(200).json();
-            ["requests", "bytes_in", "accepted"]
-                .map(|name| crate::support::figure(&status, &format!("counters/{name}")))
+            ["counters/requests", "counters/bytes_in", "counters/accepted", "messages_published"]
+                .map(|name| crate::support::figure(&status, name))
         };
         let (zeroth, first) = (look(), look());
         work();
         let second = look();
-        let [requests, bytes_in, accepted] =
+        let [requests, bytes_in, accepted, published] =
             std::array::from_fn(|i| second[i] - first[i] - (first[i] - zeroth[i]));
-        Counted { requests, bytes_in, accepted }
+        Counted { requests, bytes_in, accepted, published }
     }
 }
 
