@@ -131,9 +131,13 @@ impl Draft {
     /// editors of Windows begin a file: the mark is no part of JSON (RFC 8259 section 8.1), and
     /// readers would receive the value as a string.
     #[must_use]
-    pub fn published_as(self, content_type: ContentType) -> Draft {
-        let json = self.data.strip_prefix(BYTE_ORDER_MARK).filter(|_| content_type.is_json());
-        json.map(Draft::new).unwrap_or(self).with_content_type(content_type)
+    pub fn published_as(mut self, content_type: ContentType) -> Draft {
+        if let Some(json) = self.data.strip_prefix(BYTE_ORDER_MARK)
+            && content_type.is_json()
+        {
+            self.data = json.into();
+        }
+        self.with_content_type(content_type)
     }
 
     /// The same with this event name.
