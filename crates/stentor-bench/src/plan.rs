@@ -94,7 +94,7 @@ pub enum Until {
 #[derive(Clone, Debug)]
 pub struct RequestLoop {
     /// What is requested.
-    pub method: Method,
+    pub method: RequestMethod,
     /// How many topics requests take in turn. [`TOPIC`] in the path stands for the number of one,
     /// from 0 on; without it the path ends in the number. None: all requests have this path.
     pub topics: Option<u32>,
@@ -113,7 +113,7 @@ pub struct RequestLoop {
 
 /// The method of the requests of a [`RequestLoop`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
+pub enum RequestMethod {
     /// Reads.
     Get,
     /// Publishes a body of so many bytes.
@@ -248,8 +248,8 @@ impl Task {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Task::Requests(RequestLoop { method: Method::Get, .. }) => "get",
-            Task::Requests(RequestLoop { method: Method::Put(_), .. }) => "put",
+            Task::Requests(RequestLoop { method: RequestMethod::Get, .. }) => "get",
+            Task::Requests(RequestLoop { method: RequestMethod::Put(_), .. }) => "put",
             Task::Hold(_) => "hold",
             Task::Push(_) => "push",
             Task::Surge(_) => "surge",
@@ -275,7 +275,7 @@ impl RequestLoop {
             Until::Time(time) => ("duration", format!("{} s", time.as_secs_f64())),
             Until::Requests(requests) => ("requests", requests.to_string()),
         });
-        if let Method::Put(bytes) = self.method {
+        if let RequestMethod::Put(bytes) = self.method {
             settings.push(("bytes", bytes.to_string()));
         }
         settings.extend(self.topics.map(|topics| ("topics", topics.to_string())));

@@ -46,6 +46,18 @@ pub(crate) struct PublishProgress {
     pub(crate) stop: AtomicBool,
 }
 
+/// The result of publishing messages at a rate.
+pub(crate) struct PublishResult {
+    /// How long after its due time each publish was answered.
+    pub(crate) took: Histogram<u64>,
+    /// When the first message was due.
+    pub(crate) began_us: u64,
+    /// When the last publish was answered.
+    pub(crate) last_us: u64,
+    /// The error that ended it early.
+    pub(crate) error: Option<BenchError>,
+}
+
 impl Publisher {
     pub(crate) fn new(publish: &Publish, run: u32) -> Publisher {
         let mut config = Agent::config_builder()
@@ -100,17 +112,16 @@ impl Publisher {
         Err(cannot(format!("{} {}", answer.status(), first_line.trim())))
     }
 
-    /// Publishes messages 1 to `messages` at a rate, and keeps `published` up to date. Returns how
-    /// long after its due time each publish was done, and the error that ended it early.
+    /// Publishes messages 1 to `messages` at a rate, and keeps `published` up to date.
     pub(crate) fn publish_all(
         mut self,
         messages: u32,
         rate: f64,
         published: &Arc<PublishProgress>,
-    ) -> (Histogram<u64>, Option<BenchError>) {
-        let mut took = histogram();
+    ) -> PublishResult {
         let began_us = monotonic_us();
-        let mut failed = None;
+        let mut done =
+            PublishResult { took: histogram(), began_us, last_us: began_us, error: None };
         for number in 1..=messages {
             let due_us = began_us + (f64::from(number - 1) * 1e6 / rate) as u64;
             if !wait_until(due_us, published) {
@@ -119,14 +130,15 @@ impl Publisher {
             // Times count from when the message was due. If the server holds the publisher up, the
             // messages that wait behind are late, too.
             if let Err(error) = self.publish_since(number, due_us) {
-                failed = Some(error);
+                done.error = Some(error);
                 break;
             }
-            record(&mut took, monotonic_us() - due_us);
+            done.last_us = monotonic_us();
+            record(&mut done.took, done.last_us - due_us);
             published.messages.store(number, Ordering::Release);
         }
         published.over.store(true, Ordering::Release);
-        (took, failed)
+        done
     }
 }
 

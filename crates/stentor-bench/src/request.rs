@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::plan::{Closing, Method, RequestLoop, Role, TOPIC};
+use crate::plan::{Closing, RequestLoop, RequestMethod, Role, TOPIC};
 use crate::target::Target;
 
 /// The requests of a run, which differ by the number of a topic at most.
@@ -37,8 +37,8 @@ impl RequestTemplate {
             None => (&*path, ""),
         };
         let (method, body) = match requests.method {
-            Method::Get => ("GET", None),
-            Method::Put(bytes) => ("PUT", Some("x".repeat(bytes))),
+            RequestMethod::Get => ("GET", None),
+            RequestMethod::Put(bytes) => ("PUT", Some("x".repeat(bytes))),
         };
         let mut after = format!("{rest} HTTP/1.1\r\n");
         add_fields(&mut after, target, None, fields);

@@ -92,8 +92,8 @@ struct ActiveRun<'a> {
     timeline: Timeline,
     idle: Idle,
     interrupted: bool,
-    /// The phase that stood still for too long.
-    given_up: Option<&'static str>,
+    /// The phase that stood still for too long, and for how many seconds.
+    given_up: Option<(&'static str, u64)>,
 }
 
 /// What a phase looks like from outside.
@@ -106,6 +106,8 @@ struct PhaseInfo {
     ends_us: Option<u64>,
     /// How often to look, at least.
     every: Duration,
+    /// After so long without progress a phase without an end is given up.
+    patience_us: u64,
 }
 
 impl PhaseInfo {
@@ -116,7 +118,15 @@ impl PhaseInfo {
         wanted: impl Into<u64>,
         count: fn(&Counts) -> u64,
     ) -> PhaseInfo {
-        PhaseInfo { name, unit, wanted: wanted.into(), count, ends_us: None, every: LOOK }
+        PhaseInfo {
+            name,
+            unit,
+            wanted: wanted.into(),
+            count,
+            ends_us: None,
+            every: LOOK,
+            patience_us: STANDSTILL_US,
+        }
     }
 }
 
@@ -208,8 +218,8 @@ impl<'a> ActiveRun<'a> {
                     let left = Duration::from_micros(ends_us - now_us);
                     std::thread::sleep(phase.every.min(left));
                 }
-                None if now_us - moved.0 > STANDSTILL_US => {
-                    self.given_up = Some(phase.name);
+                None if now_us - moved.0 > phase.patience_us => {
+                    self.given_up = Some((phase.name, phase.patience_us / 1_000_000));
                     return;
                 }
                 None => std::thread::sleep(phase.every),
@@ -252,8 +262,8 @@ impl<'a> ActiveRun<'a> {
         });
     }
 
-    /// Opens `wanted` holders, so many per second, and waits until each has come to what it was
-    /// opened for or has failed. Returns the seconds it took.
+    /// Opens `wanted` held connections, `ramp` per second, and waits until each is established or
+    /// has failed. Returns the seconds until the last was established.
     fn open_holders(&mut self, wanted: u32, ramp: Option<u32>) -> f64 {
         let began_us = monotonic_us();
         let phase = PhaseInfo::new("opening", "connections", wanted, |counts| counts.opened);
@@ -262,7 +272,8 @@ impl<'a> ActiveRun<'a> {
             |crew, now_us| crew.raise_holders(due(wanted, ramp, now_us - began_us)),
             |counts| counts.opened + counts.failed >= wanted.into(),
         );
-        seconds_since(began_us)
+        let counts = self.crew.counts();
+        seconds_until(began_us, counts.opened_us, counts.opened, ramp.map(f64::from))
     }
 
     /// Stops the threads and writes what all reports have.
@@ -270,6 +281,7 @@ impl<'a> ActiveRun<'a> {
         let (outcome, counts) = self.crew.finish()?;
         let processor = measured.processor.map(|(busy, count, each)| Processor {
             busy_seconds: busy.as_secs_f64(),
+            baseline_seconds: measured.baseline.as_secs_f64(),
             busy_us_each: busy.as_secs_f64() * 1e6 / (count.max(1) as f64),
             each,
             idle_share: self.idle.share(),
@@ -296,8 +308,7 @@ impl<'a> ActiveRun<'a> {
             bytes: Bytes { received: counts.received, sent: counts.sent },
             timeline: self.timeline.points,
         };
-        if let Some(phase) = self.given_up {
-            let seconds = STANDSTILL_US / 1_000_000;
+        if let Some((phase, seconds)) = self.given_up {
             let kind = format!("given up: nothing came for {seconds} s while {phase}");
             report.errors.push(ErrorCount { kind, count: 1 });
         }
@@ -339,6 +350,8 @@ struct Measured {
     memory: Option<Memory>,
     /// The server's processor time, for how many of what.
     processor: Option<(Duration, u64, &'static str)>,
+    /// The server's processor time for others, which `processor` does not have.
+    baseline: Duration,
 }
 
 impl Crew {
@@ -374,13 +387,26 @@ fn held(wanted: u32, opened: &Counts, end: &Counts, opening_seconds: f64) -> Con
         open_at_end: end.held,
         dropped: end.held_dropped,
         opening_seconds,
-        per_second: opened.opened as f64 / opening_seconds.max(1e-6),
+        per_second: per_second(opened.opened, opening_seconds),
         ..Connections::default()
     }
 }
 
 fn seconds_since(began_us: u64) -> f64 {
     (monotonic_us() - began_us) as f64 / 1e6
+}
+
+/// Seconds from `began_us` to the last of `count` events, as a worker saw it. The end of
+/// a phase is no measure, since the run polls the counts every few milliseconds. Where events are due at a rate, the
+/// interval behind the last one is part of the time.
+fn seconds_until(began_us: u64, last_us: u64, count: u64, rate: Option<f64>) -> f64 {
+    let seconds = last_us.saturating_sub(began_us) as f64 / 1e6;
+    seconds.max(rate.map_or(0.0, |rate| count as f64 / rate))
+}
+
+/// How many of `count` in each of `seconds`.
+fn per_second(count: u64, seconds: f64) -> f64 {
+    count as f64 / seconds.max(1e-6)
 }
 
 fn no_process(pid: Option<u32>, error: &io::Error) -> BenchError {
@@ -551,6 +577,18 @@ mod tests {
         assert_eq!([0, 9_999, 10_000, 1_000_000].map(at), [1, 1, 2, 101]);
         assert_eq!(at(u64::MAX), 1_000);
         assert_eq!(due(u32::MAX, Some(u32::MAX), u64::MAX / 2), u32::MAX);
+    }
+
+    #[test]
+    fn a_rate_is_not_that_of_the_looks() {
+        // Ten connections within 250 us, though the director looks 5 ms later.
+        assert!((per_second(10, seconds_until(1_000, 1_250, 10, None)) - 40_000.0).abs() < 1e-6);
+        // The last of ten events at a hundred a second is due after 90 ms, and the rate was kept.
+        let seconds = seconds_until(1_000, 91_000, 10, Some(100.0));
+        assert!((per_second(10, seconds) - 100.0).abs() < 1e-6, "{seconds}");
+        // It was not kept.
+        assert!((seconds_until(1_000, 201_000, 10, Some(100.0)) - 0.2).abs() < 1e-9);
+        assert!(per_second(0, seconds_until(1_000, 0, 0, None)).abs() < 1e-9, "nothing came");
     }
 
     #[test]

@@ -12,39 +12,48 @@ use hdrhistogram::Histogram;
 use stentor_io::Counter;
 
 macro_rules! tally {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+    (
+        counts: $($(#[doc = $doc:literal])+ $name:ident,)+
+        latest: $($(#[doc = $moment:literal])+ $latest:ident,)+
+    ) => {
         /// What one thread counts, on cache lines of its own.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub(crate) struct Tally {
             $($(#[doc = $doc])+ pub(crate) $name: Counter,)+
+            $($(#[doc = $moment])+ pub(crate) $latest: Counter,)+
         }
 
         /// The sum over all threads at one moment.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Counts {
             $($(#[doc = $doc])+ pub(crate) $name: u64,)+
+            $($(#[doc = $moment])+ pub(crate) $latest: u64,)+
         }
 
         impl Counts {
             /// Adds up what the threads have counted.
             pub(crate) fn sum<'a>(tallies: impl IntoIterator<Item = &'a Tally>) -> Counts {
-                let mut counts = Counts::default();
-                for tally in tallies {
-                    $(counts.$name = counts.$name.wrapping_add(tally.$name.value());)+
-                }
-                counts
+                let of_one = |tally: &Tally| Counts {
+                    $($name: tally.$name.value(),)+
+                    $($latest: tally.$latest.value(),)+
+                };
+                tallies.into_iter().map(of_one).fold(Counts::default(), Counts::plus)
             }
 
             /// Both together.
             pub(crate) fn plus(self, other: Counts) -> Counts {
-                Counts { $($name: self.$name.wrapping_add(other.$name),)+ }
+                Counts {
+                    $($name: self.$name.wrapping_add(other.$name),)+
+                    $($latest: self.$latest.max(other.$latest),)+
+                }
             }
         }
     };
 }
 
 tally! {
+counts:
     /// Connections established, whatever they are for.
     connections,
     /// Requesters established, those that came back included.
@@ -75,6 +84,15 @@ tally! {
     received,
     /// Bytes sent.
     sent,
+latest:
+    /// When the newest of `requesters_opened` was established, on the monotonic clock.
+    requester_opened_us,
+    /// When the newest of `opened` was answered.
+    opened_us,
+    /// When the newest of `completed` was whole.
+    completed_us,
+    /// When the newest of `delivered` came.
+    delivered_us,
 }
 
 /// What one thread found out, or all of them together.
@@ -254,6 +272,9 @@ mod tests {
         tallies[1].connections.add(3);
         let counts = Counts::sum(&tallies);
         assert_eq!((counts.completed, counts.connections), (12, 2));
+        tallies[0].completed_us.set(30);
+        tallies[1].completed_us.set(20);
+        assert_eq!(Counts::sum(&tallies).completed_us, 30, "the newest of all");
     }
 
     #[test]

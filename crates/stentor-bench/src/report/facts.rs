@@ -64,17 +64,20 @@ pub(super) fn sections(report: &Report) -> Vec<FactSection> {
         }
     }
     if let Some(memory) = report.memory.as_ref().filter(|memory| memory.connections > 0) {
-        add("memory each", self::memory(memory));
+        let facts = self::memory(memory);
+        if !facts.is_empty() {
+            add("memory each", facts);
+        }
     }
     if let Some(processor) = &report.processor {
         add("processor", self::processor(processor));
     }
-    let bytes_each_second = report.bytes.received as f64 / report.seconds;
-    let facts = vec![
-        fact(bytes(report.bytes.received as f64), "received"),
-        fact(format!("{}/s", bytes(bytes_each_second)), "received"),
-        fact(bytes(report.bytes.sent as f64), "sent"),
-    ];
+    let mut facts = vec![fact(bytes(report.bytes.received as f64), "received")];
+    if report.requests.is_some() {
+        let each_second = report.bytes.received as f64 / report.seconds;
+        facts.push(fact(format!("{}/s", bytes(each_second)), "received"));
+    }
+    facts.push(fact(bytes(report.bytes.sent as f64), "sent"));
     add("bytes", facts);
     sections
 }
@@ -265,15 +268,16 @@ fn connections(connections: &Connections) -> Vec<Fact> {
 }
 
 fn memory(memory: &Memory) -> Vec<Fact> {
-    let each = |total: i64| bytes(total as f64 / memory.connections as f64);
-    let mut facts = Vec::new();
-    if let Some(process) = memory.process_bytes {
-        facts.push(fact(each(process), "in the process"));
-    }
+    let each = memory.each();
     let ends = if memory.both_ends { "in the kernel, both ends" } else { "in the kernel" };
-    facts.push(fact(each(memory.kernel_bytes), ends));
-    facts.push(fact(each(memory.own_bytes), "in the load generator"));
-    facts.push(fact(each(memory.machine_bytes), "of this machine, all told"));
+    let all = [
+        (each.process, "in the process"),
+        (each.kernel, ends),
+        (each.own, "in the load generator"),
+        (each.machine, "of this machine, all told"),
+    ];
+    let known = all.into_iter().filter_map(|(each, words)| Some((each?, words)));
+    let mut facts: Vec<_> = known.map(|(each, words)| fact(bytes(each), words)).collect();
     if let Some(resident) = memory.process_resident_bytes {
         facts.push(fact(bytes(resident as f64), "process in all"));
     }
@@ -281,10 +285,12 @@ fn memory(memory: &Memory) -> Vec<Fact> {
 }
 
 fn processor(processor: &Processor) -> Vec<Fact> {
-    let mut facts = vec![
-        fact(time_us(processor.busy_us_each), format!("for each {}", processor.each)),
-        fact(time_us(processor.busy_seconds * 1e6), "busy"),
-    ];
+    let each = processor.each_us().map(|us| (time_us(us), format!("for each {}", processor.each)));
+    let mut facts: Vec<_> = each.into_iter().map(|(us, words)| fact(us, words)).collect();
+    facts.push(fact(time_us(processor.busy_seconds * 1e6), "busy"));
+    if processor.baseline_seconds > 0.0 {
+        facts.push(fact(time_us(processor.baseline_seconds * 1e6), "for bystanders, left out"));
+    }
     if let Some(share) = processor.idle_share {
         facts.push(fact(percent(share), "of a core while idle"));
     }

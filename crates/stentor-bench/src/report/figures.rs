@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Latency, Report, units};
+use super::{Latency, Memory, Report, units};
 
 /// One number that can be compared from run to run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -132,17 +132,12 @@ impl Report {
 
     /// Memory for each connection: the kernel's and the server's, not that of the load generator.
     fn figures_of_memory(&self, figures: &mut Vec<Figure>) {
-        let Some(memory) = self.memory.as_ref().filter(|memory| memory.connections > 0) else {
-            return;
-        };
-        let each = |bytes: i64| bytes as f64 / memory.connections as f64;
-        if let Some(bytes) = memory.process_bytes {
-            let label = "process, per connection";
-            figures.push(lower("process_bytes_each", label, Unit::Bytes, each(bytes)));
-        }
-        let label = "kernel, per connection";
-        let kernel = each(memory.kernel_bytes);
-        figures.push(lower("kernel_bytes_each", label, Unit::Bytes, kernel));
+        let each = self.memory.as_ref().map(Memory::each).unwrap_or_default();
+        let figure = |key, label, bytes| lower(key, label, Unit::Bytes, bytes);
+        let process = |bytes| figure("process_bytes_each", "process, per connection", bytes);
+        let kernel = |bytes| figure("kernel_bytes_each", "kernel, per connection", bytes);
+        figures.extend(each.process.map(process));
+        figures.extend(each.kernel.map(kernel));
     }
 
     fn figures_of_processor(&self, figures: &mut Vec<Figure>) {
@@ -152,7 +147,8 @@ impl Report {
             "delivery" => ("processor_us_per_delivery", "CPU per delivery"),
             _ => ("processor_us_per_connection", "CPU per connection"),
         };
-        figures.push(lower(key, label, Unit::Microseconds, processor.busy_us_each));
+        let each = |us| lower(key, label, Unit::Microseconds, us);
+        figures.extend(processor.each_us().map(each));
         if let Some(share) = processor.idle_share {
             figures.push(lower("idle_share", "CPU while idle", Unit::Share, share));
         }

@@ -10,6 +10,7 @@ mod facts;
 mod figures;
 mod html;
 mod plots;
+mod resolution;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -301,7 +302,10 @@ pub struct Memory {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Processor {
     /// While it was measured: requests answered, messages delivered, or connections opened.
+    /// Without `baseline_seconds`.
     pub busy_seconds: f64,
+    /// The bystanders' part in a surge, by the rate that was measured just before it.
+    pub baseline_seconds: f64,
     /// The same for each request, delivery or connection.
     pub busy_us_each: f64,
     /// What "each" is: "request", "delivery" or "connection".

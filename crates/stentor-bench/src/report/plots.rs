@@ -260,18 +260,21 @@ fn messages(report: &Report) -> String {
 }
 
 fn memory_each(report: &Report) -> String {
-    let Some(memory) = report.memory.as_ref().filter(|memory| memory.connections > 0) else {
+    let Some(memory) = &report.memory else { return String::new() };
+    let bar = |(name, value): (&str, Option<f64>)| {
+        let value = value?;
+        Some(Bar { name: name.to_owned(), value, shown: bytes(value), range: None })
+    };
+    let (each, kernel) = match memory.both_ends {
+        true => (memory.each(), "kernel, both ends"),
+        false => (memory.each(), "kernel, this end"),
+    };
+    let all =
+        [("server process", each.process), (kernel, each.kernel), ("load generator", each.own)];
+    let all: Vec<_> = all.into_iter().filter_map(bar).collect();
+    if all.is_empty() {
         return String::new();
-    };
-    let bar = |name: &str, total: i64| {
-        let value = total as f64 / memory.connections as f64;
-        Bar { name: name.to_owned(), value, shown: bytes(value), range: None }
-    };
-    let kernel = if memory.both_ends { "kernel, both ends" } else { "kernel, this end" };
-    let mut all: Vec<_> =
-        memory.process_bytes.map(|process| bar("server process", process)).into_iter().collect();
-    all.push(bar(kernel, memory.kernel_bytes));
-    all.push(bar("load generator", memory.own_bytes));
+    }
     let label = all.iter().map(|bar| format!("{} {}", bar.name, bar.shown));
     let label = format!("Memory per connection: {}.", label.collect::<Vec<_>>().join(", "));
     let about = format!("shared by {} connections", count(memory.connections));

@@ -320,6 +320,7 @@ fn get() -> Report {
     report.processor = Some(Processor {
         busy_seconds: 9.87,
         busy_us_each: 8.0,
+        baseline_seconds: 0.0,
         each: "request",
         idle_share: None,
     });
@@ -354,6 +355,7 @@ fn hold() -> Report {
     report.processor = Some(Processor {
         busy_seconds: 21.0,
         busy_us_each: 21.0,
+        baseline_seconds: 0.0,
         each: "connection",
         idle_share: Some(0.007),
     });

@@ -31,6 +31,7 @@ pub(super) fn run(plan: &Plan, hold: &Hold, watch: &dyn Watch) -> Result<Report,
         connections: held(hold.connections, &opened, &counts, opening_seconds),
         memory: (counts.held > 0).then(|| session.memory(counts.held)),
         processor: busy.map(|busy| (busy, opened.opened, "connection")),
+        ..Measured::default()
     };
     Ok(session.finish(measured)?.0)
 }

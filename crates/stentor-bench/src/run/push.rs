@@ -13,17 +13,17 @@ use std::time::Duration;
 use stentor_io::monotonic_us;
 
 use super::{
-    ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, publish_first,
-    seconds_since, spawn_publisher,
+    ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, per_second,
+    publish_first, seconds_since, seconds_until, spawn_publisher,
 };
 use crate::crew::{BenchError, Spread};
 use crate::orders::{HoldWork, Place, ThreadWork, run_number};
 use crate::plan::{Plan, Push, Role, Setup};
 use crate::progress::Watch;
-use crate::publisher::{PublishProgress, Publisher};
+use crate::publisher::{PublishProgress, PublishResult, Publisher};
 use crate::report::{Delivery, Latency, MessageDelivery, Report, ServerDelivery, Stalled};
 use crate::request::open_head;
-use crate::tally::{Counts, Outcome};
+use crate::tally::{Counts, Outcome, histogram};
 use crate::target::Target;
 
 pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report, BenchError> {
@@ -56,6 +56,7 @@ pub(super) fn run(plan: &Plan, push: &Push, watch: &dyn Watch) -> Result<Report,
         connections: held(push.connections, &opened, &counts, opening_seconds),
         memory,
         processor: busy.map(|busy| (busy, counts.delivered + counts.delivered_stalled, "delivery")),
+        ..Measured::default()
     };
     let stride = stride(push.messages);
     let (mut report, outcome, _) = session.finish(measured)?;
@@ -115,28 +116,45 @@ fn publish_all(
     let phase = PhaseInfo { ends_us: Some(began_us + all_us + LATE_US_MAX), ..phase("publishing") };
     session.look_on(&phase, |_| published.over.load(Ordering::Acquire));
     published.stop.store(true, Ordering::Relaxed);
-    let publishing_seconds = seconds_since(began_us);
     let given_up_us = monotonic_us() + LAST_US_MAX;
     while !thread.is_finished() && monotonic_us() < given_up_us {
         thread::sleep(LOOK_OFTEN);
     }
-    let (took, error) = match thread.is_finished() {
-        true => join_publisher(thread).map(|(took, error)| (latency(&took), error))?,
+    let done = match thread.is_finished() {
+        true => join_publisher(thread)?,
         false => {
-            (Latency::default(), Some(BenchError("publishing: no answer by the end".to_owned())))
+            let error = Some(BenchError("publishing: no answer by the end".to_owned()));
+            PublishResult { took: histogram(), began_us, last_us: monotonic_us(), error }
         }
     };
     let published = published.messages.load(Ordering::Acquire);
     session.crew.orders.published.store(published, Ordering::Relaxed);
-    let delivering_seconds = deliver(session, push, published, began_us);
-    Ok(PublishSummary { published, publishing_seconds, delivering_seconds, took, error })
+    deliver(session, push, published);
+    let delivered_us = session.crew.counts().delivered_us;
+    let until = |last_us| seconds_until(done.began_us, last_us, published.into(), Some(rate));
+    let left_out = || unpublished(published, messages).filter(|_| !session.interrupted);
+    Ok(PublishSummary {
+        published,
+        publishing_seconds: until(done.last_us),
+        delivering_seconds: until(delivered_us),
+        took: latency(&done.took),
+        error: done.error.or_else(left_out),
+    })
 }
 
-/// Waits until all have everything, or nothing comes any more. Returns the seconds from the first
-/// publish to the last delivery to a reader that reads all the time.
-fn deliver(session: &mut ActiveRun<'_>, push: &Push, published: u32, began_us: u64) -> f64 {
+/// The error of a publisher that was given up since it was too late.
+fn unpublished(published: u32, messages: u32) -> Option<BenchError> {
+    let seconds = LATE_US_MAX / 1_000_000;
+    let error = format!(
+        "publishing: {published} of {messages} messages within {seconds} s after the last was due"
+    );
+    (published < messages).then_some(BenchError(error))
+}
+
+/// Waits until all have everything, or nothing comes any more.
+fn deliver(session: &mut ActiveRun<'_>, push: &Push, published: u32) {
     let all = u64::from(published);
-    let last_us = await_all(
+    await_all(
         session,
         |counts| counts.delivered,
         |counts| counts.opened.saturating_sub(counts.opened_stalling) * all,
@@ -151,16 +169,14 @@ fn deliver(session: &mut ActiveRun<'_>, push: &Push, published: u32, began_us: u
             |counts| counts.opened_stalling * all,
         );
     }
-    last_us.saturating_sub(began_us) as f64 / 1e6
 }
 
-/// Waits until the count is what it should be, or has not moved for a while. Says when it was last
-/// seen to move.
+/// Waits until the count is what it should be, or has not moved for a while.
 fn await_all(
     session: &mut ActiveRun<'_>,
     count: fn(&Counts) -> u64,
     should_be: impl Fn(&Counts) -> u64,
-) -> u64 {
+) {
     let moved = Cell::new((monotonic_us(), count(&session.crew.counts())));
     session.look_on(&phase("delivering"), |counts| {
         let (now_us, counted) = (monotonic_us(), count(counts));
@@ -169,7 +185,6 @@ fn await_all(
         }
         counted >= should_be(counts) || now_us - moved.get().0 > QUIET_US
     });
-    moved.get().0
 }
 
 fn phase(name: &'static str) -> PhaseInfo {
@@ -200,7 +215,6 @@ fn delivery(
         true => Vec::new(),
         false => targets.zip(&outcome.places).map(at).collect(),
     };
-    let per_second = |count: f64, seconds: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
     Delivery {
         readers: steady.readers,
         readers_stalled: stalled.readers,
@@ -209,7 +223,7 @@ fn delivery(
         publish: told.took.clone(),
         expected: steady.readers * u64::from(told.published),
         delivered: steady.delivered,
-        delivered_per_second: per_second(steady.delivered as f64, told.delivering_seconds),
+        delivered_per_second: per_second(steady.delivered, told.delivering_seconds),
         missing: steady.missing,
         missing_untold: steady.untold,
         duplicates: steady.duplicates,
@@ -243,3 +257,15 @@ const LAST_US_MAX: u64 = 1_000_000;
 
 /// After so long without a delivery none is expected any more.
 const QUIET_US: u64 = 5_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publisher_that_is_given_up_is_a_problem() {
+        assert!(unpublished(10, 10).is_none());
+        let error = unpublished(3, 10).unwrap().to_string();
+        assert!(error.contains("3 of 10 messages within 120 s"), "{error}");
+    }
+}

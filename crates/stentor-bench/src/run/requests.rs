@@ -2,7 +2,10 @@
 
 use stentor_io::monotonic_us;
 
-use super::{ActiveRun, LOOK, LOOK_OFTEN, Measured, PhaseInfo, latency, seconds_since};
+use super::{
+    ActiveRun, LOOK, LOOK_OFTEN, Measured, PhaseInfo, STANDSTILL_US, latency, per_second,
+    seconds_since, seconds_until,
+};
 use crate::crew::{BenchError, Spread};
 use crate::orders::{RequestWork, ThreadWork};
 use crate::plan::{Closing, Plan, RequestLoop, Setup, Until};
@@ -27,8 +30,13 @@ pub(super) fn run(
         session.crew.go();
         ask(&mut session, requests, began_us);
     }
-    let seconds = seconds_since(began_us);
     let counts = session.crew.counts();
+    let seconds = match requests.until {
+        Until::Requests(limit) if counts.completed >= limit => {
+            seconds_until(began_us, counts.completed_us, counts.completed, requests.rate)
+        }
+        _ => seconds_since(began_us),
+    };
     let busy = session.busy_since(processor);
     let measured = Measured {
         seconds,
@@ -39,19 +47,20 @@ pub(super) fn run(
             dropped: counts.dropped,
             opening_seconds: opening,
             per_second: match requests.closing {
-                Closing::Keep => opened as f64 / opening.max(1e-6),
-                _ => counts.requesters_opened as f64 / seconds.max(1e-6),
+                Closing::Keep => per_second(opened, opening),
+                _ => per_second(counts.requesters_opened, seconds),
             },
             ..Connections::default()
         },
         memory: None,
         processor: busy.map(|busy| (busy, counts.completed, "request")),
+        ..Measured::default()
     };
     // What came while the threads were stopped is in the histogram, and so it is counted.
     let (mut report, outcome, counts) = session.finish(measured)?;
     report.requests = Some(Requests {
         completed: counts.completed,
-        per_second: counts.completed as f64 / seconds.max(1e-6),
+        per_second: per_second(counts.completed, seconds),
         open_loop: requests.rate.is_some(),
         latency: latency(&outcome.latency[0]),
         statuses: outcome.statuses.into_iter().collect(),
@@ -74,7 +83,7 @@ fn work_of(setup: &Setup, requests: &RequestLoop) -> RequestWork {
 }
 
 /// Opens connections that are kept before the first request, so that neither delays the other.
-/// Returns the seconds it took.
+/// Returns the seconds until the last was established.
 fn open(session: &mut ActiveRun<'_>, requests: &RequestLoop) -> f64 {
     let (began_us, wanted) = (monotonic_us(), u64::from(requests.connections));
     session.crew.set_requesters(requests.connections);
@@ -87,7 +96,8 @@ fn open(session: &mut ActiveRun<'_>, requests: &RequestLoop) -> f64 {
     session.look_on(&PhaseInfo { ends_us, every: LOOK_OFTEN, ..phase }, |counts| {
         counts.connections >= wanted || (counts.connections == 0 && counts.errors > 0)
     });
-    seconds_since(began_us)
+    let counts = session.crew.counts();
+    seconds_until(began_us, counts.requester_opened_us, counts.requesters_opened, None)
 }
 
 fn ask(session: &mut ActiveRun<'_>, requests: &RequestLoop, began_us: u64) {
@@ -98,7 +108,10 @@ fn ask(session: &mut ActiveRun<'_>, requests: &RequestLoop, began_us: u64) {
     let every = if limit == u64::MAX { LOOK } else { LOOK_OFTEN };
     let phase =
         PhaseInfo::new("asking", "requests", requests.connections, |counts| counts.completed);
-    session.look_on(&PhaseInfo { ends_us, every, ..phase }, |counts| {
+    // At a slow rate nothing comes for a while, and nothing is wrong.
+    let interval_us = requests.rate.map_or(0, |rate| (1e6 / rate) as u64);
+    let patience_us = STANDSTILL_US + interval_us;
+    session.look_on(&PhaseInfo { ends_us, every, patience_us, ..phase }, |counts| {
         let nobody_there = counts.completed == 0 && counts.requesters_opened == 0;
         counts.completed + counts.lost >= limit || (nobody_there && counts.errors >= ERRORS_ENOUGH)
     });

@@ -19,7 +19,7 @@ use stentor_io::{monotonic_us, raise_priority};
 use super::stopped::StoppedProcess;
 use super::{
     ActiveRun, LOOK_OFTEN, Measured, PhaseInfo, held, join_publisher, latency, no_process,
-    publish_first, seconds_since, spawn_publisher,
+    publish_first, seconds_since, seconds_until, spawn_publisher,
 };
 use crate::crew::{BenchError, Crew, Spread};
 use crate::orders::{AddressSources, HoldWork, Rank, RequestWork, ThreadWork, run_number};
@@ -44,10 +44,12 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     let mut session = ActiveRun::start(plan, work, watch)?;
     session.beside = bystanders(setup, surge, run)?;
     let began_us = monotonic_us();
-    let publishing = calm_before(&mut session, surge, publisher)?;
-    let (opening_seconds, processor) = come(&mut session, surge)?;
-    let busy = session.busy_since(processor);
+    let Calm { publishing, load } = calm_before(&mut session, surge, publisher)?;
+    let came = come(&mut session, surge)?;
     let opened = session.crew.counts();
+    // The bystanders' requests are no cost of the newcomers.
+    let baseline = came.measured.mul_f64(load);
+    let busy = came.busy.map(|busy| busy.saturating_sub(baseline));
     let memory = (opened.held > 0).then(|| session.memory(opened.held));
     session.look_on_for("after the surge", surge.calm);
     let counts = session.crew.counts();
@@ -56,9 +58,10 @@ pub(super) fn run(plan: &Plan, surge: &Surge, watch: &dyn Watch) -> Result<Repor
     }
     let measured = Measured {
         seconds: seconds_since(began_us),
-        connections: held(surge.connections, &opened, &counts, opening_seconds),
+        connections: held(surge.connections, &opened, &counts, came.opening_seconds),
         memory,
         processor: busy.map(|busy| (busy, opened.opened, "connection")),
+        baseline,
     };
     let beside = end_bystanders(&mut session, publishing)?;
     let (mut report, _, _) = session.finish(measured)?;
@@ -107,13 +110,21 @@ struct Publishing {
     thread: JoinHandle<Option<BenchError>>,
 }
 
+/// The time before the surge.
+#[derive(Default)]
+struct Calm {
+    publishing: Option<Publishing>,
+    /// Processor time of the server in each second, for the bystanders.
+    load: f64,
+}
+
 /// Lets the bystanders come, and ask and read for a while.
 fn calm_before(
     session: &mut ActiveRun<'_>,
     surge: &Surge,
     publisher: Option<Publisher>,
-) -> Result<Option<Publishing>, BenchError> {
-    let Some(beside) = &session.beside else { return Ok(None) };
+) -> Result<Calm, BenchError> {
+    let Some(beside) = &session.beside else { return Ok(Calm::default()) };
     let readers = surge.listeners.as_ref().map_or(0, |listeners| listeners.readers);
     beside.raise_holders(readers);
     beside.set_requesters(surge.bystanders);
@@ -126,7 +137,7 @@ fn calm_before(
     session.look_on(&PhaseInfo { ends_us, ..phase }, |counts| {
         counts.requesters_opened >= bystanders && counts.opened >= readers
     });
-    let Some(beside) = &session.beside else { return Ok(None) };
+    let Some(beside) = &session.beside else { return Ok(Calm::default()) };
     beside.go();
     let publishing = match (publisher, &surge.listeners) {
         (Some(publisher), Some(listeners)) => {
@@ -142,13 +153,24 @@ fn calm_before(
         }
         _ => None,
     };
+    let (processor, began_us) = (session.gauge.processor(), monotonic_us());
     session.look_on_for("before the surge", surge.calm);
-    Ok(publishing)
+    let busy = session.busy_since(processor).unwrap_or_default();
+    let load = busy.as_secs_f64() / seconds_since(began_us).max(1e-6);
+    Ok(Calm { publishing, load })
 }
 
-/// Lets the newcomers come, and waits until each is answered or has failed. Returns the seconds,
-/// and the processor time of the server before.
-fn come(session: &mut ActiveRun<'_>, surge: &Surge) -> Result<(f64, Option<Duration>), BenchError> {
+/// The result of the surge.
+struct Came {
+    /// Until the last newcomer was answered.
+    opening_seconds: f64,
+    /// The server's processor time, and for how long it was measured.
+    busy: Option<Duration>,
+    measured: Duration,
+}
+
+/// Lets the newcomers come, and waits until each is answered or has failed.
+fn come(session: &mut ActiveRun<'_>, surge: &Surge) -> Result<Came, BenchError> {
     let stops = surge.queued && !session.interrupted;
     let stopped = stops.then(|| stand_still(session)).transpose()?;
     if stopped.is_some() {
@@ -173,7 +195,14 @@ fn come(session: &mut ActiveRun<'_>, surge: &Surge) -> Result<(f64, Option<Durat
         );
     }
     session.begin_period(AFTER, monotonic_us());
-    Ok((seconds_since(began_us), processor))
+    let counts = session.crew.counts();
+    let rate = f64::from(surge.connections) / surge.within.as_secs_f64();
+    let rate = (!surge.queued).then_some(rate);
+    Ok(Came {
+        opening_seconds: seconds_until(began_us, counts.opened_us, counts.opened, rate),
+        busy: session.busy_since(processor),
+        measured: Duration::from_micros(monotonic_us() - began_us),
+    })
 }
 
 /// Stops the server once nothing of the bystanders' is under way, until what is returned is

@@ -125,6 +125,7 @@ impl Worker {
         if !std::mem::replace(&mut connection.settled, true) {
             self.holders.opening -= 1;
             self.tally.opened.add(1);
+            self.tally.opened_us.set(self.now_us);
             self.tally.opened_stalling.add(stalls.into());
             self.tally.held.add(1);
         }
@@ -359,6 +360,7 @@ impl Worker {
             return;
         }
         self.tally.delivered.add(1);
+        self.tally.delivered_us.set(self.now_us);
         record(&mut self.outcome.delivery[self.orders.period(published_us)], after_us);
         let stride = self.work.holders.as_ref().map_or(1, |work| work.stride);
         if number.is_multiple_of(stride)

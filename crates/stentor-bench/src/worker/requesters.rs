@@ -223,6 +223,7 @@ impl Worker {
 
     pub(super) fn requester_connected(&mut self, io: &mut Wire<'_>, socket: Peer) -> Flow {
         self.tally.requesters_opened.add(1);
+        self.tally.requester_opened_us.set(self.now_us);
         if self.requesters.closing == Closing::Keep {
             return self.go_on(io, socket);
         }
@@ -300,6 +301,7 @@ impl Worker {
             (connection.began_us, connection.closes, connection.answers_due);
         self.requesters.failing = false;
         self.tally.completed.add(1);
+        self.tally.completed_us.set(now_us);
         let latency = &mut self.outcome.latency[self.orders.period(began_us)];
         record(latency, now_us.saturating_sub(began_us));
         match self.requesters.closing {
@@ -414,7 +416,7 @@ const RETRY_MS: u64 = 100;
 mod tests {
     use super::*;
     use crate::orders::{AddressSources, Rank};
-    use crate::plan::{Method, RequestLoop, Until};
+    use crate::plan::{RequestLoop, RequestMethod, Until};
     use crate::target::Target;
 
     fn work(threads: usize, connections: u32, rate: Option<f64>, limit: Option<u64>) -> ThreadWork {
@@ -440,7 +442,7 @@ mod tests {
     /// Requests of one loop to `topics` topics.
     fn template(topics: Option<u32>) -> RequestTemplate {
         let requests = RequestLoop {
-            method: Method::Put(2),
+            method: RequestMethod::Put(2),
             topics,
             connections: 1,
             pipeline: 2,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use stentor_bench::plan::{Closing, Method, Plan, RequestLoop, Setup, TOPIC, Task, Until};
+use stentor_bench::plan::{Closing, Plan, RequestLoop, RequestMethod, Setup, TOPIC, Task, Until};
 
 use super::common::Flags;
 use super::quantity::{check_a_day, rate, size, time};
@@ -84,7 +84,7 @@ impl Flags for GetFlags {
                 setup.headers.push(("Accept-Encoding".to_owned(), encodings.clone()));
             }
         }
-        self.requests.plans(setups, Method::Get)
+        self.requests.plans(setups, RequestMethod::Get)
     }
 }
 
@@ -93,12 +93,12 @@ impl Flags for PutFlags {
         if self.bytes * usize::from(self.requests.pipeline) > SENT_AT_ONCE_MAX {
             return Err(usage("--bytes times --pipeline is more than 16 MiB: ask for fewer"));
         }
-        self.requests.plans(setups, Method::Put(self.bytes))
+        self.requests.plans(setups, RequestMethod::Put(self.bytes))
     }
 }
 
 impl LoopFlags {
-    fn plans(&self, setups: Vec<Setup>, method: Method) -> Result<Vec<Plan>, Failure> {
+    fn plans(&self, setups: Vec<Setup>, method: RequestMethod) -> Result<Vec<Plan>, Failure> {
         let until = match self.requests {
             Some(requests) => Until::Requests(requests),
             None => Until::Time(self.duration),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use stentor_bench::plan::{Closing, Hold, Method, Push, RequestLoop, Role, Surge, Until};
+use stentor_bench::plan::{Closing, Hold, Push, RequestLoop, RequestMethod, Role, Surge, Until};
 use stentor_bench::report::{Bystanders, Connections, Delivery, Listeners, Requests};
 
 use super::*;
@@ -96,9 +96,12 @@ fn get_and_its_flags() {
 #[test]
 fn put_and_its_flags() {
     let plan = requests("put", "");
-    assert_eq!((plan.method, plan.topics, plan.connections), (Method::Put(64), None, 64));
+    assert_eq!((plan.method, plan.topics, plan.connections), (RequestMethod::Put(64), None, 64));
     let plan = requests("put", "--bytes 4KiB --topics 10 -c 3 -n 100 -r 5");
-    assert_eq!((plan.method, plan.topics, plan.connections), (Method::Put(4_096), Some(10), 3));
+    assert_eq!(
+        (plan.method, plan.topics, plan.connections),
+        (RequestMethod::Put(4_096), Some(10), 3)
+    );
     assert_eq!((plan.until, plan.rate), (Until::Requests(100), Some(5.0)));
     let numbered = plans_of(&["put", "http://127.0.0.1:8080/a/{n}"]).unwrap();
     assert!(matches!(&numbered[0].task,

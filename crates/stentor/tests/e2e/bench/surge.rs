@@ -52,6 +52,8 @@ fn newcomers_are_answered_and_bystanders_watched() {
             assert_eq!((count("listeners/readers"), count("listeners/dropped")), (4, 0));
             assert_eq!(count("listeners/missing"), 0, "{run:?}");
             assert_eq!(count("listeners/delivered"), 4 * count("listeners/published"));
+            // CPU time for the bystanders is no cost of the newcomers.
+            assert!(run.amount("processor/baseline_seconds") > 0.0, "{run:?}");
             let counted = ["before", "during", "after", "timeout"]
                 .map(|period| count(&format!("listeners/{period}/count")));
             assert_eq!(counted.iter().sum::<u64>(), count("listeners/delivered"));
