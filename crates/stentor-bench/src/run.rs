@@ -396,9 +396,9 @@ fn seconds_since(began_us: u64) -> f64 {
     (monotonic_us() - began_us) as f64 / 1e6
 }
 
-/// Seconds from `began_us` to the last of `count` events, as a worker saw it. The end of
-/// a phase is no measure, since the run polls the counts every few milliseconds. Where events are due at a rate, the
-/// interval behind the last one is part of the time.
+/// Seconds from `began_us` to the last of `count` events, as a worker saw it. The end of a phase is
+/// no measure, since the run polls the counts every few milliseconds. Where events are due at a
+/// rate, the interval behind the last one is part of the time.
 fn seconds_until(began_us: u64, last_us: u64, count: u64, rate: Option<f64>) -> f64 {
     let seconds = last_us.saturating_sub(began_us) as f64 / 1e6;
     seconds.max(rate.map_or(0.0, |rate| count as f64 / rate))

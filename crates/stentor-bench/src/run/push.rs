@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_publisher_that_is_given_up_is_a_problem() {
+    fn giving_up_a_publisher_is_a_problem() {
         assert!(unpublished(10, 10).is_none());
         let error = unpublished(3, 10).unwrap().to_string();
         assert!(error.contains("3 of 10 messages within 120 s"), "{error}");

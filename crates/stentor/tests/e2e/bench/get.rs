@@ -87,14 +87,15 @@ fn a_run_for_a_time_counts_what_it_got() {
     assert!(!run.report["requests"]["open_loop"].as_bool().unwrap());
 }
 
-/// One connection asks at all times, so what its requests took together is nearly all the time there
-/// was, however seldom the generator looks whether the run is over.
+/// One connection asks at all times, so its requests together take nearly all of the time, however
+/// seldom the generator polls whether the run is over.
 #[test]
 fn rates_are_those_that_the_workers_saw() {
     let (_server, url) = server_with_value("");
     crate::support::eventually("ten requests fill their time", || {
         let run = bench(&format!("get {url} -n 10 -c 1")).fine();
-        let busy = run.amount("requests/per_second") * run.amount("requests/latency/mean_us") / 1e6;
+        let mean_s = run.amount("requests/latency/mean_us") / 1e6;
+        let busy = run.amount("requests/per_second") * mean_s;
         let connect_us = run.amount("connections/connect/max_us");
         let opening_us = run.amount("connections/opening_seconds") * 1e6;
         (busy > 0.5 && opening_us < 4_000.0_f64.max(10.0 * connect_us)).then_some(())
