@@ -17,7 +17,6 @@ sys.dont_write_bytecode = True
 from chaos import clients  # noqa: E402
 from chaos.clients import Round, Wanderer  # noqa: E402
 from chaos.faults import Faults  # noqa: E402
-from chaos.http import Silent, ask  # noqa: E402
 from chaos.oracle import (  # noqa: E402
     Attempt,
     Id,
@@ -28,6 +27,7 @@ from chaos.oracle import (  # noqa: E402
     unchecked,
 )
 from chaos.world import Link, Node  # noqa: E402
+from measure.client import Silent, ask_soon  # noqa: E402
 
 
 def at(seq: int, epoch: str = "e") -> Id:
@@ -363,12 +363,12 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
         link = await Link(self.port).start()
         await link.turn_deaf()
         with self.assertRaisesRegex(Silent, "nothing for 0.5 s"):
-            await ask(link.port, "GET", "/", patience=0.5)
+            await ask_soon(link.port, "GET", "/", patience=0.5)
         link.hear()
         self.calls.set()
         # It is heard, and hung up.
         with self.assertRaisesRegex(Exception, "no answer"):
-            await ask(link.port, "GET", "/")
+            await ask_soon(link.port, "GET", "/")
         link.hears.cancel()
 
     def test_a_directory_is_removed_or_damaged_by_a_bit(self) -> None:

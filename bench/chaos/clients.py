@@ -8,7 +8,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from .http import Answer, Gone, Silent, ask, events
+from measure.client import Answer, Gone, Silent, ask_soon, events
+
 from .oracle import DELETED, Attempt, Id, Mark, Order, Outcome, Reader
 from .world import Node, World
 
@@ -74,7 +75,7 @@ class Round:
         """Raises Gone. A node to which nothing happens is not silent, whatever its brokers are."""
         disturbances = node.disturbances if node.is_up else None
         try:
-            return await ask(node.control, method, topic, fields, body, ANSWER_SECONDS)
+            return await ask_soon(node.control, method, topic, fields, body, ANSWER_SECONDS)
         except Silent as silence:
             if disturbances == node.disturbances:
                 self.order.violations.append(f"{node.name}: {method} {topic} {body.decode()}: "
@@ -109,7 +110,7 @@ class Round:
     async def read_back(self, node: Node, generation: int, topic: str, id: Id) -> None:
         """Whoever was answered sees it at that node, or what came since."""
         try:
-            answer = await ask(node.port, "GET", topic)
+            answer = await ask_soon(node.port, "GET", topic)
         except Gone:
             return
         self.reads += 1
@@ -154,7 +155,7 @@ async def publisher(round: Round) -> None:
 async def replace(round: Round, node: Node, other: Node, topic: str) -> None:
     """Reads a value at one node, and replaces it at another."""
     try:
-        seen = await ask(node.port, "GET", topic)
+        seen = await ask_soon(node.port, "GET", topic)
     except Gone:
         return
     if seen.status == 200:
@@ -175,7 +176,7 @@ async def publish_surely(round: Round, topic: str) -> Id:
 async def poll(round: Round, node: Node, since: Id, wait: int) -> tuple[list[dict], Id]:
     """What is new of all topics, and the cursor behind it."""
     path = f"/-/events?topic=/{round.name}/**&mode=all&wait={wait}&since={since}"
-    answer = await ask(node.port, "GET", path, patience=wait + 10)
+    answer = await ask_soon(node.port, "GET", path, patience=wait + 10)
     if answer.status not in (200, 204):
         raise Gone(f"status {answer.status}")
     envelopes = json.loads(answer.body) if answer.status == 200 else []

@@ -13,7 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from .http import Gone
+from measure.client import Gone
+
 from .world import FAKETIME, Node, Process, World
 
 PAUSE_SECONDS, DURATION_SECONDS = 0.6, 1.2
@@ -133,7 +134,7 @@ class Faults:
     @asynccontextmanager
     async def stopped(self, processes: list[AnyProcess]) -> AsyncIterator[None]:
         async with self.taken(processes) as process:
-            process.stop()
+            process.pause()
             # Longer than anybody waits, now and then.
             await asyncio.sleep(self.random.choice([0.1, 0.5, 2, 6]))
             try:

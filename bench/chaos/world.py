@@ -16,9 +16,10 @@ from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from measure import process
+from measure.client import Gone, ask_soon
 from measure.process import free_port
 
-from .http import Gone, ask
 from .oracle import Id
 
 # Where the store of a broker is, if its disk is to be full now and then.
@@ -122,44 +123,35 @@ class Link:
         self.flows.set()
 
 
-class Process:
+class Process(process.Process):
     """A program that is killed, stopped and started again."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
-        self.name, self.command, self.log = name, command, log
+        super().__init__(name, command, log=log)
         self.generation, self.is_stopped, self.is_ending = 0, False, False
         self.disturbances = 0
-        self.settings: dict[str, str] = {}
-        self.child: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith("STENTOR_")} | self.settings
         self.generation, self.is_ending = self.generation + 1, False
-        with self.log.open("ab") as log:
-            self.child = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
-                                          stderr=log, env=environment)
+        super().start()
 
     @property
     def is_up(self) -> bool:
-        return self.child.poll() is None and not self.is_stopped and not self.is_ending
+        return self.process.poll() is None and not self.is_stopped and not self.is_ending
 
     async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
         self.is_ending, self.disturbances = True, self.disturbances + 1
         self.resume()
-        self.child.send_signal(how)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.to_thread(self.child.wait), 20)
-        self.child.kill()
-        await asyncio.to_thread(self.child.wait)
+        await asyncio.to_thread(self.stop, how)
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         self.is_stopped, self.disturbances = True, self.disturbances + 1
-        self.child.send_signal(signal.SIGSTOP)
+        self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         if self.is_stopped:
-            self.child.send_signal(signal.SIGCONT)
+            self.process.send_signal(signal.SIGCONT)
         self.is_stopped = False
 
 
@@ -219,7 +211,7 @@ class Node(Process):
         self.clock = directory / f"clock{number}"
         if FAKETIME:
             self.set_clock(0)
-            self.settings = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            self.environment = {"LD_PRELOAD": str(FAKETIME), "FAKETIME_DONT_FAKE_MONOTONIC": "1",
                              "FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
 
     def set_clock(self, ahead: int) -> None:
@@ -231,7 +223,7 @@ class Node(Process):
     async def ahead(self) -> float:
         """How much its clock is ahead, as it says itself: once a second it looks."""
         await asyncio.sleep(1.1)
-        answer = await ask(self.control, "GET", "/-/healthz", patience=5)
+        answer = await ask_soon(self.control, "GET", "/-/healthz", patience=5)
         return parsedate_to_datetime(answer.fields["date"]).timestamp() - time.time()
 
     def configure(self, brokers: list[Link], others: list[Node], replicas: int, keep: str,
@@ -268,7 +260,7 @@ class Node(Process):
         return f"data damaged: {file.name}"
 
     async def status(self) -> dict:
-        answer = await ask(self.control, "GET", "/-/status", patience=5)
+        answer = await ask_soon(self.control, "GET", "/-/status", patience=5)
         if answer.status != 200:
             raise Gone(f"status {answer.status}")
         return json.loads(answer.body)["cluster"]
@@ -339,8 +331,8 @@ class World:
 
     def fallen(self) -> list[str]:
         """Who has ended though nobody ended it, or lacks a thread."""
-        ended = [f"{process.name} has ended by itself: {process.child.poll()}"
-                 for process in [*self.nodes, *self.brokers] if process.child.poll() is not None]
+        ended = [f"{process.name} has ended by itself: {process.process.poll()}"
+                 for process in [*self.nodes, *self.brokers] if process.process.poll() is not None]
         return ended + [f"{node.name} has panicked" for node in self.nodes
                         if b"panicked at" in node.log.read_bytes()]
 
@@ -356,10 +348,9 @@ class World:
 
     def close(self) -> None:
         for process in [*self.nodes, *self.brokers]:
-            if process.child:
+            if process.process:
                 process.resume()
-                process.child.kill()
-                process.child.wait()
+                process.stop(signal.SIGKILL)
         for broker in self.brokers:
             if broker.is_small:
                 subprocess.run(["umount", "--lazy", broker.store], check=False)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from . import table
-from .attacker import IP_BIND_ADDRESS_NO_PORT, RESET_ON_CLOSE, stream
 from .bench import OUT_DIR, Bench, MeasurementError
+from .client import IP_BIND_ADDRESS_NO_PORT, RESET_ON_CLOSE, stream
 from .load import Series, Subject, alternate
 from .reading import TOPIC, VALUE, cpu_row
 from .servers import Stentor, expect_body
@@ -88,12 +88,12 @@ def requests(bench: Bench, _: Sign) -> list[table.Row]:
             server.put(TOPIC, VALUE)
             server.put(PRIVATE, VALUE)
             expect_body(server, TOPIC, VALUE)
-        bearer = f"Authorization: Bearer {SECRET}"
-        expect_body(with_rules, PRIVATE, VALUE, bearer)
+        bearer = f"Bearer {SECRET}"
+        expect_body(with_rules, PRIVATE, VALUE, Authorization=bearer)
         series = alternate(bench.options, [
             Subject("without rules", without, TOPIC),
             Subject("public", with_rules, TOPIC),
-            Subject("private", with_rules, PRIVATE, fields=(bearer,)),
+            Subject("private", with_rules, PRIVATE, fields=(f"Authorization: {bearer}",)),
         ])
     return [
         cpu_row("GET of a public value, with rules that others are private", series, "public",

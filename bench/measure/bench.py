@@ -96,8 +96,9 @@ def install(*packages: str) -> None:
 
 @cache
 def compile_c(source: str, target: Path, *flags: str) -> Path:
-    command = ["cc", "-O2", "-Wall", "-Wextra", *flags, "-o", str(target), str(BENCH_DIR / source)]
-    subprocess.run(command, check=True)
+    """Compiles a source of `bench/`, or one named by its path. It may include `common.h`."""
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", f"-I{BENCH_DIR}", *flags, "-o", target,
+                    BENCH_DIR / source], check=True)
     return target
 
 

@@ -1,17 +1,15 @@
 """Memory and refused publishes with mixes of readers, when values fill their limit."""
 
-import http.client
-import json
 import random
 import socket
 import threading
 import time
 from contextlib import ExitStack
 
-from . import table
-from .attacker import get, stream, websocket
+from . import client, table
 from .bench import Bench, MeasurementError
-from .servers import Publisher, Stentor, ask
+from .client import Client, get, stream, websocket
+from .servers import Stentor
 
 MIB = 1 << 20
 LIMITS_MIB = 8, 77, 512
@@ -43,13 +41,13 @@ def measured(bench: Bench, limit: int, mix: str) -> list[table.Row]:
     text = escaped if "escaped" in mix else plain
     with Stentor(bench, config=config, cores="0,1") as stentor:
         before = stentor.memory().anonymous
-        with Publisher(stentor.control_port) as publisher:
+        with Client(stentor.control_port) as publisher:
             for n, topic in enumerate(topics):
                 publisher.put(topic, text(n))
         with ExitStack() as stack:
             for reader in MIXES[mix](stentor, topics):
                 stack.enter_context(reader)
-            publisher = stack.enter_context(Publisher(stentor.control_port))
+            publisher = stack.enter_context(Client(stentor.control_port))
             refused, publishes = 0, max(PUBLISHES_MIN, len(topics))
             for n in range(publishes):
                 time.sleep(PAUSE_SECONDS)
@@ -59,8 +57,7 @@ def measured(bench: Bench, limit: int, mix: str) -> list[table.Row]:
                     refused += 1
             time.sleep(SETTLE_SECONDS)
             grown = stentor.memory().anonymous - before
-            status = json.loads(ask(stentor.control_port, "GET", "/-/status")[2])
-    stored = status["stored"]
+            stored = client.status(stentor.control_port)["stored"]
     # Versions before 0.1.0 had no limit of what is rendered.
     limits = stored["max"] + stored.get("forms_max", 0) + READERS_MAX
     what = f"stored_bytes_max {limit} MiB, {mix}"
@@ -144,12 +141,10 @@ def topic_by_topic(stentor: Stentor, topics: list[str]) -> list[Reading]:
 def getters(stentor: Stentor, topics: list[str]) -> list[Reading]:
     """GETs of all values in each content coding, asked for until they are compressed."""
     for _ in range(3):
-        connection = http.client.HTTPConnection("127.0.0.1", stentor.port)
-        for topic in topics:
-            for coding in CODINGS:
-                connection.request("GET", topic, headers={"Accept-Encoding": coding})
-                connection.getresponse().read()
-        connection.close()
+        with Client(stentor.port) as connection:
+            for topic in topics:
+                for coding in CODINGS:
+                    connection.read(topic, **{"Accept-Encoding": coding})
         time.sleep(SETTLE_SECONDS)
     return []
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from . import table
-from .bench import Bench, MeasurementError, require_tools
+from .bench import Bench, require_tools
+from .client import Client
 from .following import (
     CONFIG,
     RATE,
@@ -19,7 +20,7 @@ from .following import (
     topics_many,
 )
 from .process import Server, free_port
-from .servers import Stentor, ask, ready
+from .servers import Stentor, ready
 
 NODES = 3
 
@@ -116,8 +117,8 @@ def start(bench: Bench) -> list[table.Row]:
                 by_peer_s = time.monotonic() - begun
                 last = f"/bench/topics/{TOPICS_MANY - 1:07d}"
                 for server in (node, other_node):
-                    if ask(server.control_port, "GET", last)[0] != 200:
-                        raise MeasurementError(f"{server.name} has not all topics")
+                    with Client(server.control_port) as client:
+                        client.read(last)
     what = f"start of a node with {TOPICS_MANY:,} topics"
     return [
         table.absolute_row(f"{what}, from its disk", f"{by_itself_s:.1f} s", by_itself_s,

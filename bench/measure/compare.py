@@ -2,21 +2,32 @@
 
 import json
 import shlex
+import statistics
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import table
+from . import client, table
 from .bench import Bench, MeasurementError
-from .load import Series, Usage, foreign_share, warn_of_others
+from .load import Figure, Series, Usage, foreign_share, warn_of_others
 from .process import TIED, Server
 
 Report = dict[str, Any]
 
 WARM_UP_CONNECTIONS = 300
+SECONDS_MAX = 600
 FIRST = ("chrt", "--fifo", "1")
+
+CPU_EACH = Figure("CPU each", lambda report: report["processor"]["busy_us_each"], "{:.2f} us")
+PROCESS_EACH = Figure(
+    "process memory each",
+    lambda report: report["memory"]["process_bytes"] / report["memory"]["connections"],
+    "{:,.0f} B")
+LAST = Figure("until the last has a message", lambda report: statistics.median(
+    message["last_us"] for message in report["delivery"]["messages"]) / 1e3, "{:.1f} ms")
 
 
 @dataclass(frozen=True)
@@ -33,50 +44,65 @@ class Contestant:
         return f"{self.server.scheme}://127.0.0.1:{self.server.port}{self.path}"
 
 
-class Compared(Series[Report]):
-    """The reports of all rounds, by contestant."""
-
-    def __init__(self, reports: dict[str, list[Report]], foreign_share: float) -> None:
-        super().__init__(reports)
-        self.foreign_share = foreign_share
-        """Share of the two cores' time that neither the servers nor the load used."""
-
-
-def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options: str,
-            rounds: int = 1) -> Compared:
+def compare(bench: Bench, kind: str, contestants: Sequence[Contestant], *options: object,
+            rounds: int = 1) -> Series:
     """Alternating rounds of all contestants; one on its own makes a plain run.
 
     Whatever went wrong, for whichever server, makes all of it worthless.
     """
     several = len(contestants) > 1
-    command = [str(bench.stentor), "bench", kind]
-    for contestant in contestants:
-        command.append(contestant.url)
-    for contestant in contestants:
-        command += ["--pid", str(contestant.server.process.pid)]
-        if contestant.publish:
-            command += ["--publish", contestant.publish]
-    if any(contestant.server.scheme == "https" for contestant in contestants):
-        # Whether it is the right one is not what is measured.
-        command.append("--insecure")
-    command += [*options, "--json", *(["--rounds", str(rounds)] if several else [])]
+    command = command_of(bench, kind, contestants, *options,
+                         *(("--rounds", rounds) if several else ()))
     table.progress(shlex.join(command))
     servers = [contestant.server for contestant in contestants]
-    before = Usage.now(*servers)
-    done = subprocess.run([*TIED, *command], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True)
-    foreign = foreign_share(before, Usage.now(*servers))
-    warn_of_others([foreign])
-    if done.returncode != 0:
-        raise MeasurementError(f"stentor bench {kind}: {done.stderr.strip()}")
-    found = json.loads(done.stdout)
+    before = Usage.now(servers[0], *servers[1:])
+    found = finish(kind, start(command), SECONDS_MAX)
+    foreign = warn_of_others([foreign_share(before, Usage.now(servers[0], *servers[1:]))])
     subjects = found["subjects"] if several else [{"reports": [found]}]
     reports = {contestant.name: subject["reports"]
                for contestant, subject in zip(contestants, subjects, strict=True)}
     for name, of_one in reports.items():
         for report in of_one:
             check(f"{kind}, {name}", report)
-    return Compared(reports, foreign)
+    return Series(reports, foreign)
+
+
+def command_of(bench: Bench, kind: str, contestants: Sequence[Contestant],
+               *options: object) -> list[str]:
+    command: list[object] = [bench.stentor, "bench", kind, *(one.url for one in contestants)]
+    for one in contestants:
+        command += ["--pid", one.server.pid]
+        if one.publish:
+            command += ["--publish", one.publish]
+    if any(one.server.scheme == "https" for one in contestants):
+        # Whether it is the right one is not what is measured.
+        command.append("--insecure")
+    return list(map(str, [*command, *options, "--json"]))
+
+
+def start(command: Sequence[object], **more: object) -> subprocess.Popen[str]:
+    return subprocess.Popen([*TIED, *map(str, command)], text=True, **{
+        "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+
+
+def finish(what: str, process: subprocess.Popen[str], seconds: float,
+           statuses: Sequence[int] = (0,)) -> Report:
+    """The report of `stentor bench`, which must come in time, with one of these exit statuses."""
+    try:
+        output, trouble = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError(f"stentor bench {what} has not ended after {seconds:g} s") from error
+    finally:
+        process.kill()
+        process.wait()
+    return parse(what, process, output, trouble, statuses)
+
+
+def parse(what: str, process: subprocess.Popen[str], output: str, trouble: str | None,
+          statuses: Sequence[int]) -> Report:
+    if process.returncode not in statuses or not output:
+        raise MeasurementError(f"stentor bench {what} ended with {process.returncode}: {trouble}")
+    return json.loads(output)
 
 
 @cache
@@ -89,58 +115,51 @@ def first() -> tuple[str, ...]:
 
 
 def steady_gets(bench: Bench, port: int, path: str, per_second: int, seconds: int,
-                connections: int) -> subprocess.Popen[str]:
-    """GETs at a steady rate, whatever the server does: each counts from when it was due.
+                connections: int) -> dict[str, float]:
+    """How long GETs at a steady rate took, whatever the server does: each counts from when it was
+    due, and all must have been answered.
 
     They share their core with other load and go first there, where that is allowed: what they would
     wait for the others is not the server's.
     """
-    return subprocess.Popen([
-        *TIED, *first(), str(bench.stentor), "bench", "get", f"http://127.0.0.1:{port}{path}",
-        "--connections", str(connections), "--rate", str(per_second), "--requests",
-        str(per_second * seconds), "--threads", "1", "--json",
-    ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def latencies(gets: subprocess.Popen[str], seconds: int) -> dict[str, float]:
-    """How long steady GETs took, all of which must have been answered."""
-    try:
-        output, trouble = gets.communicate(timeout=seconds + 30)
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementError("steady GETs have no end") from error
-    finally:
-        gets.kill()
-        gets.wait()
-    if gets.returncode != 0:
-        raise MeasurementError(f"stentor bench get: {trouble.strip()}")
-    report = json.loads(output)
+    report = finish("get", start([
+        *first(), bench.stentor, "bench", "get", f"http://127.0.0.1:{port}{path}",
+        "--connections", connections, "--rate", per_second, "--requests",
+        per_second * seconds, "--threads", 1, "--json",
+    ]), seconds + 30)
     check("steady GETs", report)
     return report["requests"]["latency"]
 
 
 def hold_idle(bench: Bench, contestants: Sequence[Contestant], connections: int,
-              rounds: int = 1) -> Compared:
+              rounds: int = 1) -> Series:
     """Connections that ask once and stay silent, after some that have come and gone: what a server
     takes once for all is not theirs."""
     idle = ("--as", "idle", "--connections")
-    compare(bench, "hold", contestants, *idle, str(WARM_UP_CONNECTIONS), "--duration", "100ms")
-    return compare(bench, "hold", contestants, *idle, str(connections), "--duration", "500ms",
+    compare(bench, "hold", contestants, *idle, WARM_UP_CONNECTIONS, "--duration", "100ms")
+    return compare(bench, "hold", contestants, *idle, connections, "--duration", "500ms",
                    rounds=rounds)
 
 
 def push(bench: Bench, contestants: Sequence[Contestant], role: str, size: int, rate: int,
-         connections: int | None = None) -> Compared:
-    """Messages to so many readers; by default two, to some that come and go before the others."""
-    messages = 2 if connections is None else bench.options.seconds * rate
-    return compare(bench, "push", contestants, "--as", role, "--publish-method", "PUT", "--size",
-                   str(size), "--rate", str(rate), "--connections",
-                   str(connections or WARM_UP_CONNECTIONS), "--messages", str(messages),
-                   rounds=1 if connections is None else bench.options.rounds)
+         connections: int, rounds: int | None = None) -> Series:
+    """Messages to so many readers, after two messages to some that come and go before them."""
+    def run(connections: int, messages: int, rounds: int) -> Series:
+        return compare(bench, "push", contestants, "--as", role, "--publish-method", "PUT",
+                       "--size", size, "--rate", rate, "--connections", connections,
+                       "--messages", messages, rounds=rounds)
+
+    run(WARM_UP_CONNECTIONS, 2, 1)
+    return run(connections, bench.options.seconds * rate, rounds or bench.options.rounds)
 
 
-def process_bytes_each(report: Report) -> float:
-    """What the server's process has grown by for each connection."""
-    return report["memory"]["process_bytes"] / report["memory"]["connections"]
+def await_connections(control_port: int, count: int, seconds: float = 60) -> None:
+    """Waits until the server has so many connections."""
+    give_up = time.monotonic() + seconds
+    while (found := client.status(control_port)["connections_open"]) < count:
+        if time.monotonic() > give_up:
+            raise MeasurementError(f"{found:,} of {count:,} connections after {seconds:g} s")
+        time.sleep(0.1)
 
 
 def check(what: str, report: Report) -> None:

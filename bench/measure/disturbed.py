@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import time
@@ -10,14 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from . import table
-from .attacker import stream
 from .bench import OUT_DIR, Bench, MeasurementError
-from .servers import LINES, Publisher, Stentor
+from .client import LINES, Client, stream
+from .servers import Stentor
 from .store import (
     DATA,
     EVERY_SECONDS,
     Watched,
-    connect,
     load_command,
     read_answers,
     server,
@@ -54,12 +54,12 @@ class WatchedStream(Watched):
 
     def publish(self) -> None:
         """Each message is the time when it was sent."""
-        with Publisher(self.stentor.control_port) as publisher:
+        with Client(self.stentor.control_port) as publisher:
             while not self.is_over.wait(EVERY_SECONDS):
                 publisher.put(TOPIC, f"{time.monotonic():.6f}".encode())
 
     def hear(self) -> None:
-        with connect(self.stentor.port) as connection:
+        with socket.create_connection(("127.0.0.1", self.stentor.port), 60) as connection:
             connection.sendall(stream(TOPIC))
             rest = b""
             while not self.is_over.is_set():

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import site, table
-from .attacker import be_far, get
 from .bench import Bench, MeasurementError
+from .client import be_far, get
 from .load import Sample, Subject, alternate, interrupts_are_apart, per_second
 from .process import TIED, Memory, Server
-from .servers import PATIENT_CONFIG, NginxFiles, Stentor, ask
+from .servers import PATIENT_CONFIG, NginxFiles, Stentor, expect_body
 
 DOWNLOADERS = 8
 
@@ -42,9 +42,9 @@ class Downloads(Subject):
     program: Path = Path("downloads")
     file_bytes: int = 0
 
-    def command(self, seconds: int) -> list[str]:
-        return [*TIED, str(self.program), str(self.server.port), self.path, str(self.file_bytes),
-                str(self.connections), str(seconds)]
+    def command(self, seconds: int) -> list[object]:
+        return [*TIED, self.program, self.server.port, self.path, self.file_bytes,
+                self.connections, seconds]
 
     def read_report(self, report: str) -> tuple[float, float]:
         found = self.read_json(report)
@@ -59,8 +59,7 @@ def large(bench: Bench) -> list[table.Row]:
     content = site.content(path)
     with Stentor(bench, config="", root=site.ROOT) as stentor, NginxFiles(site.ROOT) as nginx:
         for server in (stentor, nginx):
-            if ask(server.port, "GET", path, timeout=30)[2] != content:
-                raise MeasurementError(f"{server.name}: GET {path} is not the file")
+            expect_body(server, path, content)
         series = alternate(bench.options, [
             Downloads(server.name, server, path, DOWNLOADERS, program=bench.program("downloads"),
                       file_bytes=len(content))

@@ -17,9 +17,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def parser_of(name: str, about: str, **more: object) -> argparse.ArgumentParser:
     """A parser with the option that all have."""
     parser = argparse.ArgumentParser(prog=f"bench/{name}", description=about, **more)
+    add_stentor(parser)
+    return parser
+
+
+def add_stentor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stentor", type=Path, metavar="BINARY",
                         help="measure this binary instead of building one")
-    return parser
 
 
 def positive(text: str) -> int:
@@ -30,19 +34,27 @@ def positive(text: str) -> int:
 
 
 def run(name: str, options: Options, tools: Iterable[str], work: Callable[[Bench], int],
-        takes_core: bool = True,
-        on_signal: Callable[..., None] = signal.default_int_handler) -> int:
-    """Does the work, and returns the exit status. Signals end it as Ctrl-C does."""
-    for number in SIGNALS:
-        signal.signal(number, on_signal)
-    try:
+        takes_core: bool = True, **more: Callable[..., None]) -> int:
+    """Prepares, does the work, and returns the exit status."""
+    def prepared() -> int:
         bench = Bench.prepare(options, tools)
         if takes_core:
             bench.take_core()
         table.progress(bench.describe_host())
         return work(bench)
-    except (MeasurementError, subprocess.CalledProcessError) as error:
-        print(f"bench/{name}: {error}", file=sys.stderr)
+
+    return guard(name, prepared, **more)
+
+
+def guard(name: str, work: Callable[[], int],
+          on_signal: Callable[..., None] = signal.default_int_handler) -> int:
+    """The exit status of the work. Signals end it as Ctrl-C does; an error is a sentence."""
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        return int(work())
+    except (MeasurementError, OSError, subprocess.SubprocessError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -1,15 +1,15 @@
 """Small files on connections that stay: one, one in gzip, and many, against nginx."""
 
-import socket
 import time
 from collections.abc import Sequence
 
 from . import site, table
 from .bench import Bench, MeasurementError
+from .client import Client
 from .load import CONNECTIONS, Subject, alternate, carried_per_second, cpu_us
 from .process import Server
 from .reading import carried_rows, cpu_row, wait_for_gzip
-from .servers import Floor, NginxFiles, Stentor, body_of, exchange, expect_body, get
+from .servers import Floor, NginxFiles, Stentor, expect_body, get
 
 ACCEPT_GZIP = "Accept-Encoding: gzip"
 WARM_UP_TURNS = 2
@@ -48,7 +48,7 @@ def gzipped(bench: Bench) -> list[table.Row]:
     with serving(bench) as stentor, NginxFiles(site.ROOT) as nginx:
         for server in (stentor, nginx):
             wait_for_gzip(server, path, page)
-            expect_body(server, path, beside, ACCEPT_GZIP)
+            expect_body(server, path, beside, **{"Accept-Encoding": "gzip"})
         own_bytes = wait_for_gzip(stentor, alone, page)
         series = alternate(bench.options, [
             Subject("stentor", stentor, path, CONNECTIONS, (ACCEPT_GZIP,)),
@@ -71,7 +71,7 @@ def images(bench: Bench) -> list[table.Row]:
             warm_up(server, paths)
         series = alternate(bench.options, [
             Subject(server.name, server, paths[0], CONNECTIONS, script="files.lua",
-                    arguments=(site.IMAGE_FORMAT, str(len(paths))))
+                    arguments=(site.IMAGE_FORMAT, len(paths)))
             for server in (stentor, nginx)
         ])
     return carried_rows(f"{len(paths):,} files of 4 KB at random", series, "stentor",
@@ -88,11 +88,8 @@ def warm_up(server: Server, paths: Sequence[str]) -> None:
     Stentor takes a file into memory after the first request for it, beside the worker.
     """
     for _ in range(WARM_UP_TURNS):
-        try:
-            with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-                for path in paths:
-                    if body_of(exchange(connection, path)) != site.content(path):
-                        raise MeasurementError(f"{server.name}: GET {path} is not the file")
-        except OSError as error:
-            raise MeasurementError(f"{server.name}: {error}") from error
+        with Client(server.port) as client:
+            for path in paths:
+                if client.read(path) != site.content(path):
+                    raise MeasurementError(f"{server.name}: GET {path} is not the file")
         time.sleep(SETTLE_SECONDS)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 
 from . import table
-from .attacker import stream
 from .bench import Bench
+from .client import Client, stream
 from .compare import Contestant, compare
 from .publish import (
     MESSAGE_BYTES,
@@ -20,7 +20,7 @@ from .publish import (
     send_lines,
     topic,
 )
-from .servers import Publisher, Stentor, ready
+from .servers import Stentor, ready
 
 RATE, AT_ONCE = 100_000, 200
 SECONDS = 5
@@ -123,8 +123,8 @@ def lag(bench: Bench) -> list[table.Row]:
 def delivery_p99_ms(bench: Bench, leader: Stentor, server: Stentor) -> float:
     reader = Contestant(server.name, server, "/seen",
                         f"http://127.0.0.1:{leader.control_port}/seen")
-    found = compare(bench, "push", [reader], "--publish-method", "PUT", "--connections", "10",
-                    "--as", "sse", "--rate", "100", "--messages", str(100 * SECONDS))
+    found = compare(bench, "push", [reader], "--publish-method", "PUT", "--connections", 10,
+                    "--as", "sse", "--rate", 100, "--messages", 100 * SECONDS)
     return found.median(server.name, lambda report: report["delivery"]["latency"]["p99_us"]) / 1e3
 
 
@@ -132,7 +132,7 @@ def switches(bench: Bench) -> list[table.Row]:
     """Readers that go to and fro between both with the id of the last message they had."""
     with leader_on(bench, "0,1") as leader, follower_of(bench, leader) as follower:
         wanderers = [Wanderer([leader.port, follower.port], n) for n in range(WANDERERS)]
-        with Publisher(leader.control_port) as publisher:
+        with Client(leader.control_port) as publisher:
             publisher.put(WANDERED, b"0")
             for wanderer in wanderers:
                 wanderer.thread.start()

@@ -7,9 +7,9 @@ import time
 from contextlib import AbstractContextManager
 
 from . import table
-from .attacker import websocket
 from .bench import Bench, MeasurementError
-from .servers import Publisher, Stentor
+from .client import Client, websocket
+from .servers import Stentor
 
 MESSAGES = 10_000
 MESSAGE_BYTES = 1_024
@@ -110,7 +110,7 @@ def growth(stentor: Stentor, values: list[bytes], fields: dict[str, str],
 
 def put(stentor: Stentor, prefix: str, values: list[bytes], fields: dict[str, str],
         reader: Reader | None) -> None:
-    with Publisher(stentor.control_port) as publisher:
+    with Client(stentor.control_port) as publisher:
         for n, body in enumerate(values):
             if (status := publisher.put(f"{prefix}/{n}", body, **fields)) != 201:
                 raise MeasurementError(f"PUT {prefix}/{n}: {status}")

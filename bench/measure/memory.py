@@ -1,15 +1,15 @@
 """Heap allocations, counted by a preloaded library (malloc_count.c)."""
 
 import mmap
-import socket
 import struct
 import time
 from contextlib import ExitStack
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError, compile_c
+from .client import Client
 from .reading import TOPIC, VALUE
-from .servers import Stentor, body_of, exchange
+from .servers import Stentor
 
 CONNECTIONS = 16
 WARM_UP_ROUNDS = 250
@@ -33,13 +33,10 @@ def allocations(bench: Bench) -> list[table.Row]:
         stentor.put(TOPIC, VALUE)
         if count(counter) == before_put:
             raise MeasurementError("publishing allocated nothing: malloc is not being counted")
-        sockets = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", stentor.port), 10))
-            for _ in range(CONNECTIONS)
-        ]
-        ask(sockets, WARM_UP_ROUNDS)
+        clients = [stack.enter_context(Client(stentor.port)) for _ in range(CONNECTIONS)]
+        ask(clients, WARM_UP_ROUNDS)
         start, began = count(counter), time.monotonic()
-        ask(sockets, MEASURED_ROUNDS)
+        ask(clients, MEASURED_ROUNDS)
         made, seconds = count(counter) - start, time.monotonic() - began
         start = count(counter)
         time.sleep(seconds)
@@ -55,8 +52,8 @@ def count(counter: mmap.mmap) -> int:
     return struct.unpack("=Q", counter[:COUNTER_BYTES])[0]
 
 
-def ask(sockets: list[socket.socket], rounds: int) -> None:
+def ask(clients: list[Client], rounds: int) -> None:
     for _ in range(rounds):
-        for connection in sockets:
-            if body_of(exchange(connection, TOPIC)) != VALUE:
+        for client in clients:
+            if client.read(TOPIC) != VALUE:
                 raise MeasurementError(f"GET {TOPIC} answered something else")

@@ -1,22 +1,29 @@
 """What others must not pay for: readers that stop reading, and a fan-out beside requests."""
 
-import subprocess
+import threading
 import time
 
 from . import table
 from .bench import Bench, MeasurementError
-from .compare import latencies, steady_gets
-from .load import Usage, foreign_share, warn_of_others
-from .push import Readers, Report, message, pace
-from .servers import QUIET_STREAMS_CONFIG, Publisher, Stentor
+from .compare import (
+    LAST,
+    Contestant,
+    Report,
+    await_connections,
+    check,
+    command_of,
+    finish,
+    start,
+    steady_gets,
+)
+from .load import Series, Usage, foreign_share, warn_of_others
+from .servers import QUIET_STREAMS_CONFIG, Stentor
 
 TOPIC = "/bench/stalled"
 READERS = 2_000
 STALLED_PERCENT = 20
 PER_SECOND = 20
 MESSAGE_BYTES = 1_000
-RECEIVE_BYTES = 16 * 1024
-CATCH_UP_SECONDS = 20
 
 # Half a message for each stalled reader would be 200 KB, a queue for each 480 MB. The bound is what
 # the default rule allows the history of a topic.
@@ -25,6 +32,8 @@ GROWTH_BYTES_MAX = 1 << 20
 # More than a server could keep of late messages of all topics together, if it does so.
 OTHER_TOPIC = "/bench/other"
 OTHER_MESSAGES = 10_000
+# Before the stalled readers read again.
+OTHER_LEAD_SECONDS = 1
 
 FAIR_READERS = 15_000
 FAIR_PER_SECOND = 4
@@ -33,103 +42,74 @@ VALUE_TOPIC = "/quotes/aapl"
 GETS_PER_SECOND = 1_000
 
 
-class Numbered:
-    """Publishes messages of one topic with growing numbers."""
+def contestant(stentor: Stentor, topic: str) -> Contestant:
+    return Contestant("stentor", stentor, topic,
+                      f"http://127.0.0.1:{stentor.control_port}{topic}")
 
-    def __init__(self, stentor: Stentor, topic: str, length: int) -> None:
-        self.stentor, self.topic, self.length = stentor, topic, length
-        self.last = 0
-        stentor.put(topic, message(0, length))
 
-    def publish_for(self, seconds: float, per_second: float) -> int:
-        """Returns how many were published."""
-        count = max(1, round(seconds * per_second))
-        with Publisher(self.stentor.control_port) as publisher:
-            pace(count, per_second, lambda _: self.publish(publisher))
-        return count
-
-    def publish(self, publisher: Publisher) -> None:
-        self.last += 1
-        publisher.put(self.topic, message(self.last, self.length))
-
-    def publish_at_once(self, count: int) -> None:
-        self.last += count
-        self.stentor.put_many((self.topic, message(self.last, self.length).decode())
-                              for _ in range(count))
+def push_command(bench: Bench, stentor: Stentor, topic: str, readers: int, rate: int,
+                 messages: float, *options: object) -> list[str]:
+    return command_of(bench, "push", [contestant(stentor, topic)], "--publish-method", "PUT",
+                      "--connections", readers, "--rate", rate, "--messages",
+                      max(1, round(messages)), *options)
 
 
 def stalled(bench: Bench) -> list[table.Row]:
     """2,000 readers, half with mode=latest; one in five stops reading, and later reads again.
 
-    The others are judged by the same readers before the stall and after it. Much is published of
-    another topic twice: before, so that what the server keeps for everybody is full and not taken
-    for what stalled readers cost; and before these wake, so that they find nothing of their topic
-    but its history.
+    The others are judged by what readers had before the stall and after it, while all read. Much is
+    published of another topic twice: before, so that what the server keeps for everybody is full
+    and not taken for what stalled readers cost; and before these wake, so that they find nothing of
+    their topic but its history.
     """
     seconds = bench.options.stall_seconds
-    with Stentor(bench, config=QUIET_STREAMS_CONFIG) as stentor, \
-            Readers(bench, stentor, [OTHER_TOPIC], 1) as other_reader, \
-            Readers(bench, stentor, [TOPIC, f"{TOPIC}?mode=latest"], READERS, "--stall",
-                    str(STALLED_PERCENT), "--rcvbuf", str(RECEIVE_BYTES)) as readers:
-        numbered = Numbered(stentor, TOPIC, MESSAGE_BYTES)
-        other = Numbered(stentor, OTHER_TOPIC, MESSAGE_BYTES)
-        readers.hold(READERS)
-        other_reader.hold(1)
-        published(readers, numbered, 1)
-        memory_empty = stentor.memory().resident
-        other.publish_at_once(OTHER_MESSAGES)
-        calm_before = published(readers, numbered, max(1, seconds / 2))
-        memory_before = stentor.memory().resident
-        readers.stall()
-        meanwhile = published(readers, numbered, seconds)
-        other.publish_at_once(OTHER_MESSAGES)
-        grown = stentor.memory().resident - memory_before
-        readers.mark()
-        readers.resume(CATCH_UP_SECONDS)
-        woken = readers.report()
-        if not (woken.told or woken.stalled_conflated or woken.silent):
-            raise MeasurementError("no stalled reader missed anything: stall them for longer")
-        calm_after = published(readers, numbered, max(1, seconds / 2))
-    calm_ms = (calm_before.p99_ns + calm_after.p99_ns) / 2e6
+
+    def run(stentor: Stentor, seconds: float, *options: object) -> Report:
+        command = push_command(bench, stentor, TOPIC, READERS, PER_SECOND, seconds * PER_SECOND,
+                               "--size", MESSAGE_BYTES, "--also",
+                               f"http://127.0.0.1:{stentor.port}{TOPIC}?mode=latest", *options)
+        before = Usage.now(stentor)
+        report = finish("push", start(command), seconds + 120)
+        warn_of_others([foreign_share(before, Usage.now(stentor))])
+        check("push", report)
+        return report
+
+    with Stentor(bench, config=QUIET_STREAMS_CONFIG) as stentor:
+        run(stentor, 1)
+        fill = push_command(bench, stentor, OTHER_TOPIC, 1, 20_000, OTHER_MESSAGES,
+                            "--size", MESSAGE_BYTES)
+        finish("push", start(fill), 60)
+        calm = [run(stentor, max(1, seconds / 2))]
+        wake = threading.Timer(max(0, seconds - OTHER_LEAD_SECONDS), lambda: stentor.put_many(
+            (OTHER_TOPIC, "x" * MESSAGE_BYTES) for _ in range(OTHER_MESSAGES)))
+        wake.start()
+        found = run(stentor, seconds, "--stall", f"{STALLED_PERCENT}%")
+        wake.join()
+        calm.append(run(stentor, max(1, seconds / 2)))
+    calm_ms, p99_ms = (Series({"": reports}).median("", p99) for reports in (calm, [found]))
+    woken = found["delivery"]["stalled"]
+    if not woken["missing"]:
+        raise MeasurementError("no stalled reader missed anything: stall them for longer")
+    sizes = [point["process_bytes"] for point in found["timeline"] if "process_bytes" in point]
+    grown = max(sizes) - found["memory"]["process_resident_bytes"]
     what = f"{STALLED_PERCENT} % of {READERS:,} readers stalled for {seconds} s"
+    stalled_all = found["delivery"]["readers_stalled"]
+    behind, untold = stalled_all - woken["current"], stalled_all // 2 - woken["gaps_told"]
     return [
-        table.absolute_row(f"{what}: growth of process memory",
-                           f"{grown / 1024:,.0f} KiB (before, for everybody, "
-                           f"{(memory_before - memory_empty) / 1024:,.0f} KiB)", grown,
+        table.absolute_row(f"{what}: growth of process memory", f"{grown / 1024:,.0f} KiB", grown,
                            table.Target("<= 1 MiB", lambda bytes: bytes <= GROWTH_BYTES_MAX)),
-        table.ratio_row(f"{what}: p99 of the others", f"{meanwhile.p99_ns / 1e6:.1f} ms",
-                        f"none stalled {calm_ms:.1f} ms", meanwhile.p99_ns / 1e6 / calm_ms,
-                        table.at_most(1.2)),
-        *waking_rows(what, woken),
-    ]
-
-
-def published(readers: Readers, numbered: Numbered, seconds: float) -> Report:
-    """Publishes for so long; all that do not stall must have each message once."""
-    readers.mark()
-    before = Usage.now(numbered.stentor, readers)
-    count = numbered.publish_for(seconds, PER_SECOND)
-    readers.await_message(numbered.last)
-    warn_of_others([foreign_share(before, Usage.now(numbered.stentor, readers))])
-    report = readers.report()
-    report.expect_each_once("stentor", count)
-    return report
-
-
-def waking_rows(what: str, woken: Report) -> list[table.Row]:
-    both = (woken.stalled_all, woken.stalled_latest)
-    readers = sum(kind["readers"] for kind in both)
-    wrong = sum(kind["behind"] + kind["ended"] for kind in both)
-    most = woken.stalled_latest["messages_max"]
-    return [
-        table.absolute_row(f"{what}: then not on the newest", f"{wrong} of {readers}", wrong,
+        table.ratio_row(f"{what}: p99 of the others", f"{p99_ms:.1f} ms",
+                        f"none stalled {calm_ms:.1f} ms", p99_ms / calm_ms, table.at_most(1.2)),
+        table.absolute_row(f"{what}: then not on the newest", f"{behind}", behind,
                            table.at_most(0)),
-        table.absolute_row(f"{what}: missed without a word",
-                           f"{woken.silent:,} (told {woken.told:,}, conflated "
-                           f"{woken.stalled_conflated:,})", woken.silent, table.at_most(0)),
-        table.absolute_row(f"{what}: mode=latest gets until the newest", f"at most {most}", most,
-                           None),
+        table.absolute_row(f"{what}: not told of a gap, of those that read all messages",
+                           f"{max(0, untold)} ({woken['missing']:,} messages missed)", untold,
+                           table.at_most(0)),
     ]
+
+
+def p99(report: Report) -> float:
+    return report["delivery"]["latency"]["p99_us"] / 1e3
 
 
 def fair(bench: Bench) -> list[table.Row]:
@@ -139,27 +119,25 @@ def fair(bench: Bench) -> list[table.Row]:
     and its worst moments are hardly counted.
     """
     seconds = bench.options.rounds * bench.options.seconds
+
+    def gets(seconds: int) -> dict[str, float]:
+        return steady_gets(bench, stentor.port, VALUE_TOPIC, GETS_PER_SECOND, seconds, 64)
+
     with Stentor(bench, config=QUIET_STREAMS_CONFIG) as stentor:
         stentor.put(VALUE_TOPIC, b"189.98 +0.42")
-        numbered = Numbered(stentor, FAIR_TOPIC, 64)
-        with Readers(bench, stentor, [FAIR_TOPIC], FAIR_READERS) as readers:
-            readers.hold(FAIR_READERS)
-            before = Usage.now(stentor, readers)
-            at_rest = latencies(gets(bench, stentor, min(seconds, 5)), seconds)
-            warn_of_others([foreign_share(before, Usage.now(stentor, readers))])
-            readers.mark()
-            before, began = Usage.now(stentor, readers), time.monotonic()
-            with gets(bench, stentor, seconds) as beside:
-                count = numbered.publish_for(seconds, FAIR_PER_SECOND)
-                found = latencies(beside, seconds)
-            readers.await_message(numbered.last)
-            after = Usage.now(stentor, readers)
-            report = readers.report()
-            report.expect_each_once("stentor", count)
-    busy = (after.server - before.server) / (time.monotonic() - began)
-    warn_of_others([foreign_share(before, after)])
+        at_rest = gets(min(seconds, 5))
+        # `bench push` publishes once all readers are connected.
+        pushing = start(push_command(bench, stentor, FAIR_TOPIC, FAIR_READERS, FAIR_PER_SECOND,
+                                     (seconds + 3) * FAIR_PER_SECOND))
+        try:
+            await_connections(stentor.control_port, FAIR_READERS)
+            before, began = stentor.cpu_seconds(), time.monotonic()
+            found = gets(seconds)
+            busy = (stentor.cpu_seconds() - before) / (time.monotonic() - began)
+        finally:
+            report = finish("push", pushing, seconds + 60)
+        check("push", report)
     what = f"GETs beside a fan-out to {FAIR_READERS:,}, {FAIR_PER_SECOND}/s"
-    last_ms = max(report.last_ns.values()) / 1e6
     return [
         table.absolute_row(f"{what}: p99", f"{found['p99_us'] / 1e3:.2f} ms",
                            found["p99_us"] / 1e3, table.below(5, " ms"),
@@ -167,9 +145,5 @@ def fair(bench: Bench) -> list[table.Row]:
         table.absolute_row(f"{what}: median, maximum", f"{found['p50_us'] / 1e3:.2f} ms, "
                            f"{found['max_us'] / 1e3:.2f} ms", 0, None),
         table.absolute_row(f"{what}: the worker's core; the last reader after",
-                           f"{busy:.0%}; at most {last_ms:.0f} ms", 0, None),
+                           f"{busy:.0%}; {LAST.of(report):.0f} ms", 0, None),
     ]
-
-
-def gets(bench: Bench, stentor: Stentor, seconds: int) -> subprocess.Popen[str]:
-    return steady_gets(bench, stentor.port, VALUE_TOPIC, GETS_PER_SECOND, seconds, 64)

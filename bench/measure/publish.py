@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from . import table
 from .bench import Bench, MeasurementError
-from .servers import NDJSON, Publisher, Stentor, expect_body
+from .client import NDJSON, Client
+from .servers import Stentor, expect_body
 
 TOPICS = 1_000
 MESSAGE_BYTES = 100
@@ -73,8 +74,8 @@ def send_lines(stentor: Stentor, each: int, batches: Iterable[bytes]) -> int:
             yield lines
             count += 1
 
-    with Publisher(stentor.control_port) as publisher:
-        _, answer = publisher.publish("POST", "/-/publish", counted(), NDJSON)
+    with Client(stentor.control_port) as client:
+        _, answer = client.succeed("POST", "/-/publish", counted(), **NDJSON)
     if count * each not in [int(figure) for figure in re.findall(rb"\d+", answer)]:
         raise MeasurementError(f"POST /-/publish of {count * each} messages answered {answer!r}")
     return count

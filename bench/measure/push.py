@@ -1,19 +1,22 @@
-"""What measurements of streams stand on: numbered messages, and the readers' process.
+"""Numbered messages, what one reader is sent of a stream, and the readers of readers.c.
 
-A message says its number and when it was published (`message`), so the readers (readers.c) can
-check by themselves that each number comes exactly once and in order, and how long it took.
+`stentor bench push` is the instrument of all streams. readers.c shares no line with it and with
+the server: it checks one figure of it (`bench/run generator`), and reads where messages are
+published in batches, which `stentor bench` does not (`bench/run coalescing`).
 """
 
 import json
 import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
-from . import attacker
-from .bench import LOAD_CORE, Bench, MeasurementError
+from . import client
+from .bench import Bench, MeasurementError
+from .compare import Contestant
 from .process import Instrument, Server
+from .servers import QUIET_STREAMS_CONFIG, FloorPush, Nchan, Stentor
 
 MESSAGE_BYTES = 64
 CAPTURE_BYTES_MAX = 64 * 1024
@@ -33,13 +36,14 @@ class Captured(NamedTuple):
     behind: bytes
 
 
-def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> Captured:
-    """Reads a stream of `server` until `data` has come; a publish must have preceded."""
+def capture(server: Server, path: str, data: bytes, is_websocket: bool = False) -> Captured:
+    """Reads a stream of `server` until `data` has come; a publish must have preceded. An event is
+    a chunk of its own, whose size and end go with it."""
+    end = b"" if is_websocket else b"\n\n\r\n"
     received = b""
-    end = data if websocket else b"\n\n"
     try:
         with socket.create_connection(("127.0.0.1", server.port), ANSWER_SECONDS_MAX) as stream:
-            stream.sendall(attacker.websocket(path) if websocket else attacker.stream(path))
+            stream.sendall((client.websocket if is_websocket else client.stream)(path))
             while data not in received or end not in received[received.index(data):]:
                 more = stream.recv(65536)
                 if not more or len(received) > CAPTURE_BYTES_MAX:
@@ -47,80 +51,53 @@ def capture(server: Server, path: str, data: bytes, websocket: bool = False) -> 
                 received += more
     except OSError as error:
         raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
-    head, blank_line, stream_bytes = received.partition(b"\r\n\r\n")
-    before, _, after = stream_bytes.partition(data)
-    if websocket:
+    head, blank_line, sent = received.partition(b"\r\n\r\n")
+    before, _, behind = sent.partition(data)
+    if is_websocket:
         return Captured(head + blank_line, before, b"")
-    before = before.rpartition(b"\n\n")[2]
-    return Captured(head + blank_line, before, after.partition(b"\n\n")[0] + b"\n\n")
+    return Captured(head + blank_line, before.rpartition(end)[2], behind.partition(end)[0] + end)
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the readers have counted since the mark; see readers.c."""
-
-    figures: dict[str, Any]
-    last_ns: dict[int, int]
-    """Message number -> nanoseconds until the last reader had it."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.figures[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    def expect_each_once(self, server: str, published: int) -> None:
-        """Every reader that is not meant to stall had every message once and in order.
-
-        What mode=latest skipped counts as had; without that mode nothing is conflated.
-        """
-        wrong = {name: self.figures[name]
-                 for name in ("ended", "gaps", "told", "silent", "repeated")
-                 if self.figures[name]}
-        expected = self.steady * published - self.conflated
-        if wrong or self.messages != expected or self.current != self.steady:
-            raise MeasurementError(
-                f"{server}: {self.messages:,} of {expected:,} messages were delivered, "
-                f"{self.current:,} of {self.steady:,} readers have the newest, {wrong}")
+@contextmanager
+def streaming_servers(bench: Bench, topic: str,
+                      is_websocket: bool = False) -> Iterator[list[Contestant]]:
+    """Stentor, nchan and the floor, with where messages for their readers are published."""
+    with ExitStack() as stack:
+        stentor = stack.enter_context(Stentor(bench, config=QUIET_STREAMS_CONFIG))
+        data = message(0)
+        stentor.put(topic, data)
+        captured = capture(stentor, topic, data, is_websocket)
+        floor = stack.enter_context(FloorPush(bench, *captured))
+        nchan = stack.enter_context(Nchan())
+        yield [
+            Contestant(name, server, topic, f"http://127.0.0.1:{port}{path}")
+            for name, server, port, path in (
+                ("stentor", stentor, stentor.control_port, topic),
+                ("nchan", nchan, nchan.port, "/pub"),
+                ("floor", floor, floor.publish_port, "/"))]
 
 
 class Readers(Instrument):
-    """The process of readers.c, on the core of the load unless told otherwise."""
+    """The process of readers.c: so many streams of one path."""
 
-    def __init__(self, bench: Bench, server: Server, paths: list[str], most: int,
-                 *options: str, cores: str = str(LOAD_CORE)) -> None:
-        command = [str(bench.program("readers")), "--port", str(server.port), "--most", str(most),
-                   *options, *(word for path in paths for word in ("--path", path))]
-        super().__init__(f"readers of {server.name}", command, cores)
+    def __init__(self, bench: Bench, server: Server, path: str, count: int, **more: str) -> None:
+        super().__init__(f"readers of {server.name}",
+                         [bench.program("readers"), server.port, path, count], **more)
+        self.count = count
+        try:
+            self.await_message(-1)
+        except BaseException:
+            self.stop()
+            raise
 
-    def order(self, order: str, answer: str) -> str:
-        """Waits for the line that begins with `answer` and returns the rest of it."""
-        line = super().order(order)
-        if not line.startswith(answer):
-            raise MeasurementError(f"{self.name}: {line.strip()}")
-        return line[len(answer):].strip()
-
-    def hold(self, count: int) -> None:
-        self.order(f"hold {count}", "held")
-
-    def mark(self) -> None:
-        self.order("mark", "marked")
-
-    def await_message(self, number: int, seconds: int = ANSWER_SECONDS_MAX) -> None:
-        """Waits until all have it, or for so long; the report tells which."""
-        self.order(f"await {number} {seconds}", "got")
-
-    def stall(self) -> None:
-        self.order("stall", "stalled")
-
-    def resume(self, seconds: int) -> None:
-        """Those that were stalled read again; waits until they have the newest, or so long."""
-        self.order("resume", "resumed")
-        self.order(f"catch-up {seconds}", "got")
-
-    def report(self) -> Report:
-        raw = json.loads("{" + self.order("report", "{"))
-        return Report(raw, dict(raw.pop("last_ns")))
+    def await_message(self, number: int) -> dict[str, float]:
+        """Waits until all have it. Returns what came since the last call: `messages`, and the mean
+        of the times until the last reader had each of them."""
+        report = json.loads(self.order(f"await {number}"))
+        if report["wrong"]:
+            raise MeasurementError(f"{self.name}: {report['wrong']:,} of {report['messages']:,} "
+                                   "messages were not the next one")
+        return report
 
 
 def pace(count: int, per_second: float, act: Callable[[int], None]) -> None:

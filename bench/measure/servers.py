@@ -1,18 +1,13 @@
 """The subjects: Stentor, nginx, nchan and the two floors, each with its command line."""
 
-import http.client
-import json
 import random
-import socket
-import ssl
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from email.message import Message
-from itertools import islice
+from contextlib import contextmanager
 from pathlib import Path
 
+from . import client
 from .bench import OUT_DIR, SERVER_CORE, Bench, MeasurementError, install
 from .process import Server, free_port
 
@@ -32,9 +27,6 @@ heartbeat = "0s"
 # Whoever stops reading for as long as a measurement takes keeps its connection, at both servers.
 PATIENCE_SECONDS = 600
 READY_SECONDS_MAX = 120
-LINES = 20_000
-NDJSON = {"Content-Type": "application/x-ndjson"}
-PUBLISH_SECONDS_MAX = 60
 # Seldom enough that the requests are no part of what a start costs.
 READY_EVERY_SECONDS = 0.05
 PATIENT_CONFIG = f"""\
@@ -137,26 +129,25 @@ class Stentor(Server):
         file = OUT_DIR / f"{name}.toml"
         file.write_text(config)
         super().__init__(name, [
-            *prefix, str(bench.stentor), "serve", "-c", str(file),
+            *prefix, bench.stentor, "serve", "-c", file,
             *(word for address in listen for word in ("--listen", address)),
             *(tls_flags() if secured else []),
-            "--control", f"127.0.0.1:{self.control_port}",
-            "--workers", str(workers),
-            *(["--root", str(root)] if root else []),
+            "--control", f"127.0.0.1:{self.control_port}", "--workers", workers,
+            *(["--root", root] if root else []),
         ], *ports, self.control_port, environment=environment, cores=cores)
 
     def put(self, topic: str, value: bytes, content_type: str = "text/plain") -> str:
         """Publishes a value, and returns its id."""
-        return publish_value(self.control_port, topic, value, content_type)
+        return client.publish_value(self.control_port, topic, value, content_type)
 
     def put_many(self, values: Iterable[tuple[str, str]]) -> None:
         """Publishes (topic, text) pairs in bulk."""
-        publish_many(self.control_port, values)
+        client.publish_many(self.control_port, values)
 
     def wait_until_ready(self) -> None:
         """Returns when it serves all that it has, from its disk or from another server."""
         give_up = time.monotonic() + READY_SECONDS_MAX
-        while ask(self.control_port, "GET", "/-/readyz")[0] != 200:
+        while client.ask(self.control_port, "GET", "/-/readyz")[0] != 200:
             if time.monotonic() > give_up:
                 raise MeasurementError(f"{self.name} is not ready: {self.last_words()}")
             time.sleep(READY_EVERY_SECONDS)
@@ -184,8 +175,7 @@ class NginxProcess(Server):
         config.write_text(NGINX_CONFIG.format(out=OUT_DIR, name=name, port=port, http=http,
                                               server=server, modules=modules,
                                               how="ssl" if secured else ""))
-        super().__init__(name, ["nginx", "-p", str(OUT_DIR), "-e", "stderr", "-c", str(config)],
-                         port)
+        super().__init__(name, ["nginx", "-p", OUT_DIR, "-e", "stderr", "-c", config], port)
 
 
 class Nginx(NginxProcess):
@@ -214,7 +204,7 @@ class Floor(Server):
         port = free_port()
         file = OUT_DIR / "response.bin"
         file.write_bytes(response)
-        super().__init__("floor", [str(bench.program("floor")), str(port), str(file)], port)
+        super().__init__("floor", [bench.program("floor"), port, file], port)
 
 
 class Nchan(NginxProcess):
@@ -240,9 +230,20 @@ def pair() -> tuple[Path, Path]:
     return certificate, key
 
 
-def tls_flags() -> list[str]:
+def tls_flags() -> list[object]:
     certificate, key = pair()
-    return ["--tls-cert", str(certificate), "--tls-key", str(key)]
+    return ["--tls-cert", certificate, "--tls-key", key]
+
+
+@contextmanager
+def readers_of_value(bench: Bench, topic: str, value: bytes) -> Iterator[dict[str, Server]]:
+    """Stentor, nginx and the floor, which all answer a GET with the same value."""
+    with Stentor(bench) as stentor, Nginx(value) as nginx:
+        stentor.put(topic, value)
+        for server in (stentor, nginx):
+            expect_body(server, topic, value)
+        with Floor(bench, get(stentor, topic)) as floor:
+            yield {"stentor": stentor, "nginx": nginx, "floor": floor}
 
 
 class FloorPush(Server):
@@ -260,120 +261,23 @@ class FloorPush(Server):
             files.append(OUT_DIR / f"{name}.bin")
             files[-1].write_bytes(content)
         command = [bench.program("floor_push"), port, self.publish_port, *files]
-        super().__init__("floor_push", list(map(str, command)), port, self.publish_port)
-
-
-def ask(port: int, method: str, path: str, body: bytes = b"", timeout: float = 10,
-        source: str = "", reads: bool = True, **fields: str) -> tuple[int, Message, bytes]:
-    """One request on a connection of its own: status, fields and body of the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout,
-                                            source_address=(source, 0) if source else None)
-    try:
-        connection.request(method, path, body, fields)
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read() if reads else b""
-    except (OSError, http.client.HTTPException) as error:
-        raise MeasurementError(f"{method} {path} at port {port}: {error}") from error
-    finally:
-        connection.close()
-
-
-class Publisher(AbstractContextManager["Publisher"]):
-    """One keep-alive connection; each publish waits for its answer, which must be good."""
-
-    def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PUBLISH_SECONDS_MAX)
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def put(self, topic: str, value: bytes, **fields: str) -> int:
-        return self.publish("PUT", topic, value, {"Content-Type": "text/plain", **fields})[0]
-
-    def publish(self, method: str, path: str, body: bytes | Iterable[bytes],
-                fields: dict[str, str]) -> tuple[int, bytes]:
-        """Returns the status, which is one of success, and the body. Parts are sent as chunks."""
-        try:
-            self.connection.request(method, path, body, fields)
-            answer = self.connection.getresponse()
-            text = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise MeasurementError(f"{method} {path}: {error}") from error
-        if not 200 <= answer.status < 300:
-            raise MeasurementError(f"{method} {path}: {answer.status} {text!r}")
-        return answer.status, text
-
-
-def publish_value(port: int, topic: str, value: bytes, content_type: str = "text/plain") -> str:
-    with Publisher(port) as publisher:
-        _, answer = publisher.publish("PUT", topic, value, {"Content-Type": content_type})
-    return str(json.loads(answer)["id"])
-
-
-def publish_many(port: int, values: Iterable[tuple[str, str]]) -> None:
-    """Publishes (topic, text) pairs, so many in a request."""
-    lines = (json.dumps({"topic": topic, "data": data}) + "\n" for topic, data in values)
-    while batch := "".join(islice(lines, LINES)):
-        publish_lines(port, batch.encode())
-
-
-def publish_lines(port: int, lines: bytes) -> None:
-    with Publisher(port) as publisher:
-        publisher.publish("POST", "/-/publish", lines, NDJSON)
-
-
-def exchange(connection: socket.socket, path: str, *fields: str) -> bytes:
-    """One GET on an open connection; the whole response, exactly as it came.
-
-    Without extra `fields` the request is byte for byte the one wrk sends.
-    """
-    host = "127.0.0.1:%d" % connection.getpeername()[1]
-    head = "".join(f"{field}\r\n" for field in (f"Host: {host}", *fields))
-    connection.sendall(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
-    received = b""
-    while True:
-        head_bytes, blank_line, body = received.partition(b"\r\n\r\n")
-        if blank_line and len(body) >= content_length(head_bytes):
-            return received
-        more = connection.recv(65536)
-        if not more:
-            raise MeasurementError(f"GET {path}: the connection ended after {received!r}")
-        received += more
-
-
-def content_length(head: bytes) -> int:
-    for line in head.split(b"\r\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            return int(value)
-    raise MeasurementError(f"an answer without Content-Length: {head!r}")
+        super().__init__("floor_push", command, port, self.publish_port)
 
 
 def get(server: Server, path: str, *fields: str) -> bytes:
-    """One GET on a connection of its own; the whole response. Anything but 200 is an error."""
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-            if server.scheme == "https":
-                context = ssl.create_default_context(cafile=str(pair()[0]))
-                with context.wrap_socket(connection, server_hostname="127.0.0.1") as secured:
-                    response = exchange(secured, path, *fields)
-            else:
-                response = exchange(connection, path, *fields)
-    except OSError as error:
-        raise MeasurementError(f"{server.name}: GET {path}: {error}") from error
-    if not response.startswith(b"HTTP/1.1 200 "):
-        first_line = response.split(b"\r\n")[0].decode(errors="replace")
-        raise MeasurementError(f"{server.name}: GET {path}: {first_line}")
-    return response
+    """One GET; the whole answer exactly as it came. Anything but 200 is an error."""
+    return client.raw(server.port, client.get(path, *fields), server.scheme)
 
 
-def body_of(response: bytes) -> bytes:
-    return response.partition(b"\r\n\r\n")[2]
+def read(server: Server, path: str, **fields: str) -> bytes:
+    """The body of a GET."""
+    with client.Client(server.port, server.scheme) as connection:
+        return connection.read(path, **fields)
 
 
-def expect_body(server: Server, path: str, body: bytes, *fields: str) -> None:
+def expect_body(server: Server, path: str, body: bytes, **fields: str) -> None:
     """What is about to be measured must be the right answer."""
-    found = body_of(get(server, path, *fields))
+    found = read(server, path, **fields)
     if found != body:
         raise MeasurementError(
             f"{server.name}: GET {path} answered {found[:80]!r}, not {body[:80]!r}")

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import threading
@@ -20,7 +19,8 @@ from .load import Series, Subject
 from .process import TIED
 from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
-from .servers import LINES, Floor, Stentor, exchange, expect_body, publish_lines, ready
+from .client import LINES, Client, publish_lines, raw
+from .servers import Floor, Stentor, expect_body, ready
 
 DATA = OUT_DIR / "data"
 PUBLISHERS = 1_000
@@ -125,10 +125,8 @@ def load_command(bench: Bench, port: int, topics: int, seconds: float, rate: int
 
 def answer_to_put(stentor: Stentor) -> bytes:
     """What publishers are answered, exactly as it comes."""
-    with socket.create_connection(("127.0.0.1", stentor.control_port), 10) as connection:
-        connection.sendall(b"PUT %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n\r\n1"
-                           % TOPIC.encode())
-        return connection.recv(65536)
+    return raw(stentor.control_port, b"PUT %b HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+               b"Content-Length: 1\r\n\r\n1" % TOPIC.encode())
 
 
 def read_answers(line: str) -> Answers:
@@ -144,7 +142,7 @@ def read_answers(line: str) -> Answers:
 def thread(stentor: Stentor, name: str) -> Thread:
     """Of all threads that have this name now."""
     cpu_us, written = 0.0, 0
-    for task in Path(f"/proc/{stentor.process.pid}/task").iterdir():
+    for task in Path(f"/proc/{stentor.pid}/task").iterdir():
         try:
             if (task / "comm").read_text().strip() == name:
                 cpu_us += int((task / "schedstat").read_text().split()[0]) / 1e3
@@ -290,9 +288,7 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
             with publishing(bench, stentor, STEADY_PER_SECOND):
                 subject = Subject("stentor", stentor, TOPIC, script=script, arguments=arguments)
                 before = thread(stentor, "worker-0").cpu_us
-                done = subprocess.run(subject.command(bench.options.seconds),
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                requests, _ = subject.read_report(done.stdout)
+                requests, _ = subject.run(bench.options.seconds)
                 after = thread(stentor, "worker-0").cpu_us
             rates[kind].append((after - before) / requests)
         rows.append(Series(rates).row(
@@ -375,10 +371,10 @@ class Watched:
             each.join(10)
 
     def ask(self) -> None:
-        with connect(self.stentor.port) as connection:
+        with Client(self.stentor.port) as client:
             while not self.is_over.wait(EVERY_SECONDS):
                 phase, since = self.phase, time.monotonic()
-                exchange(connection, self.topic)
+                client.read(self.topic)
                 self.gets.setdefault(phase, []).append((time.monotonic() - since) * 1e3)
 
 
@@ -404,12 +400,6 @@ class WatchedDisk(Watched):
                 self.live = max(self.live, writing)
                 self.snapshot_bytes += writing
             writing = now
-
-
-def connect(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), 60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
 
 
 def under_way() -> int:

@@ -22,7 +22,7 @@ from typing import Any
 from . import host, table
 from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError, build_stentor
 from .compare import Report
-from .process import TIED, all_cores
+from .process import ALL_CORES, TIED
 from .servers import QUIET_STREAMS_CONFIG, Stentor
 
 TOPIC = "/bench/surge"
@@ -76,7 +76,7 @@ def surge(bench: Bench, running: Stentor, connections: int, *flags: str,
         "--publish", f"http://127.0.0.1:{running.control_port}{BESIDE}", "--publish-method", "PUT",
         "--connections", str(connections), "--rate", str(GETS_PER_SECOND),
         "--readers", str(READERS), "--messages", str(MESSAGES_PER_SECOND),
-        "--pid", str(running.process.pid), "--json", *flags,
+        "--pid", str(running.pid), "--json", *flags,
     ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
@@ -204,7 +204,7 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
     workers = host.Judgement.of(bench.stentor, count, 1).workers
 
     def come_back(within: str) -> Report:
-        with server(bench, bench.stentor, workers=workers, cores=all_cores()) as running:
+        with server(bench, bench.stentor, workers=workers, cores=ALL_CORES) as running:
             last = running.put(TOPIC, b"the last they had")
             for number in range(MISSED):
                 running.put(TOPIC, b"missed %d" % number)

@@ -5,26 +5,23 @@ servers show the same certificate, by ECDSA, and agree on X25519 and AES-128, wh
 first. Sessions are not resumed.
 """
 
-import json
-import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 
 from . import table
-from .bench import OUT_DIR, Bench, MeasurementError, require_tools
+from .bench import Bench, MeasurementError, require_tools
 from .compare import (
-    Compared,
+    CPU_EACH,
+    PROCESS_EACH,
     Contestant,
-    Report,
     compare,
-    latencies,
-    process_bytes_each,
+    finish,
     push,
+    start,
     steady_gets,
 )
 from .load import CONNECTIONS, Series
-from .process import TIED
 from .reading import TOPIC, VALUE
 from .servers import QUIET_STREAMS_CONFIG, Nchan, Nginx, Stentor, expect_body
 
@@ -50,14 +47,14 @@ def requests(bench: Bench) -> list[table.Row]:
         both = [Contestant(server.name, server, TOPIC) for server in (stentor, nginx)]
         for server in (stentor, nginx):
             expect_body(server, TOPIC, VALUE)
-        options = ("--connections", str(CONNECTIONS), "--duration")
+        options = ("--connections", CONNECTIONS, "--duration")
         compare(bench, "get", both, *options, "1s")
         kept = compare(bench, "get", both, *options, seconds, rounds=rounds)
         new = compare(bench, "get", both, *options, seconds, "--close", rounds=rounds)
     return [
-        kept.row(f"GET over TLS, {CONNECTIONS} connections: CPU each", "stentor", "nginx", cpu_us,
+        kept.row(f"GET over TLS, {CONNECTIONS} connections: CPU each", "stentor", "nginx", CPU_EACH.of,
                  "{:.2f} us", table.at_most(0.75)),
-        new.row("new TLS connection with one GET: CPU each", "stentor", "nginx", cpu_us,
+        new.row("new TLS connection with one GET: CPU each", "stentor", "nginx", CPU_EACH.of,
                 "{:.2f} us", table.at_most(0.4)),
     ]
 
@@ -78,15 +75,14 @@ def readers(bench: Bench) -> list[table.Row]:
             Contestant("nchan", nchan, STREAM, f"https://127.0.0.1:{nchan.port}/pub"),
             Contestant("without", plain, STREAM, publisher(plain)),
         ]
-        push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND)
         silent = [replace(one, publish=None) for one in all_of_them]
-        held = compare(bench, "hold", silent, "--as", "sse", "--connections", str(READERS),
+        held = compare(bench, "hold", silent, "--as", "sse", "--connections", READERS,
                        "--duration", "500ms")
         found = push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND, READERS)
     what = f"{READERS:,} SSE readers over TLS"
     return [
         *memory_rows(what, held),
-        *(found.row(f"{what}: CPU per message of {MESSAGE_BYTES} B", "stentor", other, cpu_us,
+        *(found.row(f"{what}: CPU per message of {MESSAGE_BYTES} B", "stentor", other, CPU_EACH.of,
                     "{:.2f} us", table.at_most(most))
           for other, most in (("without", 1.15), ("nchan", 0.5))),
     ]
@@ -96,8 +92,8 @@ def publisher(stentor: Stentor) -> str:
     return f"http://127.0.0.1:{stentor.control_port}{STREAM}"
 
 
-def memory_rows(what: str, held: Compared) -> list[table.Row]:
-    mine, other, plain = (held.median(name, process_bytes_each)
+def memory_rows(what: str, held: Series) -> list[table.Row]:
+    mine, other, plain = (held.median(name, PROCESS_EACH.of)
                           for name in ("stentor", "nchan", "without"))
     share = table.at_most(0.01)
     return [
@@ -131,35 +127,25 @@ def storm(bench: Bench) -> list[table.Row]:
     times, shares = Series(p99).median, Series(busy).median
     return [table.ratio_row(
         "GETs on plain connections beside a storm of handshakes: p99",
-        f"{times('https', float) / 1e3:.2f} ms (core {shares('https', float):.0%} busy)",
-        f"plain connections {times('http', float) / 1e3:.2f} ms ({shares('http', float):.0%})",
-        Series(p99).ratio("https", "http", float), table.at_most(1.3))]
+        f"{times('https') / 1e3:.2f} ms (core {shares('https'):.0%} busy)",
+        f"plain connections {times('http') / 1e3:.2f} ms ({shares('http'):.0%})",
+        Series(p99).ratio("https", "http"), table.at_most(1.3))]
 
 
 def beside(bench: Bench, stentor: Stentor, url: str) -> tuple[dict[str, float], float]:
     """What those feel who ask at a steady rate while others connect to `url`, and how busy the
     server is with both."""
     seconds = bench.options.seconds
-    with open(OUT_DIR / "storm.json", "wb") as output:
-        others = subprocess.Popen([
-            *TIED, "nice", "-n", "10", str(bench.stentor), "bench", "get", url, "--close",
-            "--connections", str(CONNECTIONS), "--duration", f"{seconds + 2}s", "--threads",
-            "1", "--insecure", "--json",
-        ], stdin=subprocess.DEVNULL, stdout=output)
+    others = start([
+        "nice", "-n", 10, bench.stentor, "bench", "get", url, "--close", "--connections",
+        CONNECTIONS, "--duration", f"{seconds + 2}s", "--threads", 1, "--insecure", "--json"])
     try:
         time.sleep(STORM_LEAD_SECONDS)
         before, began = stentor.cpu_seconds(), time.monotonic()
-        found = latencies(
-            steady_gets(bench, stentor.plain_port, TOPIC, GETS_PER_SECOND, seconds, 8), seconds)
+        found = steady_gets(bench, stentor.plain_port, TOPIC, GETS_PER_SECOND, seconds, 8)
         share = (stentor.cpu_seconds() - before) / (time.monotonic() - began)
-        others.wait(seconds + 30)
     finally:
-        others.kill()
-        others.wait()
-    if not (said := (OUT_DIR / "storm.json").read_text()) or json.loads(said)["errors"]:
-        raise MeasurementError(f"the storm had errors: {said and json.loads(said)['errors']}")
+        report = finish("get", others, seconds + 30)
+    if report["errors"]:
+        raise MeasurementError(f"the storm had errors: {report['errors']}")
     return found, share
-
-
-def cpu_us(report: Report) -> float:
-    return float(report["processor"]["busy_us_each"])

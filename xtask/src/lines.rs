@@ -11,7 +11,8 @@ use std::path::Path;
 
 use xtask::source::{File, blank, files, read, root, rust};
 
-/// Prints the count of each crate, those of their tests, and those of Python and C in `bench/`.
+/// Prints the count of each crate, those of their tests, and those of Python and C in `bench/` and
+/// `hostile/`, whose tests are counted apart, too.
 pub(crate) fn print() -> Result<(), String> {
     let (mut crates, mut tests, mut bench) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let files_of_rust = rust();
@@ -30,14 +31,15 @@ pub(crate) fn print() -> Result<(), String> {
         let is_python = path.ends_with(".py") || text.starts_with("#!/usr/bin/env python3");
         if is_c {
             *bench.entry("C").or_default() += count(&text);
-        } else if is_python && !path.contains("/test_") {
-            *bench.entry("Python").or_default() += count_python(&text);
+        } else if is_python {
+            let kind = if path.contains("/test_") { "tests in Python" } else { "Python" };
+            *bench.entry(kind).or_default() += count_python(&text);
         }
     }
     crates.remove("stentor-test");
     table("crates/", &crates);
     table("their tests", &tests);
-    table("bench/", &bench);
+    table("bench/, hostile/", &bench);
     Ok(())
 }
 
@@ -48,17 +50,19 @@ fn table(directory: &str, rows: &BTreeMap<&str, usize>) {
     println!("{directory:<20} {:>6}\n", rows.values().sum::<usize>());
 }
 
-/// The programs of `bench/`, most of which have no extension.
+/// The programs of `bench/` and `hostile/`, most of which have no extension.
 fn files_of_bench() -> Result<Vec<String>, String> {
     let mut paths: Vec<String> =
         files(&["c", "h", "py"]).into_iter().map(|file| file.path).collect();
-    paths.retain(|path| path.starts_with("bench/"));
-    let entries = root().join("bench").read_dir().map_err(|error| format!("bench/: {error}"))?;
-    for entry in entries {
-        let path = entry.map_err(|error| format!("bench/: {error}"))?.path();
-        if path.is_file() && path.extension().is_none() {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            paths.push(format!("bench/{name}"));
+    paths.retain(|path| path.starts_with("bench/") || path.starts_with("hostile/"));
+    for directory in ["bench", "hostile"] {
+        let wrong = |error| format!("{directory}/: {error}");
+        for entry in root().join(directory).read_dir().map_err(wrong)? {
+            let path = entry.map_err(wrong)?.path();
+            if path.is_file() && path.extension().is_none() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                paths.push(format!("{directory}/{name}"));
+            }
         }
     }
     Ok(paths)

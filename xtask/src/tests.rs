@@ -227,25 +227,27 @@ fn browser_client() -> Result<(), String> {
     }
 }
 
-/// The tests of what `bench/` judges by, of which the checker of a cluster is the largest. They
-/// wait most of the time, so their files run beside each other.
+/// The tests of what `bench/` and `hostile/` judge by, of which the checker of a cluster is the
+/// largest. They wait most of the time, so their files run beside each other.
 fn oracle_of_bench() -> Result<(), String> {
     let is_new = ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"];
     if !Command::new("python3").args(is_new).status().is_ok_and(|status| status.success()) {
         println!("skipped: the tests of bench/ need Python 3.11");
         return Ok(());
     }
-    let bench = root().join("bench");
-    let files = bench.read_dir().map_err(|error| format!("{}: {error}", bench.display()))?;
-    let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
-    let tests: Vec<String> =
-        names.filter(|name| name.starts_with("test_") && name.ends_with(".py")).collect();
-    let run_one = |name: &String| {
+    let mut tests = Vec::new();
+    for directory in ["bench", "hostile"].map(|name| root().join(name)) {
+        let files = directory.read_dir().map_err(|e| format!("{}: {e}", directory.display()))?;
+        let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
+        let of_tests = names.filter(|name| name.starts_with("test_") && name.ends_with(".py"));
+        tests.extend(of_tests.map(|name| (directory.clone(), name)));
+    }
+    let run_one = |(directory, name): &(PathBuf, String)| {
         let mut command = Command::new("python3");
-        run_apart(command.args(["-m", "unittest", name]).current_dir(&bench))
+        run_apart(command.args(["-m", "unittest", name]).current_dir(directory))
     };
     thread::scope(|scope| {
-        let all: Vec<_> = tests.iter().map(|name| scope.spawn(|| run_one(name))).collect();
+        let all: Vec<_> = tests.iter().map(|one| scope.spawn(|| run_one(one))).collect();
         all.into_iter().try_for_each(|one| one.join().expect("nothing panics there"))
     })
 }

@@ -126,13 +126,15 @@ fn every_command_of_developers_exists() {
         let (program, args) = (words[at], &words[at + 1..]);
         let result = match program {
             "cargo" => cargo(args),
-            bench if bench.starts_with("bench/") => measurement(bench, args, &mut helps),
+            bench if bench.starts_with("bench/") || bench.starts_with("hostile/") => {
+                measurement(bench, args, &mut helps)
+            }
             _ => continue,
         };
         count += 1;
         wrong.extend(result.err().map(|reason| format!("{command}: {reason}")));
     }
-    println!("{count} commands of cargo and bench/");
+    println!("{count} commands of cargo, bench/ and hostile/");
     assert!(count > 50, "only {count} commands");
     expect_none("commands that do not work", wrong);
 }
@@ -176,14 +178,14 @@ fn measurement<'a>(
     helps: &mut BTreeMap<Vec<&'a str>, String>,
 ) -> Result<(), String> {
     let mut text = help(vec![program], helps)?;
-    if program == "bench/run" {
+    if program.ends_with("/run") {
         text += &help([&[program], &args[..args.len().min(1)]].concat(), helps)?;
     }
     let mut is_value = false;
     for arg in args {
         let is_name = arg.chars().all(|c| c.is_ascii_lowercase() || "-0123456789".contains(c));
         // Names of the scripts of tlsfuzzer are in a checkout that is not here.
-        let is_foreign = program == "bench/tls-suites" && !arg.starts_with("--");
+        let is_foreign = args[0] == "tls-suites" && !arg.starts_with("--");
         let follows_flag = std::mem::replace(&mut is_value, arg.starts_with("--"));
         if is_name && !is_foreign && !follows_flag && !text.contains(arg) {
             return Err(format!("its help does not name {arg}"));

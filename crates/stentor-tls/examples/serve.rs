@@ -4,8 +4,8 @@
 //! It answers every `GET /N` with N bytes, and keeps the contract of the crate as a server has to:
 //! what is left of the handshake is the session's, debts are settled, a cut of a record is written
 //! on and never sealed again, and behind the last word the socket lingers. `--plain-rustls` serves
-//! the same answers by rustls alone: what fails there is not ours to mend. `bench/tls-suites` has
-//! the suites that use it.
+//! the same answers by rustls alone: what fails there is not ours to mend. `hostile/run tls-suites`
+//! has the suites that use it.
 
 use std::error::Error;
 use std::io::{self, IoSlice, Read, Write};

@@ -1,5 +1,5 @@
-"""Clients of TLS as attackers need them: one that believes all, half of one, and one that does what
-Python's ssl module has no words for."""
+"""Clients of TLS as attackers need them: half of one, and one that does what Python's ssl module
+cannot do."""
 
 import contextlib
 import ctypes
@@ -9,6 +9,8 @@ import ssl
 import struct
 from functools import cache
 
+from measure.client import trusting
+
 CTRL_SET_MAX_PROTO_VERSION = 124
 PATIENCE = struct.pack("ll", 5, 0)
 TLS_1_2 = 0x0303
@@ -17,18 +19,10 @@ KEY_UPDATE_BYTES = 27
 """A record with nothing but a KeyUpdate."""
 
 
-def credulous() -> ssl.SSLContext:
-    """A client that believes whatever it is shown."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 def hello() -> bytes:
     """The first thing a client says."""
     said = ssl.MemoryBIO()
-    client = credulous().wrap_bio(ssl.MemoryBIO(), said)
+    client = trusting().wrap_bio(ssl.MemoryBIO(), said)
     with contextlib.suppress(ssl.SSLWantReadError):
         client.do_handshake()
     return said.read()

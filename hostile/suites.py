@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs tlsfuzzer against stentor-tls, and what fails against plain rustls too.
 
 With --server it is run against that binary, `stentor serve`, instead of the example of the crate.
@@ -9,8 +8,8 @@ are defects.
 
   git clone https://github.com/tlsfuzzer/tlsfuzzer
   python3 -m venv venv && venv/bin/pip install --pre tlslite-ng gmpy2
-  bench/tls-suites tlsfuzzer --python venv/bin/python
-  bench/tls-suites tlsfuzzer --python venv/bin/python --server target/release/stentor
+  hostile/run tls-suites tlsfuzzer --python venv/bin/python
+  hostile/run tls-suites tlsfuzzer --python venv/bin/python --server target/release/stentor
 
 Exit status: 0 if plain rustls passes nothing that fails here, 1 if it does, 2 for wrong usage.
 """
@@ -26,10 +25,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-
-from measure.bench import OUT_DIR  # noqa: E402
-from measure.process import Server, all_cores, free_port  # noqa: E402
+from measure.bench import OUT_DIR
+from measure.process import ALL_CORES, Server, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 CIPHER = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
@@ -58,10 +55,7 @@ NO_LIMIT = {"test-tls13-certificate-request.py",
 ECDSA = re.compile(r"test-(tls13-ecdsa-support|ecdsa-sig-flexibility)\.py")
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="bench/tls-suites", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tlsfuzzer", type=Path, help="a checkout of tlsfuzzer")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only scripts whose name has this")
     parser.add_argument("--python", default=sys.executable, help="a Python that has tlslite-ng")
@@ -73,7 +67,6 @@ def parse_arguments() -> argparse.Namespace:
                         help="why each failed, as a line for each script, which is written at once")
     parser.add_argument("--limit", type=int, default=PER_SCRIPT, metavar="N",
                         help=f"conversations of a script, drawn at random ({PER_SCRIPT}; 0: all)")
-    return parser.parse_intermixed_args()
 
 
 class Servers:
@@ -110,14 +103,13 @@ class Servers:
         """The port of such a server, which is started if there is none."""
         with self.lock:
             running = self.running.get(form)
-            if running and running.process.poll() is None:
+            if running and running.is_running():
                 return running.port
             if running:
                 print(f"the server {form} has ended", file=sys.stderr)
             port = free_port()
-            self.running[form] = Server(f"tls-{'-'.join(form)}",
-                                        list(map(str, self.command(form, port))), port,
-                                        cores=all_cores())
+            self.running[form] = Server(f"tls-{'-'.join(form)}", self.command(form, port), port,
+                                        cores=ALL_CORES)
             return port
 
     def command(self, form: tuple[str, ...], port: int) -> list[object]:
@@ -206,8 +198,7 @@ def outcome(output: str, ended: bool) -> dict:
     return {"passed": passed, "failed": failed}
 
 
-def main() -> int:
-    args = parse_arguments()
+def main(args: argparse.Namespace) -> int:
     scripts = sorted((args.tlsfuzzer / "scripts").glob("test-*.py"))
     if not scripts:
         print(f"{args.tlsfuzzer} has no scripts", file=sys.stderr)
@@ -279,7 +270,3 @@ def compare(script: Script, args: argparse.Namespace) -> Compared:
 
 def kind(name: str) -> str:
     return re.sub(r"\d[\d,]*", "N", name)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,7 @@
 """Tests the instruments of attacks: what bystanders must notice, how attackers keep to their rate,
 and how it is judged.
 
-    python3 -m unittest discover --start-directory bench
+    python3 -m unittest discover --start-directory hostile
 """
 
 import dataclasses
@@ -19,8 +19,11 @@ import zlib
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+sys.path.append(str(Path(__file__).resolve().parent.parent / "bench"))
 
-from measure import attack, attacker, attacks  # noqa: E402
+import attack  # noqa: E402
+import attacker  # noqa: E402
+import attacks  # noqa: E402
 from measure.bench import compile_c  # noqa: E402
 
 TOPIC, VALUE = "/a/topic", "/a/value"
@@ -113,7 +116,7 @@ class BystandersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         directory = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.program = compile_c("bystanders.c", directory / "bystanders")
+        cls.program = compile_c(str(attack.HERE / "bystanders.c"), directory / "bystanders")
 
     def setUp(self) -> None:
         self.server = Server()

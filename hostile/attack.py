@@ -1,6 +1,6 @@
 """One attack on one fresh server: what it costs, and what the bystanders feel of it."""
 
-import http.client
+import contextlib
 import json
 import math
 import multiprocessing
@@ -14,15 +14,15 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 from typing import Any
 
-from . import host
-from .attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
-from .attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, make_files
-from .bench import OUT_DIR, Bench, MeasurementError
-from .honest import Publisher
-from .load import FOREIGN_SHARE_MAX, Usage, foreign_share
-from .process import Instrument, cpu_seconds_of, memory_fields
-from .servers import Stentor, ask
+from attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
+from attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, Publisher, make_files
+from measure import client, host
+from measure.bench import OUT_DIR, Bench, MeasurementError, compile_c
+from measure.load import FOREIGN_SHARE_MAX, Usage, foreign_share
+from measure.process import Instrument, cpu_seconds_of, memory_fields
+from measure.servers import Stentor
 
+HERE = Path(__file__).resolve().parent
 BYSTANDERS = 200
 GETS_PER_SECOND = 1_000
 WARM_UP_SECONDS = 2
@@ -77,9 +77,9 @@ class Bystanders(Instrument):
 
     def __init__(self, bench: Bench, server: Stentor, messages_per_second: int) -> None:
         super().__init__("bystanders", [
-            str(bench.program("bystanders")), str(server.plain_port), str(server.control_port),
-            str(BYSTANDERS), str(GETS_PER_SECOND), str(messages_per_second), BYSTANDERS_VALUE,
-            BYSTANDERS_TOPIC])
+            compile_c(str(HERE / "bystanders.c"), OUT_DIR / "bystanders"), server.plain_port,
+            server.control_port, BYSTANDERS, GETS_PER_SECOND, messages_per_second,
+            BYSTANDERS_VALUE, BYSTANDERS_TOPIC])
 
     def report(self) -> Phase:
         """All since the last report."""
@@ -145,20 +145,15 @@ class ColdFiles:
     """A visitor who came before the attack, and asks for files that are not in memory."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5,
-                                                     source_address=("127.3.0.2", 0))
+        self.client = client.Client(port, timeout=5, source="127.3.0.2")
         self.number = 0
         self.ask()
 
     def ask(self) -> bool:
         self.number += 1
-        try:
-            self.connection.request("GET", f"/cold/{self.number}.txt")
-            answer = self.connection.getresponse()
-            return len(answer.read()) == COLD_FILE_BYTES and answer.status == 200
-        except (OSError, http.client.HTTPException):
-            self.connection.close()
-            return False
+        with contextlib.suppress(MeasurementError):
+            return len(self.client.read(f"/cold/{self.number}.txt")) == COLD_FILE_BYTES
+        return False
 
 
 @dataclass
@@ -168,15 +163,11 @@ class Stage:
     server: Stentor
 
     def status(self) -> dict[str, Any]:
-        answer = ask(self.server.control_port, "GET", "/-/status")[2]
-        try:
-            return json.loads(answer)
-        except ValueError as error:
-            raise MeasurementError(f"GET /-/status: {answer!r}") from error
+        return client.status(self.server.control_port)
 
     def memory_mib(self) -> float:
         """Anonymous memory. Unlike smaps_rollup, asking for it does not hold the server up."""
-        status = memory_fields(f"/proc/{self.server.process.pid}/status")
+        status = memory_fields(f"/proc/{self.server.pid}/status")
         if "RssAnon" not in status:
             raise MeasurementError(f"the server has ended: {self.server.last_words()}")
         return status["RssAnon"] / MIB
@@ -184,10 +175,10 @@ class Stage:
     def favour(self) -> None:
         """Puts the server before others on the host: its session, and its threads as they are."""
         try:
-            Path(f"/proc/{self.server.process.pid}/autogroup").write_text(str(SERVER_NICE))
+            Path(f"/proc/{self.server.pid}/autogroup").write_text(str(SERVER_NICE))
         except OSError:
             pass  # the kernel may have no groups, or not allow it
-        for thread in Path(f"/proc/{self.server.process.pid}/task").iterdir():
+        for thread in Path(f"/proc/{self.server.pid}/task").iterdir():
             try:
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), SERVER_NICE)
             except OSError:

@@ -5,7 +5,7 @@ What an attack is made of is told at `Attack`; `bench/README.md` says how to add
 
 import contextlib
 import gzip
-import http.client
+import itertools
 import json
 import random
 import socket
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .attacker import (
+from attacker import (
     ADDRESSES,
     BYTES_PER_SECOND,
     CUT,
@@ -24,20 +24,15 @@ from .attacker import (
     Attacker,
     Connection,
     address,
-    be_far,
     deflated_frame,
     frame,
-    get,
-    stream,
-    websocket,
 )
-from .bench import OUT_DIR, MeasurementError
-from .honest import Publisher
-from .secured import KEY_UPDATE_BYTES, Session, credulous, hello
-from .servers import ask
+from measure.bench import OUT_DIR, MeasurementError
+from measure.client import Client, ask, be_far, get, stream, trusting, websocket
+from tls import KEY_UPDATE_BYTES, Session, hello
 
 if TYPE_CHECKING:
-    from .attack import Stage
+    from attack import Stage
 
 KB = 1_000
 MIB = 1 << 20
@@ -52,6 +47,23 @@ readers_bytes_max = "{READERS_MIB} MiB"
 """
 BYSTANDERS_TOPIC = "/bystanders/topic"
 BYSTANDERS_VALUE = "/bystanders/value"
+
+
+class Publisher(Client):
+    """An honest publisher on the control listener, in a process of its own."""
+
+    def put(self, topic: str, value: bytes, **fields: str) -> None:
+        """Publishes. After a failure the next message opens a new connection."""
+        with contextlib.suppress(MeasurementError):
+            super().put(topic, value, **fields)
+
+    def steps(self, per_second: float) -> Iterator[int]:
+        """For ever, since it is ended from outside; what it could not do in time is left out."""
+        due = time.monotonic()
+        for step in itertools.count():
+            yield step
+            due = max(due + 1 / per_second, time.monotonic() - 1)
+            time.sleep(max(due - time.monotonic(), 0))
 
 
 class Attack:
@@ -492,20 +504,14 @@ class BacklogFull(Attack):
 
     def probe(self, stage: "Stage") -> bool:
         """A newcomer asks for as much, and reads it as a client far away does."""
-        connection = http.client.HTTPConnection("127.0.0.1", stage.server.port)
-        connection.sock = socket.socket()
-        be_far(connection.sock)
-        try:
-            connection.sock.settimeout(10)
-            connection.sock.bind(("127.3.0.1", 0))
-            connection.sock.connect(("127.0.0.1", stage.server.port))
-            connection.request("GET", self.path)
-            answer = connection.getresponse()
-            return answer.status == 200 and len(answer.read()) > KB * self.NAMES
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        with contextlib.suppress(OSError, MeasurementError), Client(stage.server.port) as client:
+            client.sock = socket.socket()
+            be_far(client.sock)
+            client.sock.settimeout(10)
+            client.sock.bind(("127.3.0.1", 0))
+            client.sock.connect(("127.0.0.1", stage.server.port))
+            return len(client.read(self.path)) > KB * self.NAMES
+        return False
 
 
 # ---- 10: small requests that cost much ----
@@ -781,9 +787,6 @@ class HeadBr(Attack):
                 attacker.drop(connection, was_cut=False)
 
 
-BELIEVES_ALL = credulous()
-
-
 class TlsAttack(Attack):
     """An attack on a listener that speaks TLS."""
 
@@ -791,16 +794,11 @@ class TlsAttack(Attack):
 
     def probe(self, stage: "Stage") -> bool:
         """A newcomer is served in a second, its handshake included."""
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", stage.server.port, timeout=1, context=BELIEVES_ALL,
-            source_address=("127.3.0.3", 0))
-        try:
-            connection.request("GET", BYSTANDERS_VALUE)
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+        with contextlib.suppress(MeasurementError), \
+                Client(stage.server.port, "https", timeout=1, source="127.3.0.3") as client:
+            client.read(BYSTANDERS_VALUE)
+            return True
+        return False
 
 
 class TlsHalfHellos(TlsAttack):
@@ -923,7 +921,7 @@ class TlsRenegotiation(TlsAttack):
 
 def detached_session(attacker: Attacker) -> socket.socket:
     """The socket of one, on which anything may be sent from here on."""
-    opened = BELIEVES_ALL.wrap_socket(connected(attacker))
+    opened = trusting().wrap_socket(connected(attacker))
     session = socket.socket(fileno=opened.detach())
     session.setblocking(False)
     return session

@@ -8,7 +8,6 @@ import errno
 import select
 import signal
 import socket
-import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,17 +15,15 @@ from ctypes import CDLL
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import SynchronizedArray
 
+from measure.client import IP_BIND_ADDRESS_NO_PORT, RESET_ON_CLOSE, be_far
+
 BYTES_PER_SECOND = 1_000_000
 ADDRESSES = 500
 """From which an attack comes, in 127.1.0.0/16."""
 
-FAR_RECEIVE_BYTES = 4_096
-FAR_SEGMENT_BYTES = 1_460
-IP_BIND_ADDRESS_NO_PORT = 24
 PR_SET_PDEATHSIG = 1
 SO_RCVBUFFORCE = 33
 OVERTIME_SECONDS = 120
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 SENT, OPENED, OPEN, CUT, TALLIES = range(5)
 
@@ -201,12 +198,6 @@ class Attacker:
                 self.turn(0.1)
 
 
-def be_far(unconnected: socket.socket) -> None:
-    """Makes a socket announce what a client far away may."""
-    unconnected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FAR_RECEIVE_BYTES)
-    unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, FAR_SEGMENT_BYTES)
-
-
 def address(number: int) -> str:
     """One of the addresses that attacks come from."""
     return f"127.1.{number // 250}.{number % 250 + 1}"
@@ -222,29 +213,6 @@ def become_attacker(seconds: float) -> None:
 
 
 # ---- What they send ----
-
-HOST = "Host: stentor.test\r\n"
-
-
-def get(path: str, *fields: str) -> bytes:
-    lines = "".join(f"{field}\r\n" for field in fields)
-    return f"GET {path} HTTP/1.1\r\n{HOST}{lines}\r\n".encode()
-
-
-def stream(path: str, *fields: str) -> bytes:
-    return get(path, "Accept: text/event-stream", *fields)
-
-
-def websocket(path: str, commands: bool = False, deflate: bool = False) -> bytes:
-    fields = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-              "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
-    if commands:
-        fields.append("Sec-WebSocket-Protocol: stentor.v1")
-    if deflate:
-        fields.append("Sec-WebSocket-Extensions: permessage-deflate; "
-                      "client_no_context_takeover; server_no_context_takeover")
-    return get(path, *fields)
-
 
 def frame(payload: bytes, deflated: bool = False) -> bytes:
     """A text frame. Zero is a mask too, and leaves the payload as it is."""
