@@ -8,10 +8,10 @@
  * After a turn with few events the program naps before it asks for more. Real readers are on
  * other machines: the server would not pay for waking them, and here it must not either.
  *
- * Usage: readers PORT PATH COUNT. Reads lines "await NUMBER": waits until all are there and have that
- * message (-1 is none), for half a minute at most, and prints a line of JSON of what came since the last: messages, those
- * that were wrong, and the mean of the times until the last reader had each. The end of the input
- * is the end; so is any failure, with its reason on stderr.
+ * Usage: readers PORT PATH COUNT. Reads lines "await NUMBER": waits until all are there and have
+ * that message (-1 is none), for half a minute at most, and prints a line of JSON of what came
+ * since the last: messages, those that were wrong, and the mean of the times until the last reader
+ * had each. The end of the input is the end; so is any failure, with its reason on stderr.
  */
 #include "common.h"
 

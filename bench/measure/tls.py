@@ -21,7 +21,7 @@ from .compare import (
     start,
     steady_gets,
 )
-from .load import CONNECTIONS, Series
+from .load import CONNECTIONS, Load, Series
 from .reading import TOPIC, VALUE
 from .servers import QUIET_STREAMS_CONFIG, Nchan, Nginx, Stentor, expect_body
 
@@ -52,10 +52,10 @@ def requests(bench: Bench) -> list[table.Row]:
         kept = compare(bench, "get", both, *options, seconds, rounds=rounds)
         new = compare(bench, "get", both, *options, seconds, "--close", rounds=rounds)
     return [
-        kept.row(f"GET over TLS, {CONNECTIONS} connections: CPU each", "stentor", "nginx", CPU_EACH.of,
-                 "{:.2f} us", table.at_most(0.75)),
-        new.row("new TLS connection with one GET: CPU each", "stentor", "nginx", CPU_EACH.of,
-                "{:.2f} us", table.at_most(0.4)),
+        Load(f"GET over TLS, {CONNECTIONS} connections", kept, ()).row(
+            CPU_EACH, "nginx", table.at_most(0.75)),
+        Load("new TLS connection with one GET", new, ()).row(
+            CPU_EACH, "nginx", table.at_most(0.4)),
     ]
 
 
@@ -80,28 +80,17 @@ def readers(bench: Bench) -> list[table.Row]:
                        "--duration", "500ms")
         found = push(bench, all_of_them, "sse", MESSAGE_BYTES, PER_SECOND, READERS)
     what = f"{READERS:,} SSE readers over TLS"
+    silence, messages = Load(what, held, ()), Load(what, found, ())
     return [
-        *memory_rows(what, held),
-        *(found.row(f"{what}: CPU per message of {MESSAGE_BYTES} B", "stentor", other, CPU_EACH.of,
-                    "{:.2f} us", table.at_most(most))
-          for other, most in (("without", 1.15), ("nchan", 0.5))),
+        silence.against_all(PROCESS_EACH, table.at_most(220, " B")),
+        silence.row(PROCESS_EACH, "nchan", table.at_most(0.01)),
+        messages.row(CPU_EACH, "without", table.at_most(1.15)),
+        messages.row(CPU_EACH, "nchan", table.at_most(0.5)),
     ]
 
 
 def publisher(stentor: Stentor) -> str:
     return f"http://127.0.0.1:{stentor.control_port}{STREAM}"
-
-
-def memory_rows(what: str, held: Series) -> list[table.Row]:
-    mine, other, plain = (held.median(name, PROCESS_EACH.of)
-                          for name in ("stentor", "nchan", "without"))
-    share = table.at_most(0.01)
-    return [
-        table.absolute_row(f"{what}: process memory each", f"{mine:.0f} B", mine,
-                           table.at_most(220, " B"), f"without TLS {plain:.0f} B"),
-        table.Row(f"{what}: process memory each", f"{mine:.0f} B", f"nchan {other:,.0f} B",
-                  f"{mine / other:.4f}", share.text, share.holds(mine / other)),
-    ]
 
 
 def storm(bench: Bench) -> list[table.Row]:
