@@ -27,7 +27,8 @@ use stentor_bench::target::Target;
 
 use crate::Failure;
 use crate::args::usage;
-use crate::trust::Tls;
+use crate::say;
+use crate::trust::{TOKEN_VARIABLE, Tls};
 use common::{Common, Flags};
 use hold::HoldFlags;
 use page::Page;
@@ -139,8 +140,14 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
         let Tls { trust, identity, config } = common.trust.tls()?;
         plans.iter_mut().for_each(|plan| plan.trust(&trust, identity.as_ref(), &config));
     }
-    if let Some(field) = common.trust.authorization().map_err(usage)? {
+    let is_own = plans.iter().flat_map(servers).all(|target| target.address.ip().is_loopback());
+    if let Some(field) = common.trust.authorization(is_own).map_err(usage)? {
         plans.iter_mut().for_each(|plan| plan.authorize(&field));
+    }
+    if common.trust.withholds_token(is_own) {
+        say::note(format!(
+            "{TOKEN_VARIABLE} is sent to this machine only; --token-file FILE sends one"
+        ));
     }
     Ok(plans)
 }

@@ -8,12 +8,11 @@ use stentor_config::{LogFormat, Settings};
 use stentor_io::unix_s;
 use stentor_process::inspect;
 use stentor_server::cost::{Account, accounts};
-use stentor_server::event_log;
 use stentor_tls_layer::ShownCertificate;
 use tracing::Level;
 
-use crate::Failure;
 use crate::args::usage;
+use crate::{Failure, say};
 
 /// Check a configuration file without starting anything
 ///
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if !args.offline {
         let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
         for warning in found.warnings {
-            event_log::warn(&format!("stentor: {warning}"));
+            say::warning(warning);
         }
         certificates = found.certificates;
     }

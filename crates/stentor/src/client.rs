@@ -9,7 +9,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -26,9 +26,9 @@ use ureq::middleware::{Middleware, MiddlewareNext};
 use ureq::typestate::AgentScope;
 use ureq::{Agent, Body, SendBody};
 
-use crate::Failure;
 use crate::args::usage;
-use crate::trust::{TrustFlags, explain};
+use crate::trust::{Explained, TOKEN_RULE, TOKEN_VARIABLE, TrustFlags, explain};
+use crate::{Failure, say};
 use socket_file::SocketFile;
 
 /// The control listener of a server with the default settings.
@@ -38,12 +38,14 @@ pub(crate) const CONTROL_DEFAULT: &str = "http://127.0.0.1:8081";
 /// the settings that the environment names, as in a container, or else `usual`. This is no value of
 /// the flag, so it conflicts with no other flag.
 pub(crate) fn default_server(usual: &'static str) -> &'static OsStr {
-    static NAMED: LazyLock<Option<OsString>> = LazyLock::new(|| {
-        let named = env::var_os("STENTOR_SERVER").filter(|server| !server.is_empty());
-        named.or_else(|| Some(control_of_environment()?.into()))
-    });
-    NAMED.as_deref().unwrap_or(OsStr::new(usual))
+    let named = NAMED_SERVER.as_deref().or(OWN_CONTROL.as_deref().map(OsStr::new));
+    named.unwrap_or(OsStr::new(usual))
 }
+
+static NAMED_SERVER: LazyLock<Option<OsString>> =
+    LazyLock::new(|| env::var_os("STENTOR_SERVER").filter(|server| !server.is_empty()));
+
+static OWN_CONTROL: LazyLock<Option<String>> = LazyLock::new(control_of_environment);
 
 /// The control listener of a server that is started with this environment, if that says something
 /// of it and is good.
@@ -126,6 +128,32 @@ impl BaseUrl {
         self.base.starts_with("https://")
     }
 
+    /// Whether the token of the environment may go there: it is on this machine, or the
+    /// environment names it and it is asked by TLS. Over plain HTTP anybody on the way could read
+    /// the token.
+    pub(crate) fn is_own(&self) -> bool {
+        let named = NAMED_SERVER.as_deref().and_then(OsStr::to_str);
+        self.is_here()
+            || self.is_one_of(named.filter(|_| self.is_secure()))
+            || self.is_one_of(OWN_CONTROL.as_deref())
+    }
+
+    fn is_one_of(&self, named: Option<&str>) -> bool {
+        named.and_then(|text| BaseUrl::parse(text).ok()).is_some_and(|named| named == *self)
+    }
+
+    /// Whether it is on this machine by its name or address.
+    fn is_here(&self) -> bool {
+        match &self.route {
+            Route::File(_) => true,
+            Route::Address(address) => is_loopback(address.ip()),
+            Route::Host => Server::alone(&self.base).is_some_and(|server| {
+                let host = server.host.trim_matches(['[', ']']);
+                host == "localhost" || host.parse().is_ok_and(is_loopback)
+            }),
+        }
+    }
+
     /// The URL of a path that needs no escaping.
     pub(crate) fn page(&self, path: &str) -> String {
         format!("{}{path}", self.base)
@@ -151,6 +179,10 @@ impl BaseUrl {
         }
         url
     }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Appends `text`, escaping every byte but letters, digits and those in `plain`. percent-encoding
@@ -208,8 +240,12 @@ fn agent_of(
     trust: &TrustFlags,
     mut config: ConfigBuilder<AgentScope>,
 ) -> Result<Agent, Failure> {
-    if trust.authorization().map_err(usage)?.is_some() {
-        config = config.middleware(SendToken(trust.clone()));
+    let is_own = server.is_own();
+    if trust.authorization(is_own).map_err(usage)?.is_some() {
+        config = config.middleware(SendToken(trust.clone(), is_own));
+    }
+    if trust.withholds_token(is_own) {
+        say::note(format!("{TOKEN_VARIABLE} is not sent to {server}: {TOKEN_RULE}"));
     }
     if server.is_secure() {
         config = config.tls_config(trust.tls()?.config);
@@ -236,7 +272,7 @@ impl Dialer for OneAddress {
 }
 
 /// A middleware that adds the token to each request.
-struct SendToken(TrustFlags);
+struct SendToken(TrustFlags, bool);
 
 impl Middleware for SendToken {
     fn handle(
@@ -244,7 +280,8 @@ impl Middleware for SendToken {
         mut request: Request<SendBody<'_>>,
         next: MiddlewareNext<'_>,
     ) -> Result<Response<Body>, ureq::Error> {
-        let field = self.0.authorization().map_err(|reason| ureq::Error::Other(reason.into()))?;
+        let field =
+            self.0.authorization(self.1).map_err(|reason| ureq::Error::Other(reason.into()))?;
         if let Some(field) = field {
             let mut field =
                 HeaderValue::from_str(&field).map_err(|error| ureq::Error::Http(error.into()))?;
@@ -288,22 +325,42 @@ pub(crate) fn success(
     answer: Result<Response<Body>, ureq::Error>,
 ) -> Result<Response<Body>, Failure> {
     let mut answer = answer.map_err(|error| unreachable(server, &error))?;
-    if answer.status().is_success() { Ok(answer) } else { Err(refusal(what, &mut answer)) }
+    if answer.status().is_success() { Ok(answer) } else { Err(refusal(server, what, &mut answer)) }
 }
 
 /// What a refusal says: the status, and the server's reason. A reason that goes on and on is cut.
-pub(crate) fn refusal(what: &str, answer: &mut Response<Body>) -> Failure {
+pub(crate) fn refusal(server: &BaseUrl, what: &str, answer: &mut Response<Body>) -> Failure {
     let mut reason = Vec::new();
     // Whatever came of it before an error is better than nothing.
     let _ = answer.body_mut().as_reader().take(REASON_BYTES_MAX).read_to_end(&mut reason);
     let reason = String::from_utf8_lossy(&reason);
-    Failure::Failed(format!("{what}: {}: {}", answer.status(), reason.trim_end()))
+    let status = answer.status();
+    Failure::Failed(match reason.trim_end() {
+        "" => format!("{what}: {status} from {server}, without a reason"),
+        reason => format!("{what}: {status}: {reason}"),
+    })
 }
 
 /// What a request without an answer says.
 pub(crate) fn unreachable(server: &BaseUrl, error: &ureq::Error) -> Failure {
-    let why = explain(error).unwrap_or_else(|| error.to_string());
-    Failure::Failed(format!("no answer from {server}: {why}"))
+    let of = |why: String| Failure::Failed(format!("no answer from {server}: {why}"));
+    if let Some(Explained { what, hint }) = explain(error) {
+        let failure = of(what);
+        return match hint {
+            Some(hint) => failure.tip(hint),
+            None => failure,
+        };
+    }
+    match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => of(
+            error.to_string()
+        )
+        .tip(
+            "'stentor serve' starts a server; --server ADDRESS or STENTOR_SERVER names another one",
+        ),
+        ureq::Error::Io(error) => of(error.to_string()),
+        error => of(error.to_string()),
+    }
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -350,6 +407,27 @@ mod tests {
         let server = BaseUrl::parse("unix:/run/x").unwrap();
         assert_eq!(server.to_string(), "unix:/run/x");
         assert_eq!(server.page("/-/status"), "http://localhost/-/status");
+    }
+
+    #[test]
+    fn own_servers_get_the_token_of_the_environment() {
+        for (text, is_own) in [
+            ("unix:/run/x", true),
+            ("http://127.0.0.1:8081", true),
+            ("http://127.9.8.7", true),
+            ("https://[::1]:8443", true),
+            ("http://[::ffff:127.0.0.1]:1", true),
+            ("localhost:8081", true),
+            ("http://localhost.example", false),
+            ("http://10.0.0.1:8081", false),
+            ("https://example.com", false),
+            ("http://[fe80::1%lo]:8081", false),
+        ] {
+            assert_eq!(BaseUrl::parse(text).unwrap().is_own(), is_own, "{text}");
+        }
+        let named = BaseUrl::parse("https://example.com").unwrap();
+        assert!(named.is_one_of(Some("https://example.com/")) && !named.is_one_of(None));
+        assert!(!named.is_one_of(Some("https://example.com:444")));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, registry, reload};
 
 use crate::local::{self, LocalCommands};
-use crate::{Failure, has_colours, parent};
+use crate::{Failure, has_colours, parent, say};
 
 /// Has a thread of its own write to standard error from now on: before anything else of a server
 /// starts, so that none of its threads ever waits for standard error.
@@ -450,7 +450,7 @@ pub(crate) fn stop(server: Server, mut signals: Signals) -> Result<(), Failure> 
                 Told::Reopen => reopen(files.as_ref()),
             }
         }
-        event_log::say("stentor: ended at once");
+        say::error("ended at once");
         process::exit(1);
     });
     server.announce_stop();

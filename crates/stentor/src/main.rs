@@ -28,6 +28,7 @@ mod operation;
 mod parent;
 mod publish;
 mod reload;
+mod say;
 mod serve;
 mod status;
 mod store;
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            event_log::say(&format!("stentor: {failure}"));
+            say::failure(&failure);
             failure.exit_code()
         }
     };
@@ -152,9 +153,23 @@ enum Failure {
     Interrupted,
     /// The process that this one was there for has ended like this.
     Ended(u8),
+    /// A failure, and what helps.
+    WithTip(Box<Failure>, String),
 }
 
 impl Failure {
+    /// The same failure with what helps.
+    fn tip(self, tip: impl Into<String>) -> Failure {
+        Failure::WithTip(Box::new(self), tip.into())
+    }
+
+    fn reason_and_tip(&self) -> (&Failure, Option<&str>) {
+        match self {
+            Failure::WithTip(failure, tip) => (failure, Some(tip)),
+            _ => (self, None),
+        }
+    }
+
     fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Usage(_) | Failure::Configuration(_) => ExitCode::from(2),
@@ -162,6 +177,7 @@ impl Failure {
             // As shells have it of a process that SIGINT ended.
             Failure::Interrupted => ExitCode::from(130),
             Failure::Ended(code) => ExitCode::from(*code),
+            Failure::WithTip(failure, _) => failure.exit_code(),
         }
     }
 }
@@ -173,6 +189,7 @@ impl fmt::Display for Failure {
             Failure::Configuration(errors) => errors.fmt(f),
             Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
             Failure::Ended(code) => write!(f, "the server ended with {code}"),
+            Failure::WithTip(failure, tip) => write!(f, "{failure} (tip: {tip})"),
         }
     }
 }

@@ -15,8 +15,8 @@ use signal_hook::iterator::Signals;
 use stentor_io::{Children, Line, reap, send_signal};
 use stentor_server::event_log;
 
-use crate::Failure;
 use crate::local::LocalCommands;
+use crate::{Failure, say};
 
 /// Wait for the end of a server that this process was before
 #[derive(Args, Debug)]
@@ -39,8 +39,8 @@ pub(crate) fn become_parent(line: Line, server: u32) -> Result<(), Failure> {
     program.args(["--server", &server.to_string(), "--line", &number.to_string()]);
     event_log::flush();
     let error = program.exec();
-    event_log::say(&format!(
-        "stentor: the first process keeps its memory, for it cannot be another program: {error}"
+    say::warning(format!(
+        "the first process keeps its memory, for it cannot be another program: {error}"
     ));
     wait(server, Line::passed_on(number).map_err(failed)?)
 }

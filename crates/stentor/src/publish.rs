@@ -14,12 +14,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use stentor_server::event_log;
 use ureq::SendBody;
 
-use crate::Failure;
 use crate::client::{self, BaseUrl, CONTROL_DEFAULT, parse_topic};
 use crate::trust::TrustFlags;
+use crate::{Failure, say};
 
 /// Publish a message, or one for every line of standard input
 ///
@@ -125,7 +124,7 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
         crate::print(&format!("{id}\n"))?;
     }
     for PublishError { line, error } in &report.errors {
-        event_log::say(&format!("stentor: line {line}: {error}"));
+        say::error(format!("line {line}: {error}"));
     }
     if report.failed > 0 {
         let (failed, all) = (report.failed, report.failed + report.published);

@@ -170,7 +170,7 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
                 Interruption::Final(failure) => return Err(failure),
                 Interruption::Away(reason) if !self.away => {
                     self.away = true;
-                    let reason = reason.to_string();
+                    let reason = reason.reason_and_tip().0.to_string();
                     let reason = reason.trim_end_matches('.');
                     self.output.notice(&format!("{reason}; waiting for the server"));
                 }
@@ -186,7 +186,7 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
     fn follow(&mut self) -> Result<Infallible, Interruption> {
         let request = self.agent.get(self.url()).header(ACCEPT, EVENT_STREAM);
         let mut answer = request.call().map_err(|error| self.unanswered(&error))?;
-        check(&mut answer)?;
+        check(&self.args.server, &mut answer)?;
         self.progress.has_stream.store(true, Ordering::Relaxed);
         if self.away {
             self.away = false;
@@ -283,11 +283,11 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
 }
 
 /// Whether the answer is a stream of events.
-fn check(answer: &mut Response<Body>) -> Result<(), Interruption> {
+fn check(server: &BaseUrl, answer: &mut Response<Body>) -> Result<(), Interruption> {
     match answer.status() {
         StatusCode::OK => {}
         status => {
-            let failure = client::refusal("no stream", answer);
+            let failure = client::refusal(server, "no stream", answer);
             return Err(match status.is_server_error() {
                 true => Interruption::Away(failure),
                 false => Interruption::Final(failure),

@@ -37,7 +37,8 @@ pub(crate) struct TrustFlags {
     /// Its private key, if it is not in the same file
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Send the token in this file, instead of the one in the variable STENTOR_TOKEN
+    /// Send the token in this file. Without it, the token in the variable STENTOR_TOKEN is sent to
+    /// servers on this machine, and to an https:// server in STENTOR_SERVER
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -85,13 +86,15 @@ impl TrustFlags {
         Ok(Some((identity, ClientCert::new_with_certs(&chain, key))))
     }
 
-    /// The `Authorization` of each request, if there is a token. The file is read each time, since
-    /// its token may be replaced while a command runs.
+    /// The `Authorization` of each request to a server, if there is a token for it. The file is
+    /// read each time, since its token may be replaced while a command runs. The token of the
+    /// environment goes only to a server that is the user's own, since the variable names none.
     ///
     /// # Errors
     /// The token cannot be read, or the file holds none. No error shows the token.
-    pub(crate) fn authorization(&self) -> Result<Option<Zeroizing<String>>, String> {
+    pub(crate) fn authorization(&self, is_own: bool) -> Result<Option<Zeroizing<String>>, String> {
         let (place, text) = match &self.token_file {
+            None if !is_own => return Ok(None),
             Some(file) => {
                 let place = file.display().to_string();
                 let text = std::fs::read_to_string(file).map_err(|e| format!("{place}: {e}"))?;
@@ -112,6 +115,12 @@ impl TrustFlags {
         Ok(Some(Zeroizing::new(format!("Bearer {token}"))))
     }
 
+    /// Whether the environment has a token that [`Self::authorization`] does not use.
+    pub(crate) fn withholds_token(&self, is_own: bool) -> bool {
+        let has_token = env::var_os(TOKEN_VARIABLE).is_some_and(|value| !value.is_empty());
+        has_token && self.token_file.is_none() && !is_own
+    }
+
     /// Whom to believe.
     fn trust(&self) -> Result<Trust, Failure> {
         Ok(match &self.ca {
@@ -123,7 +132,11 @@ impl TrustFlags {
 }
 
 /// Where a token is taken from if no file is named.
-const TOKEN_VARIABLE: &str = "STENTOR_TOKEN";
+pub(crate) const TOKEN_VARIABLE: &str = "STENTOR_TOKEN";
+
+/// Where it goes, in words.
+pub(crate) const TOKEN_RULE: &str = "it is for servers on this machine, and for an https:// server \
+                                     in STENTOR_SERVER; --token-file FILE sends one";
 
 fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let name = path.display();
@@ -167,21 +180,27 @@ fn tls_config(trust: &Trust, shown: Option<ClientCert>) -> TlsConfig {
     }
 }
 
+/// What is wrong with an exchange, and what helps.
+pub(crate) struct Explained {
+    pub(crate) what: String,
+    pub(crate) hint: Option<&'static str>,
+}
+
 /// What is wrong with an exchange, in plain words if it is a matter of TLS.
-pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
+pub(crate) fn explain(error: &ureq::Error) -> Option<Explained> {
     let what = match error {
         ureq::Error::Io(error) => stentor_tls::explain(error),
         ureq::Error::Rustls(error) => stentor_tls::explain(error),
         _ => None,
     }?;
     let hint = match &*what {
-        NO_CERTIFICATE_SHOWN => " (--cert FILE: which)",
+        NO_CERTIFICATE_SHOWN => Some("--cert FILE names the certificate to show"),
         what if what.starts_with("its certificate") => {
-            " (--ca FILE: whom to trust; --insecure: anybody)"
+            Some("--ca FILE says whom to trust, --insecure trusts anybody")
         }
-        _ => "",
+        _ => None,
     };
-    Some(format!("{what}{hint}"))
+    Some(Explained { hint, what })
 }
 
 #[cfg(test)]
@@ -224,11 +243,11 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let file = dir.join("token");
         let flags = TrustFlags { token_file: Some(file.clone()), ..TrustFlags::default() };
-        let missing = flags.authorization().unwrap_err();
+        let missing = flags.authorization(true).unwrap_err();
         assert!(missing.contains("token: No such file"), "{missing}");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            flags.authorization().map(|field| field.unwrap().to_string())
+            flags.authorization(false).map(|field| field.unwrap().to_string())
         };
         assert_eq!(read("stentor_a.b\r\n").as_deref(), Ok("Bearer stentor_a.b"));
         assert_eq!(read(" next\n").as_deref(), Ok("Bearer next"), "it was replaced");

@@ -66,7 +66,7 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
 
     /// Says something about the connection. That nobody may be there to hear it is no failure.
     pub(super) fn notice(&mut self, text: &str) {
-        let _ = self.notices.write_all(format!("stentor: {text}\n").as_bytes());
+        let _ = self.notices.write_all(format!("note: {text}\n").as_bytes());
     }
 
     /// A notice that has its place among the messages.

@@ -294,7 +294,7 @@ fn gaps_and_deletions_are_sentences_on_standard_error() {
         "messages after the start are lost: new\\nreason",
         "/a was deleted",
     ];
-    assert_eq!(lines[..9], expected.map(|text| format!("stentor: {text}")));
+    assert_eq!(lines[..9], expected.map(|text| format!("note: {text}")));
 }
 
 #[test]
@@ -360,9 +360,9 @@ fn an_outage_is_told_once() {
     assert_eq!(told.out, "1\n");
     assert_eq!(
         told.err,
-        "stentor: no stream: 503 Service Unavailable: Not now; waiting for the server\n\
-         stentor: the server is back\n\
-         stentor: the stream from SERVER has ended; waiting for the server\n"
+        "note: no stream: 503 Service Unavailable: Not now; waiting for the server\n\
+         note: the server is back\n\
+         note: the stream from SERVER has ended; waiting for the server\n"
     );
 }
 
@@ -415,8 +415,7 @@ fn silence_is_a_dead_connection() {
     let result = StreamFollower::new(&args, patience, output, Arc::default()).unwrap().run();
     assert!(result.is_err());
     assert!(serving.join().unwrap().contains("since=e-1"));
-    let said =
-        format!("stentor: the stream from {url} was silent for 1 s; waiting for the server\n");
+    let said = format!("note: the stream from {url} was silent for 1 s; waiting for the server\n");
     assert_eq!((out.text(), err.text()), ("1\n".to_owned(), said));
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use stentor_server::event_log;
 
+use crate::say;
+
 /// How far the command has come.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -39,7 +41,7 @@ pub(super) fn begin(timeout: Option<Duration>, wanted: Option<u64>, progress: &A
             }
         };
         if let Some(reason) = &failure {
-            event_log::say(&format!("stentor: {reason}"));
+            say::error(reason);
         }
         event_log::flush();
         process::exit(i32::from(failure.is_some()));

@@ -514,6 +514,17 @@ fn commands_send_the_token_of_a_file_or_of_the_environment_and_show_it_nowhere()
             assert!(!format!("{said:?}").contains("stentor_unknown"), "{said:?}");
         }
     }
+    for stranger in ["http://no-such-host.invalid:1", "https://no-such-host.invalid:1"] {
+        let mut elsewhere = stentor(["pub", "/team/a", "x", "--server", stranger]);
+        let said = Child::spawn(elsewhere.env("STENTOR_TOKEN", "stentor_writer")).said();
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let note = format!("note: STENTOR_TOKEN is not sent to {stranger}: ");
+        assert!(said.err.starts_with(&note) && !said.err.contains("stentor_writer"), "{said:?}");
+        let mut named = stentor(["pub", "/team/a", "x"]);
+        named.env("STENTOR_TOKEN", "stentor_writer").env("STENTOR_SERVER", stranger);
+        let said = Child::spawn(&mut named).said();
+        assert_eq!(said.err.starts_with("note: "), stranger.starts_with("http:"), "{said:?}");
+    }
     let mut reader = stentor(["sub", "/team/a", "--server", &public]);
     let reader = Child::spawn(reader.env("STENTOR_TOKEN", "stentor_team"));
     eventually("the value is read", || (reader.out() == "a value\n").then_some(()));

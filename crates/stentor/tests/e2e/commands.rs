@@ -202,7 +202,7 @@ fn a_bad_configuration_is_refused_with_its_place() {
         assert!(!socket.exists(), "nothing is half started");
         for (code, err) in [(check.code, &check.err), (code, &serve.err())] {
             assert_eq!(code, Some(2), "{toml}: {err}");
-            assert!(err.starts_with("stentor: "), "{toml}: {err}");
+            assert!(err.starts_with("error: "), "{toml}: {err}");
             assert!(!err.contains("ready: "), "{toml}: {err}");
             for part in *told {
                 assert!(err.contains(part), "{toml}: {part} is not in: {err}");
@@ -260,7 +260,7 @@ fn a_good_configuration_is_summed_up() {
                 [[static]]\nroot = '/nowhere/www'\n";
     fs::write(&file, toml).unwrap();
     let said = run(&["check", file.to_str().unwrap()]);
-    let warning = "stentor: the files of /nowhere/www cannot be served: ";
+    let warning = "warning: the files of /nowhere/www cannot be served: ";
     assert!(said.code == Some(0) && said.err.starts_with(warning), "{said:?}");
     let offline = run(&["check", file.to_str().unwrap(), "--offline"]);
     assert_eq!((offline.code, offline.err, &offline.out), (Some(0), String::new(), &said.out));
@@ -291,7 +291,7 @@ fn a_store_that_cannot_be_used_here_is_a_warning_unless_the_file_is_for_elsewher
     for path in [dir.path().join("none/data"), file.clone()] {
         let [said, offline] = of(&path);
         assert!(said.out.starts_with("ok\n") && said.code == Some(0), "{said:?}");
-        assert!(said.err.starts_with("stentor: store.path: the store in "), "{said:?}");
+        assert!(said.err.starts_with("warning: store.path: the store in "), "{said:?}");
         assert_eq!((offline.code, offline.err.as_str()), (Some(0), ""));
     }
 }
@@ -399,7 +399,7 @@ fn publishing_from_the_command_line() {
 
     let said = publish(&["/-/x", "1"], "");
     assert_eq!(said.code, Some(1));
-    assert!(said.err.starts_with("stentor: ") && said.err.contains("/-/x"), "{}", said.err);
+    assert!(said.err.starts_with("error: ") && said.err.contains("/-/x"), "{}", said.err);
     assert_eq!(publish(&["no-path", "1"], "").code, Some(2));
     let public = format!("http://{}", server.public.0);
     let said = run(&["pub", "--control", &public, "/a", "1"]);
@@ -562,4 +562,22 @@ fn curl_reads_and_publishes() {
     assert!(output.stdout.starts_with(b"HTTP/1.1 200 OK\r\n"), "{output:?}");
     let output = curl(&["--http1.0", &public]).unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn errors_look_like_those_of_clap() {
+    let refused = ["pub", "/a", "x", "--server", "127.0.0.1:1"];
+    let plain = run(&refused);
+    assert_eq!(plain.code, Some(1));
+    let expected = "error: no answer from http://127.0.0.1:1: Connection refused \
+                    (os error 111)\n\n  tip: 'stentor serve' starts a server; \
+                    --server ADDRESS or STENTOR_SERVER names another one\n";
+    assert_eq!(plain.err, expected);
+    let of = |words: &[&str]| {
+        let said = run(&[&["--color=always"], words].concat());
+        said.err.split("error:").next().map(str::to_owned)
+    };
+    let colours = of(&refused);
+    assert_eq!(colours, of(&["pub"]), "the same colour");
+    assert!(colours.unwrap().starts_with('\u{1b}'));
 }

@@ -92,19 +92,19 @@ fn in_the_journal_lines_have_a_priority_and_no_time() {
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.last().unwrap();
     assert!(text.contains("this host cannot hold"), "{text}");
-    assert!(last.starts_with("<3>stentor: the access log /nowhere/a.log "), "{text}");
+    assert!(last.starts_with("<3>error: the access log /nowhere/a.log "), "{text}");
     for line in &lines[..lines.len() - 1] {
         let plain =
             line.strip_prefix("<4>").and_then(|line| line.trim_start().strip_prefix("WARN "));
         assert!(plain.is_some(), "{line}");
     }
-    for line in log("json", &journal).lines().filter(|line| !line.contains("stentor: ")) {
+    for line in log("json", &journal).lines().filter(|line| !line.contains("error: ")) {
         let object: Value = serde_json::from_str(line.strip_prefix("<4>").unwrap()).unwrap();
         assert_eq!(object["level"], "WARN");
     }
     let text = log("text", &other);
     assert!(text.lines().all(|line| !line.starts_with('<')), "{text}");
-    assert!(text.contains("stentor: the access log"), "{text}");
+    assert!(text.contains("error: the access log"), "{text}");
 }
 
 #[test]

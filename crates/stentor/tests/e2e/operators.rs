@@ -165,7 +165,8 @@ fn commands_show_a_certificate_where_they_are_asked_for_one() {
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     let said = run_as(&publish, &[]);
     assert_eq!(said.code, Some(1));
-    let expected = "it lets nobody in who does not show it a certificate (--cert FILE: which)\n";
+    let expected = "it lets nobody in who does not show it a certificate\n\n  \
+                    tip: --cert FILE names the certificate to show\n";
     assert!(said.err.ends_with(expected), "{}", said.err);
     let eve = [guarded.file("eve.pem"), guarded.file("eve.key")].map(|f| f.display().to_string());
     let said = run_as(&publish, &["--cert", &eve[0], "--key", &eve[1]]);

@@ -42,7 +42,7 @@ fn a_token_is_made_and_checked() {
     assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
     assert_eq!(
         said.err,
-        "stentor: refused: unknown_secret: no token that is configured has this secret\n"
+        "error: refused: unknown_secret: no token that is configured has this secret\n"
     );
     let said = check(&config, &"x.".repeat(5_000));
     assert!(said.err.contains("too_large: it has 10000 bytes"), "{}", said.err);
@@ -76,7 +76,7 @@ fn the_owner_is_told_why_a_token_is_refused() {
         configure(jwt);
         let said = check(&config, token);
         assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
-        assert!(said.err.starts_with(&format!("stentor: refused: {reason}")), "{}", said.err);
+        assert!(said.err.starts_with(&format!("error: refused: {reason}")), "{}", said.err);
     }
     // What the keys are from can be wrong as well.
     fs::write(&jwks, "{}").unwrap();

@@ -27,7 +27,7 @@ fn the_exit_code_says_whether_a_host_is_ready() {
     assert_eq!(small.code, Some(1));
     let change = "net.ipv4.tcp_mem  9477 12637 18954 → 20000 25000 30000";
     assert!(small.out.contains(change), "{}", small.out);
-    assert!(small.err.starts_with("stentor: not ready for 10,000 connections"), "{}", small.err);
+    assert!(small.err.starts_with("error: not ready for 10,000 connections"), "{}", small.err);
     // No colours in a pipe.
     assert!(!small.out.contains('\x1b'), "{}", small.out);
     for bad in [&["tune", "-n", "0"][..], &["tune", "--facts", "/nonexistent"]] {

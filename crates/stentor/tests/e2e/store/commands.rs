@@ -245,7 +245,7 @@ fn lines_that_are_none_are_refused_by_their_number() {
         ("{\"topic\":\"/a\",\"data\":\"x\",\"published_at\":1795339714000}", "in seconds"),
     ] {
         let said = refused("import", &[&data], &format!("{good}{bad}\n"));
-        assert!(said.starts_with("stentor: line 2: ") && said.contains(told), "{bad}: {said}");
+        assert!(said.starts_with("error: line 2: ") && said.contains(told), "{bad}: {said}");
         assert!(refused("check", &[&data], "").contains("there is no store in "));
     }
     done("import", &[&data], &format!("{good}\n{{\"topic\":\"/b\",\"data\":\"x\"}}"));

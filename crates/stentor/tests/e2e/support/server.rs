@@ -72,7 +72,7 @@ pub(crate) fn refused_start(flags: &[&str], reasons: &[&str]) -> Said {
     let said = Child::spawn(&mut serve(flags)).said();
     assert_eq!(said.code, Some(1), "{}", said.err);
     let last = said.err.lines().last().unwrap_or_default();
-    assert!(last.starts_with("stentor: ") && !said.err.contains("ready: "), "{}", said.err);
+    assert!(last.starts_with("error: ") && !said.err.contains("ready: "), "{}", said.err);
     for reason in reasons {
         assert!(last.contains(reason), "{reason}: {last}");
     }
