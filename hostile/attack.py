@@ -1,7 +1,6 @@
 """One attack on one fresh server: what it costs, and what the bystanders feel of it."""
 
 import contextlib
-import json
 import math
 import multiprocessing
 import os
@@ -15,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from attacker import CUT, OPEN, OPENED, SENT, TALLIES, Attacker, become_attacker
-from attacks import BYSTANDERS_TOPIC, BYSTANDERS_VALUE, Attack, Publisher, make_files
+from attacks import Attack, Publisher, make_files
+from bystanders import READERS, VALUE, Bystanders, Phase
 from measure import client, host
-from measure.bench import OUT_DIR, Bench, MeasurementError, compile_c
+from measure.bench import OUT_DIR, Bench, MeasurementError
 from measure.load import FOREIGN_SHARE_MAX, Usage, foreign_share
-from measure.process import Instrument, cpu_seconds_of, memory_fields
+from measure.process import cpu_seconds_of, memory_fields
 from measure.servers import Stentor
 
-HERE = Path(__file__).resolve().parent
-BYSTANDERS = 200
-GETS_PER_SECOND = 1_000
-WARM_UP_SECONDS = 2
+LEAD_SECONDS = 1
+"""Bystanders are there so long before the attack."""
+
 QUIET_SECONDS = 4
 QUIET_TIMES = 3
 """What happens once on a host in so short a time is not what quiet is: the best one counts."""
@@ -39,7 +38,6 @@ SPARE_SECONDS = 2
 BYSTANDERS_BOUND_MS = 5.0
 CONTROL_BOUND_MS = 10.0
 MEMORY_SPARE_MIB = 64
-LATENESS_MAX_MS = 1.0
 TCP_PRESSURE_SHARE_MAX = 1 / 3
 
 ATTACKER_NICE = 5
@@ -53,37 +51,6 @@ COLD_FILES = 400
 COLD_EVERY_SECONDS = 1.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
-
-
-@dataclass(frozen=True)
-class Phase:
-    """What the bystanders saw in a stretch of time, as bystanders.c reports it."""
-
-    figures: dict[str, Any]
-
-    def p50(self, what: str) -> float:
-        return self.figures[what]["p50_ms"]
-
-    def p99(self, what: str) -> float:
-        return self.figures[what]["p99_ms"]
-
-    def unanswered(self, what: str) -> int:
-        """Those without an answer, and those with another than was due."""
-        return self.figures[what]["unanswered"] + self.figures[what]["wrong"]
-
-
-class Bystanders(Instrument):
-    """The process of bystanders.c."""
-
-    def __init__(self, bench: Bench, server: Stentor, messages_per_second: int) -> None:
-        super().__init__("bystanders", [
-            compile_c(str(HERE / "bystanders.c"), OUT_DIR / "bystanders"), server.plain_port,
-            server.control_port, BYSTANDERS, GETS_PER_SECOND, messages_per_second,
-            BYSTANDERS_VALUE, BYSTANDERS_TOPIC])
-
-    def report(self) -> Phase:
-        """All since the last report."""
-        return Phase(json.loads(self.order("report")))
 
 
 class Forked:
@@ -186,46 +153,35 @@ class Stage:
 
 
 @dataclass(kw_only=True)
-class Quiet:
-    """What was measured before the attack."""
+class Outcome:
+    """All figures of one attack."""
 
+    attack: str
     quiet: Phase
     memory_empty_mib: float
     """Before anything was published."""
 
     server_cpu_quiet: float
+    during: Phase | None = None
+    seconds: float = 0
+    sent_per_second: float = 0
+    opened: int = 0
+    connections: int = 0
+    """At most, as `memory_peak_mib` and `tcp_memory_mib`."""
 
+    cut: int = 0
+    memory_before_mib: float = 0
+    memory_peak_mib: float = 0
+    memory_after_mib: float = 0
+    tcp_memory_mib: float = 0
+    settled_seconds: float = 0
+    messages_kept: int = 0
+    server_cpu: float = 0
+    files: tuple[int, int] = (0, 0)
+    """Asked for, and of these not answered as they should be; so with `probes`."""
 
-@dataclass(kw_only=True)
-class Peaks:
-    """The most of what was seen while an attack went on."""
-
-    memory_peak_mib: float
-    tcp_memory_mib: float
-    connections: int
-
-
-@dataclass(kw_only=True)
-class Outcome(Quiet, Peaks):
-    """All figures of one attack."""
-
-    attack: str
-    during: Phase
-    after: Phase
-    seconds: float
-    sent_per_second: float
-    opened: int
-    cut: int
-    memory_before_mib: float
-    memory_after_mib: float
-    settled_seconds: float
-    messages_kept: int
-    server_cpu: float
-    files_asked: int
-    files_failed: int
-    probes_asked: int
-    probes_failed: int
-    foreign_share: float
+    probes: tuple[int, int] = (0, 0)
+    foreign_share: float = 0
     verdicts: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -235,8 +191,7 @@ class Outcome(Quiet, Peaks):
     @property
     def is_doubtful(self) -> bool:
         """Whether something else on the host spoiled the figures."""
-        return (self.foreign_share > FOREIGN_SHARE_MAX
-                or self.during.p99("lateness") > LATENESS_MAX_MS)
+        return self.foreign_share > FOREIGN_SHARE_MAX
 
 
 def quietest(phases: list[Phase]) -> Phase:
@@ -259,12 +214,12 @@ def judge(outcome: Outcome, attack: Attack, tcp_bound_mib: float) -> dict[str, b
         "memory": outcome.memory_peak_mib <= memory_bound + attack.settings_mib,
         "memory-back": outcome.memory_after_mib <= memory_bound + attack.stays_mib,
         "cut": during.figures["cut"] == 0,
-        "files": outcome.files_failed == 0,
+        "files": outcome.files[1] == 0,
     }
     if attack.newcomers_judged:
         verdicts["newcomers"] = during.unanswered("newcomer") == 0
     if attack.probe:
-        verdicts["probe"] = outcome.probes_failed == 0
+        verdicts["probe"] = outcome.probes[1] == 0
     if attack.kept_bytes_max:
         growth = max(outcome.memory_peak_mib, outcome.memory_after_mib) - outcome.memory_empty_mib
         # What was published meanwhile stays, so that is the bound instead.
@@ -303,87 +258,72 @@ def run(bench: Bench, attack: Attack, seconds: float) -> Outcome:
                                              secured=attack.over_tls))
         stage = Stage(server)
         stage.favour()
-        server.put(BYSTANDERS_VALUE, b"hello, world")
-        server.put(BYSTANDERS_TOPIC, b"number=0 of the bystanders")
+        for topic in (VALUE, *READERS.values()):
+            server.put(topic, b"hello, world")
         memory_empty = stage.memory_mib()
         attack.prepare(stage)
-        whole = WARM_UP_SECONDS + QUIET_SECONDS * QUIET_TIMES + seconds + SETTLED_SECONDS
+        whole = (QUIET_SECONDS + LEAD_SECONDS) * QUIET_TIMES + seconds + SETTLED_SECONDS
         company = []
         if attack.company:
             publisher = Publisher(server.control_port)
             company.append(Forked(whole, 0, lambda: attack.company(publisher)))
             stack.callback(company[0].stop)
-        bystanders = stack.enter_context(
-            Bystanders(bench, server, attack.messages_per_second))
-        time.sleep(WARM_UP_SECONDS)
-        bystanders.report()
-        used = server.cpu_seconds()
-        phases = []
+
+        def bystanders(seconds: float) -> Bystanders:
+            begun = Bystanders(bench, server, attack.messages_per_second, seconds + LEAD_SECONDS)
+            stack.callback(begun.stop)
+            return begun
+
+        used, phases = server.cpu_seconds(), []
         for _ in range(QUIET_TIMES):
-            time.sleep(QUIET_SECONDS)
-            phases.append(bystanders.report())
-        cpu = (server.cpu_seconds() - used) / (QUIET_SECONDS * QUIET_TIMES)
-        quiet = Quiet(quiet=quietest(phases), memory_empty_mib=memory_empty, server_cpu_quiet=cpu)
-        return strike(stack, stage, attack, bystanders, company, quiet, seconds)
+            phases.append(bystanders(QUIET_SECONDS).finish())
+        cpu = (server.cpu_seconds() - used) / ((QUIET_SECONDS + LEAD_SECONDS) * QUIET_TIMES)
+        outcome = Outcome(attack=attack.name(), quiet=quietest(phases),
+                          memory_empty_mib=memory_empty, server_cpu_quiet=cpu)
+        strike(stack, stage, attack, bystanders, company, outcome, seconds)
+    return outcome
 
 
-def watch(stage: Stage, tally: SynchronizedArray, tcp_before_mib: float, seconds: float) -> Peaks:
-    """Looks on for so long."""
-    end = time.monotonic() + seconds
-    memory, tcp_memory, connections = [], [], []
+def watch(stage: Stage, tally: SynchronizedArray, outcome: Outcome, seconds: float) -> None:
+    """Notes the most of what there is for so long."""
+    end, tcp_before = time.monotonic() + seconds, tcp_memory_mib()
     while time.monotonic() < end:
         time.sleep(SAMPLE_SECONDS)
-        memory.append(stage.memory_mib())
-        tcp_memory.append(tcp_memory_mib())
-        connections.append(tally[OPEN])
-    return Peaks(memory_peak_mib=max(memory), tcp_memory_mib=max(tcp_memory) - tcp_before_mib,
-                 connections=max(connections))
+        outcome.memory_peak_mib = max(outcome.memory_peak_mib, stage.memory_mib())
+        outcome.tcp_memory_mib = max(outcome.tcp_memory_mib, tcp_memory_mib() - tcp_before)
+        outcome.connections = max(outcome.connections, tally[OPEN])
 
 
-def strike(stack: ExitStack, stage: Stage, attack: Attack, bystanders: Bystanders,
-           company: list[Forked], quiet: Quiet, seconds: float) -> Outcome:
+def strike(stack: ExitStack, stage: Stage, attack: Attack,
+           bystanders: Callable[[float], Bystanders], company: list[Forked], outcome: Outcome,
+           seconds: float) -> None:
     """The attack itself, and the minute after."""
-    before, tcp_before = stage.memory_mib(), tcp_memory_mib()
+    outcome.memory_before_mib = stage.memory_mib()
     tally = multiprocessing.get_context("fork").Array("q", TALLIES, lock=False)
+    files = stack.enter_context(Asker(ColdFiles(stage.server.plain_port).ask))
+    probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
+    used, beside = Usage.now(stage.server, *company), bystanders(seconds)
+    time.sleep(LEAD_SECONDS)
     attacker = Forked(seconds, ATTACKER_NICE, lambda: attack.strike(
         Attacker(stage.server.port, seconds + SPARE_SECONDS, tally, attack.rate)))
     stack.callback(attacker.stop)
-    files = stack.enter_context(Asker(ColdFiles(stage.server.plain_port).ask))
-    probes = stack.enter_context(Asker(lambda: attack.probe(stage))) if attack.probe else None
-    started = (attacker, *company)
-    used = Usage.now(stage.server, bystanders, *started)
-    peaks = watch(stage, tally, tcp_before, seconds)
-    during = bystanders.report()
-    usage = Usage.now(stage.server, bystanders, *started)
-    files_asked, files_failed = files.counts
-    probes_asked, probes_failed = probes.counts if probes else (0, 0)
-    for process in started:
+    watch(stage, tally, outcome, seconds)
+    for process in (attacker, *company):
         process.expect_alive()
+    outcome.files, outcome.probes = files.counts, probes.counts if probes else (0, 0)
+    outcome.during = beside.finish()
+    usage = Usage.now(stage.server, *company, attacker)
+    for process in (attacker, *company):
         process.stop()
     kept = stage.status()["messages_kept"] if attack.kept_bytes_max else 0
-    bound = math.inf if kept else before + MEMORY_SPARE_MIB + attack.stays_mib
-    settled, after_memory = settle(stage, bound)
-    elapsed = usage.wall - used.wall
-    outcome = Outcome(
-        **vars(quiet), **vars(peaks), attack=attack.name(), during=during,
-        after=bystanders.report(),
-        seconds=elapsed,
-        sent_per_second=tally[SENT] / elapsed,
-        opened=tally[OPENED],
-        cut=tally[CUT],
-        memory_before_mib=before,
-        memory_after_mib=after_memory,
-        settled_seconds=settled,
-        messages_kept=kept,
-        server_cpu=(usage.server - used.server) / elapsed,
-        files_asked=files_asked,
-        files_failed=files_failed,
-        probes_asked=probes_asked,
-        probes_failed=probes_failed,
-        foreign_share=foreign_share(used, usage),
-    )
+    bound = math.inf if kept else outcome.memory_before_mib + MEMORY_SPARE_MIB + attack.stays_mib
+    outcome.settled_seconds, outcome.memory_after_mib = settle(stage, bound)
+    outcome.seconds = usage.wall - used.wall
+    outcome.sent_per_second = tally[SENT] / outcome.seconds
+    outcome.opened, outcome.cut, outcome.messages_kept = tally[OPENED], tally[CUT], kept
+    outcome.server_cpu = (usage.server - used.server) / outcome.seconds
+    outcome.foreign_share = foreign_share(used, usage)
     outcome.verdicts = judge(outcome, attack, tcp_pressure_mib() * TCP_PRESSURE_SHARE_MAX)
-    return outcome
 
 
 def settle(stage: Stage, bound_mib: float) -> tuple[float, float]:

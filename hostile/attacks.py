@@ -27,6 +27,7 @@ from attacker import (
     deflated_frame,
     frame,
 )
+from bystanders import TOPIC, VALUE
 from measure.bench import OUT_DIR, MeasurementError
 from measure.client import Client, ask, be_far, get, stream, trusting, websocket
 from tls import KEY_UPDATE_BYTES, Session, hello
@@ -45,8 +46,6 @@ READERS_CONFIG = f"""\
 [limits]
 readers_bytes_max = "{READERS_MIB} MiB"
 """
-BYSTANDERS_TOPIC = "/bystanders/topic"
-BYSTANDERS_VALUE = "/bystanders/value"
 
 
 class Publisher(Client):
@@ -199,7 +198,7 @@ class Descriptors(Attack):
 
     def strike(self, attacker: Attacker) -> None:
         silent = stream("/attack/nothing")
-        idle = get(BYSTANDERS_VALUE)
+        idle = get(VALUE)
         attacker.hold(6_000, lambda number: silent if number % 2 else idle)
 
 
@@ -363,7 +362,7 @@ class Churn(Attack):
     messages_per_second = 400
 
     def strike(self, attacker: Attacker) -> None:
-        topic = json.dumps([BYSTANDERS_TOPIC])
+        topic = json.dumps([TOPIC])
         pair = (frame(f'{{"subscribe":{topic}}}'.encode())
                 + frame(f'{{"unsubscribe":{topic}}}'.encode()))
         first = websocket("/-/events", commands=True)
@@ -473,7 +472,7 @@ class PipelinedLongPoll(Attack):
     rate = 10 * BYTES_PER_SECOND
 
     def strike(self, attacker: Attacker) -> None:
-        behind = get(BYSTANDERS_VALUE)
+        behind = get(VALUE)
         first = get("/attack/nothing?wait=60") + behind * (60_000 // len(behind))
         half = (attacker.deadline - attacker.began) / 2
         while attacker.elapsed < half:
@@ -551,7 +550,7 @@ class Lookups(Attack):
             get("/-/values?topic=/lookups/fits", f"If-None-Match: {tag}") * 20,
             get(f"/-/values?prefix=/l/&names={names}"),
         ]
-        first = get(BYSTANDERS_VALUE)
+        first = get(VALUE)
         for connection in attacker.keep(self.SOCKETS, first):
             attacker.send(connection, floods[connection.number % len(floods)])
 
@@ -605,7 +604,7 @@ class ResumeNames(Admitted):
 
     def strike(self, attacker: Attacker) -> None:
         pipelined = get(self.target) * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, pipelined)
 
 
@@ -630,7 +629,7 @@ class ShortNames(Admitted):
     def strike(self, attacker: Attacker) -> None:
         topics = "&".join(f"topic=/t{at}" for at in range(16))
         pipelined = get(f"/-/events?{topics}") * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, pipelined)
 
 
@@ -656,7 +655,7 @@ class LargePolls(Admitted):
     def strike(self, attacker: Attacker) -> None:
         topics = "&".join(f"topic=/polled/{at}" for at in range(self.VALUES))
         pipelined = get(f"/-/events?{topics}&wait=9") * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, pipelined)
 
 
@@ -672,7 +671,7 @@ class OneByteBodies(Admitted):
     def strike(self, attacker: Attacker) -> None:
         topics = "&".join(f"topic=/bodies/{at}" for at in range(self.VALUES))
         request = get(f"/-/values?{topics}", "Content-Length: 1") + b"x"
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, request * 4)
 
 
@@ -704,7 +703,7 @@ listing = true
 """
 
     def strike(self, attacker: Attacker) -> None:
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, get("/listed/") * 4)
 
 
@@ -720,7 +719,7 @@ access = "{OUT_DIR}/attack-access.log"
 
     def strike(self, attacker: Attacker) -> None:
         request = get("/?" + "&" * 15_000)
-        for connection in attacker.keep(self.SOCKETS, get(BYSTANDERS_VALUE), 0.001):
+        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
             attacker.send(connection, request)
 
 
@@ -746,7 +745,7 @@ class Slowloris(Attack):
     """10,000 heads that are never finished."""
 
     def strike(self, attacker: Attacker) -> None:
-        begun = f"GET {BYSTANDERS_VALUE} HTTP/1.1\r\nHost: stentor.test\r\nX: ".encode()
+        begun = f"GET {VALUE} HTTP/1.1\r\nHost: stentor.test\r\nX: ".encode()
         attacker.hold(MANY, lambda _: begun)
 
 
@@ -754,7 +753,7 @@ class OneByte(Attack):
     """10,000 connections send their requests byte by byte."""
 
     def strike(self, attacker: Attacker) -> None:
-        request = get(BYSTANDERS_VALUE)
+        request = get(VALUE)
         while not attacker.over:
             for connection in list(attacker.connections.values()):
                 if attacker.over:
@@ -796,7 +795,7 @@ class TlsAttack(Attack):
         """A newcomer is served in a second, its handshake included."""
         with contextlib.suppress(MeasurementError), \
                 Client(stage.server.port, "https", timeout=1, source="127.3.0.3") as client:
-            client.read(BYSTANDERS_VALUE)
+            client.read(VALUE)
             return True
         return False
 
@@ -893,7 +892,7 @@ class TlsKeyUpdates(TlsAttack):
             session = sessions[at]
             is_alive = all(session.update_keys() for _ in range(self.UPDATES))
             # A GET is something, and they may go on.
-            is_alive = is_alive and session.send(get(BYSTANDERS_VALUE))
+            is_alive = is_alive and session.send(get(VALUE))
             session.receive()
             attacker.tally[SENT] += self.UPDATES * KEY_UPDATE_BYTES
             attacker.spend(self.UPDATES * KEY_UPDATE_BYTES)
