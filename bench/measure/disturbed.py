@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -13,16 +14,9 @@ from pathlib import Path
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
 from .client import LINES, Client, stream
+from .compare import start
 from .servers import Stentor
-from .store import (
-    DATA,
-    EVERY_SECONDS,
-    Watched,
-    load_command,
-    read_answers,
-    server,
-    under_way,
-)
+from .store import DATA, EVERY_SECONDS, Watched, answers_of, put_command, server, under_way
 
 TOPIC = "/live/value"
 LIVE = '[[topics]]\nmatch = "/live/**"\nkeep = "memory"\n'
@@ -31,6 +25,8 @@ TOPICS = 1_000_000
 LARGE_BYTES = 1_000
 QUIET_SECONDS = 10
 HANG_SECONDS = 10
+# By default publishers are told after 5 s that the disk does not answer.
+PATIENT = "wait_max = '1m'\n"
 IMAGE_BYTES = 1 << 30
 PUBLISHERS = 100
 RATE = 2_000
@@ -108,11 +104,11 @@ def run(*command: str) -> None:
 
 
 def while_it_hangs(bench: Bench) -> list[table.Row]:
-    with own_disk() as disk, server(bench, True, VALUES, data=disk / "data") as stentor:
+    with own_disk() as disk, server(
+            bench, True, VALUES, data=disk / "data", more=PATIENT) as stentor:
         with WatchedStream(stentor) as watched:
-            publishers = subprocess.Popen(
-                load_command(bench, stentor.control_port, 1_000, 600, RATE, PUBLISHERS),
-                stdout=subprocess.PIPE, text=True)
+            publishers = start(put_command(bench, stentor.control_port, 1_000, 600, RATE,
+                                           PUBLISHERS))
             try:
                 time.sleep(1)
                 watched.gets.clear()
@@ -127,8 +123,8 @@ def while_it_hangs(bench: Bench) -> list[table.Row]:
                     run("fsfreeze", "--unfreeze", str(disk))
                 time.sleep(2)
             finally:
-                publishers.terminate()
-                answered = read_answers(publishers.communicate()[0])
+                publishers.send_signal(signal.SIGINT)
+                answered = answers_of(publishers, 0)
     hang = f"the disk hangs for {HANG_SECONDS} s"
     return [*watched.rows(hang, "meanwhile"),
             table.absolute_row(f"{PUBLISHERS} publishers over that: all answered",

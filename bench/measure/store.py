@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import threading
@@ -16,10 +17,10 @@ from typing import Self
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
 from .load import Series, Subject
-from .process import TIED
 from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
 from .client import LINES, Client, publish_lines, raw
+from .compare import finish, start
 from .servers import Floor, Stentor, expect_body, ready
 
 DATA = OUT_DIR / "data"
@@ -27,6 +28,7 @@ PUBLISHERS = 1_000
 TOPICS = 10_000
 TOPICS_MANY = 1_000_000
 NAME_BYTES = len("/bench/topics/0000000")
+PUT_NAME_BYTES = len("/bench/topics/0000")
 SYNC_BYTES = (4 << 10, 64 << 10)
 SYNC_SECONDS = 2
 PAUSE_US = 1_000
@@ -73,12 +75,13 @@ def store(bench: Bench) -> list[table.Row]:
 
 
 def server(bench: Bench, stored: bool, config: str = VALUES_ONLY,
-           keeps: bool = False, data: Path = DATA) -> AbstractContextManager[Stentor]:
+           keeps: bool = False, data: Path = DATA,
+           more: str = "") -> AbstractContextManager[Stentor]:
     """A server on both cores, since the disk's thread is to have its own; with an empty store,
     unless it `keeps` what is there."""
     if not keeps:
         shutil.rmtree(data, ignore_errors=True)
-    text = config + (f'[store]\npath = "{data}"\n' if stored else "")
+    text = config + (f'[store]\npath = "{data}"\n{more}' if stored else "")
     return ready(Stentor(bench, config=text, cores="0,1"))
 
 
@@ -112,31 +115,30 @@ def disk_rows(bench: Bench) -> list[table.Row]:
 
 def publish(bench: Bench, port: int, seconds: float, rate: int = 0) -> Answers:
     """Publishers with one PUT under way each."""
-    done = subprocess.run(load_command(bench, port, TOPICS, seconds, rate, PUBLISHERS),
-                          stdout=subprocess.PIPE, text=True)
-    return read_answers(done.stdout)
+    return answers_of(start(put_command(bench, port, TOPICS, seconds, rate, PUBLISHERS)), seconds)
 
 
-def load_command(bench: Bench, port: int, topics: int, seconds: float, rate: int,
-                 publishers: int) -> list[str]:
-    command = [bench.program("publishers"), port, publishers, topics, MESSAGE_BYTES, seconds, rate]
-    return list(map(str, command))
+def put_command(bench: Bench, port: int, topics: int, seconds: float, rate: int,
+                publishers: int) -> list[object]:
+    return [bench.stentor, "bench", "put", f"http://127.0.0.1:{port}/bench/topics/{{n}}",
+            "--topics", topics, "--bytes", MESSAGE_BYTES, "--connections", publishers,
+            "--duration", f"{round(seconds * 1000)}ms", "--threads", 1, "--json",
+            *(("--rate", rate) if rate else ())]
+
+
+def answers_of(put: subprocess.Popen[str], seconds: float) -> Answers:
+    """All must be good. It may have been ended by SIGINT."""
+    report = finish("put", put, seconds + 60, statuses=(0, 130))
+    requests, latency = report["requests"], report["requests"]["latency"]
+    if report["errors"] or any(status >= 300 for status, _ in requests["statuses"]):
+        raise MeasurementError(f"bench put: {report['errors']} {requests['statuses']}")
+    return Answers(requests["completed"], report["seconds"], latency["p50_us"], latency["p99_us"])
 
 
 def answer_to_put(stentor: Stentor) -> bytes:
     """What publishers are answered, exactly as it comes."""
     return raw(stentor.control_port, b"PUT %b HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                b"Content-Length: 1\r\n\r\n1" % TOPIC.encode())
-
-
-def read_answers(line: str) -> Answers:
-    try:
-        count, seconds, p50, p99, refused = map(float, line.split())
-    except ValueError as error:
-        raise MeasurementError(f"publishers said {line!r}") from error
-    if refused or not count:
-        raise MeasurementError(f"{refused:,.0f} of {count:,.0f} publishes were refused")
-    return Answers(int(count), seconds, p50, p99)
 
 
 def thread(stentor: Stentor, name: str) -> Thread:
@@ -192,7 +194,7 @@ def answers(bench: Bench) -> list[table.Row]:
         table.absolute_row("the store's thread: CPU per message", f"{own:.2f} us", own,
                            table.at_most(0.7, " us")),
         table.absolute_row(f"bytes of the log per message of {MESSAGE_BYTES} with a name of "
-                           f"{NAME_BYTES}", f"{written:.0f} B", written, None),
+                           f"{PUT_NAME_BYTES}", f"{written:.0f} B", written, None),
     ]
 
 
@@ -300,14 +302,13 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
 @contextmanager
 def publishing(bench: Bench, stentor: Stentor, rate: int) -> Iterator[None]:
     """Publishers at a steady rate, meanwhile."""
-    command = load_command(bench, stentor.control_port, TOPICS, 600, rate, PUBLISHERS)
-    load = subprocess.Popen([*TIED, *command], stdout=subprocess.PIPE, text=True)
+    load = start(put_command(bench, stentor.control_port, TOPICS, 600, rate, PUBLISHERS))
     try:
         time.sleep(0.3)
         yield
     finally:
-        load.terminate()
-        read_answers(load.communicate()[0])
+        load.send_signal(signal.SIGINT)
+        answers_of(load, 0)
 
 
 def overwriting(bench: Bench) -> list[table.Row]:
