@@ -15,5 +15,5 @@ mod start_error;
 mod user;
 
 pub use inspection::{Inspection, inspect};
-pub use server::{LogFiles, Predecessor, Server, start, take_over};
+pub use server::{BoundListener, LogFiles, Predecessor, Server, start, take_over};
 pub use start_error::StartError;

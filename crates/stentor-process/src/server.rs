@@ -18,19 +18,19 @@ mod taking_over;
 use self::handover::ServerState;
 use self::life::{Cue, Post, Report, Serving, Stage, begins, live, prepare};
 use self::listeners::Addresses;
+pub use self::listeners::BoundListener;
 use self::prepared::{Background, PreparedSettings, Running, check_files};
 use self::service::Service;
 pub use self::taking_over::Predecessor;
 use crate::start_error::StartError;
 use crate::user::{become_user, user_named};
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use stentor_config::{ControlAddress, Settings};
+use stentor_config::Settings;
 use stentor_files::FileLoader;
 use stentor_hub::{Applied, Draft, Epoch, Hub, Life, Message, Op, Precondition, Published};
 use stentor_io::{
@@ -42,8 +42,8 @@ use stentor_order::{
 };
 use stentor_server::keys::TokenState;
 use stentor_server::{
-    AccessLog, CONTROL, Guard, MONITOR, Mailbox, Order, PUBLIC, ProcessState, REDIRECT, Reloads,
-    Shared, TOKENS_BYTES_MAX, Upgrades, Worker, client_module, event_log,
+    AccessLog, CONTROL, Guard, Mailbox, Order, ProcessState, Reloads, Shared, TOKENS_BYTES_MAX,
+    Upgrades, Worker, client_module, event_log,
 };
 use stentor_store::{Ended, Ending, StoreThread, Writer};
 use stentor_tls_layer::{Acceptors, Sessions};
@@ -55,10 +55,7 @@ use zeroize::Zeroizing;
 pub struct Server {
     shared: Arc<Shared>,
     settings: Settings,
-    public: Vec<SocketAddr>,
-    control: Vec<ControlAddress>,
-    monitor: Vec<ControlAddress>,
-    redirect: Vec<SocketAddr>,
+    listeners: Vec<BoundListener>,
     mailboxes: Vec<Arc<Mailbox>>,
     /// Where each worker is told what to do.
     cues: Vec<mpsc::Sender<Cue>>,
@@ -147,10 +144,7 @@ fn begin(
     let mut server = Server {
         changes: ChangeQueue::new(&shared.hub, None),
         shared: Arc::new(shared),
-        public: addresses.of(PUBLIC).filter_map(|address| address.tcp()).collect(),
-        control: addresses.of(CONTROL).collect(),
-        monitor: addresses.of(MONITOR).collect(),
-        redirect: addresses.of(REDIRECT).filter_map(|address| address.tcp()).collect(),
+        listeners: addresses.bound(),
         mailboxes,
         cues: Vec::new(),
         reports: Mutex::new(reports),
@@ -295,49 +289,10 @@ fn open_disk_of_node(
 }
 
 impl Server {
-    /// The public addresses, as they were really bound.
+    /// The listeners: the public ones, those that redirect, control and monitor.
     #[must_use]
-    pub fn public(&self) -> &[SocketAddr] {
-        &self.public
-    }
-
-    /// The control addresses, as they were really bound.
-    #[must_use]
-    pub fn control(&self) -> &[ControlAddress] {
-        &self.control
-    }
-
-    /// The monitor addresses, as they were really bound.
-    #[must_use]
-    pub fn monitor(&self) -> &[ControlAddress] {
-        &self.monitor
-    }
-
-    /// The addresses that lead to TLS, as they were really bound.
-    #[must_use]
-    pub fn redirect(&self) -> &[SocketAddr] {
-        &self.redirect
-    }
-
-    /// The URLs of the public addresses.
-    #[must_use]
-    pub fn urls(&self) -> Vec<String> {
-        let scheme = |address| if self.settings.is_tls(address) { "https" } else { "http" };
-        let bound = self.settings.listen.iter().zip(&self.public);
-        bound.map(|(address, bound)| format!("{}://{bound}", scheme(address))).collect()
-    }
-
-    /// Whether this control address speaks TLS.
-    #[must_use]
-    pub fn is_tls_control(&self, address: &ControlAddress) -> bool {
-        let mut bound = self.settings.control.iter().zip(&self.control);
-        bound.any(|(written, bound)| bound == address && written.tls)
-    }
-
-    /// Whether nobody comes in there who shows no certificate.
-    #[must_use]
-    pub fn asks_for_certificates(&self, address: &ControlAddress) -> bool {
-        self.settings.tls.control_client_ca.is_some() && self.is_tls_control(address)
+    pub fn listeners(&self) -> &[BoundListener] {
+        &self.listeners
     }
 
     /// How many workers there are for the public addresses; one more has the control addresses.
@@ -659,10 +614,12 @@ const WORKER_STACK_BYTES: usize = 256 * 1024;
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
     use std::process::Command;
+    use stentor_config::ControlAddress;
+    use stentor_io::Role;
     use stentor_server::keys::{KeyThread, PreparedKeys};
-    use stentor_server::{Stats, panics_max};
+    use stentor_server::{PUBLIC, Stats, panics_max};
 
     /// Sends a request and reads until `done`, or the end.
     fn ask(address: SocketAddr, request: &str, done: &str) -> (TcpStream, String) {
@@ -691,7 +648,7 @@ mod tests {
         let settings =
             Settings { listen: vec![any.into()], workers: cores, pin: true, ..Settings::default() };
         let server = start(settings, vec![]).unwrap();
-        let address = server.public()[0];
+        let address = bound(&server, PUBLIC);
         // On loopback a packet comes in on the core it is sent from.
         let clients = |index| {
             let connect = move || {
@@ -717,6 +674,12 @@ mod tests {
         assert_eq!(refused, Err("the server is about to stop".to_owned()));
         server.drain();
         server.wait().unwrap();
+    }
+
+    /// The address of the first listener of a kind.
+    fn bound(server: &Server, kind: Role) -> SocketAddr {
+        let listener = server.listeners().iter().find(|listener| listener.kind() == kind);
+        listener.and_then(|listener| listener.address.tcp()).unwrap()
     }
 
     fn counter(stats: &Stats, name: &str) -> u64 {
@@ -812,11 +775,11 @@ mod tests {
             ..Settings::default()
         };
         let server = start(settings, vec![]).unwrap();
-        let ControlAddress::Tcp(control) = server.control()[0] else { panic!("it is TCP") };
+        let [public, control] = [PUBLIC, CONTROL].map(|kind| bound(&server, kind));
         let readers =
             || server.publish(TopicName::parse("/a").unwrap(), Draft::new(*b"x")).unwrap().readers;
         readers();
-        let (_reader, head) = ask(server.public()[0], "GET /a", "data: x");
+        let (_reader, head) = ask(public, "GET /a", "data: x");
         assert!(head.contains("data: x"), "{head}");
         assert_eq!(readers(), 1);
         let ready = || ask(control, "GET /-/readyz", ".\n").1;
@@ -824,7 +787,7 @@ mod tests {
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
         assert_eq!(panics_max(), 10, "a test comes to it");
         for _ in 0..panics_max() {
-            ask(server.public()[0], "GET /-/panic", "never");
+            ask(public, "GET /-/panic", "never");
         }
         // The thread ends a moment after its last connection.
         while counter(&server.shared.workers[0], "workers_lost") == 0 {

@@ -9,6 +9,7 @@ use sd_notify::NotifyState;
 use stentor_config::{ControlAddress, Mount, Settings, parse_user};
 use stentor_io::Outcome;
 use stentor_process::Server;
+use stentor_server::{CONTROL, PUBLIC, REDIRECT};
 use tracing::{error, info, warn};
 
 use crate::args::ServerFlags;
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
              become (--user), or run it as one (docs/operating.md has a systemd unit)"
         );
     }
-    let asks_operators = settings.access.control_token;
+    let asks_for = (settings.access.control_token, settings.tls.control_client_ca.is_some());
     let takes_over = predecessor.is_some();
     let (mut server, mut parent) = match predecessor {
         Some(predecessor) => lifecycle::take_over(settings, predecessor)?,
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         info!("running as user '{user}', without privileges");
         args.check_readable(&user);
     }
-    tell_listeners(&server, asks_operators);
+    tell_listeners(&server, asks_for);
     let workers = server.workers();
     info!("ready: {workers} {}", if workers == 1 { "worker" } else { "workers" });
     let watchdog = Watchdog::begin();
@@ -118,25 +119,27 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// Says in the log where it listens.
-fn tell_listeners(server: &Server, asks_operators: bool) {
-    for url in server.urls() {
-        info!("public listener at {url}");
-    }
-    for address in server.redirect() {
-        info!("redirect listener at http://{address}");
-    }
-    for address in server.control() {
-        let tls = if server.is_tls_control(address) { "tls:" } else { "" };
-        info!("control listener at {tls}{address}");
-        if let ControlAddress::Tcp(tcp) = address
-            && !(asks_operators || tcp.ip().is_loopback() || server.asks_for_certificates(address))
-        {
-            warn!("whoever can reach {tcp} can publish");
+/// Logs where the server listens. `asks_for`: whether operators need a token, and a certificate
+/// where there is TLS.
+fn tell_listeners(server: &Server, asks_for: (bool, bool)) {
+    let (token, certificate) = asks_for;
+    for listener in server.listeners() {
+        let address = &listener.address;
+        match listener.kind() {
+            PUBLIC => info!("public listener at {}", listener.url()),
+            REDIRECT => info!("redirect listener at {}", listener.url()),
+            CONTROL => {
+                let tls = if listener.is_tls() { "tls:" } else { "" };
+                info!("control listener at {tls}{address}");
+                let asks = token || certificate && listener.is_tls();
+                if let ControlAddress::Tcp(tcp) = address
+                    && !(asks || tcp.ip().is_loopback())
+                {
+                    warn!("whoever can reach {tcp} can publish");
+                }
+            }
+            _ => info!("monitor listener at {address}"),
         }
-    }
-    for address in server.monitor() {
-        info!("monitor listener at {address}");
     }
 }
 

@@ -5,20 +5,19 @@ use super::handover::{
     expect, kind, put_entry, put_tip, told,
 };
 use super::life::{Cue, Partner, Post, Report};
-use super::listeners::{layered, public_role};
+use super::listeners::BoundListener;
 use super::pause::{Freeze, PauseBudget, Phases};
 use super::{Server, Service, counters};
 use std::io::{self, ErrorKind};
-use std::iter::repeat;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use stentor_hub::Snapshot;
-use stentor_io::{Channel, HostDisk, Role, Token, WaitingParent, monotonic_us, sleep};
+use stentor_io::{Channel, HostDisk, Token, WaitingParent, monotonic_us, sleep};
 use stentor_order::ChangeQueue;
-use stentor_server::{CONTROL, Failed, History, MONITOR, ProcessState, REDIRECT, Shared, Upgraded};
+use stentor_server::{Failed, History, ProcessState, Shared, Upgraded};
 use stentor_store::{Ending, Writer};
 
 impl Server {
@@ -163,7 +162,7 @@ impl Server {
     fn state(&self, upgrades: History<Upgraded>) -> ServerState {
         #[rustfmt::skip]
         let Server {
-            shared, settings, public, control, monitor, redirect, mailboxes, service,
+            shared, settings, listeners, mailboxes, service,
             // Threads, and what they tell each other, are of a process.
             cues: _, reports: _, channels: _, threads: _, background: _, _guard: _,
             // Its changes follow the snapshot of the hub (`ENTRIES`).
@@ -204,12 +203,7 @@ impl Server {
         let text = |path: &Path| path.display().to_string();
         let left_out = acceptors.left_out(stentor_io::unix_s());
         let left_out = left_out.iter().map(|pair| [text(&pair.certificate), text(&pair.key)]);
-        let bound = [
-            bound(settings.listen.iter().map(|one| public_role(settings, one)), public),
-            bound(settings.control.iter().map(|one| layered(CONTROL, one.tls)), control),
-            bound(repeat(MONITOR), monitor),
-            bound(repeat(REDIRECT), redirect),
-        ];
+        let address = |one: &BoundListener| Address { role: one.role, at: one.address.to_string() };
         let follow = service.follow();
         // A store has them in its files.
         let lost = if follow.is_some() { hub.rolled_back() } else { Vec::new() };
@@ -221,7 +215,7 @@ impl Server {
             follows: follow.map(|follow| follow.topics()),
             rolled_back: lost.into_iter().map(|range| [*range.start(), *range.end()]).collect(),
             store: settings.store.path.as_deref().map(text),
-            addresses: bound.concat(),
+            addresses: listeners.iter().map(address).collect(),
             left_out: left_out.collect(),
             started_unix_s: *started_unix_s,
             upgrades,
@@ -229,12 +223,6 @@ impl Server {
             ticket_secret: acceptors.random_ticket_secret().map(|secret| secret.to_vec()),
         }
     }
-}
-
-/// Addresses as they were bound, each with its role.
-fn bound<A: ToString>(roles: impl Iterator<Item = Role>, addresses: &[A]) -> Vec<Address> {
-    let with_role = |(role, at): (Role, &A)| Address { role, at: at.to_string() };
-    roles.zip(addresses).map(with_role).collect()
 }
 
 /// A server that is being handed over.

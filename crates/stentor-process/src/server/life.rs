@@ -562,7 +562,7 @@ mod tests {
         let (counts, mail) = (Arc::clone(&stats), Arc::clone(&mailbox));
         let mut worker = Worker::new(shared, own_settings, counts, mail, 1);
         let addresses = Addresses::reserve(settings, Vec::new(), None).unwrap();
-        let address = addresses.of(CONTROL).find_map(|address| address.tcp()).unwrap();
+        let address = addresses.bound()[0].address.tcp().unwrap();
         let post = Post::Control;
         let io = prepare(post, settings, &addresses, None, &mailbox, &mut worker, Ok(())).unwrap();
         let sessions = Sessions::new(Arc::default(), CONTROL);

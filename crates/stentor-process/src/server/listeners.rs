@@ -15,6 +15,36 @@ use stentor_server::{CONTROL, MONITOR, PUBLIC, PUBLIC_ROLES, REDIRECT};
 #[derive(Debug)]
 pub(super) struct Addresses(Vec<(Place, Role)>);
 
+/// A listener of a server, as it was bound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BoundListener {
+    /// Its kind, and what its connections speak.
+    pub(super) role: Role,
+    /// Where it listens.
+    pub address: ControlAddress,
+}
+
+impl BoundListener {
+    /// Public, control, monitor or redirect.
+    #[must_use]
+    pub fn kind(&self) -> Role {
+        listener_of(self.role)
+    }
+
+    /// Whether its connections speak TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.role & LAYERED != 0
+    }
+
+    /// The URL of a public listener, or of one that redirects.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.is_tls() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+}
+
 #[derive(Debug)]
 enum Place {
     Tcp(Reservation),
@@ -41,7 +71,7 @@ impl Addresses {
         let monitor = settings.monitor.iter().map(|address| (address.clone(), MONITOR));
         let redirect = settings.redirect.iter().map(|&tcp| (ControlAddress::Tcp(tcp), REDIRECT));
         let mut places = Vec::new();
-        for (address, role) in public.chain(control).chain(monitor).chain(redirect) {
+        for (address, role) in public.chain(redirect).chain(control).chain(monitor) {
             let is_it = |other: &Inherited| ControlAddress::from(other.name()) == address;
             let serves_it = |other: &Inherited| is_of_both(&other.name().into(), &address);
             let handed_over = hello.iter().flat_map(|hello| &hello.addresses);
@@ -75,10 +105,11 @@ impl Addresses {
         }
     }
 
-    /// The addresses of a role, as they were really bound.
-    pub(super) fn of(&self, role: Role) -> impl Iterator<Item = ControlAddress> {
-        let places = self.0.iter().filter(move |(_, other)| listener_of(*other) == role);
-        places.map(|(place, _)| place.address())
+    /// The listeners, as they were really bound.
+    pub(super) fn bound(&self) -> Vec<BoundListener> {
+        let bound =
+            |(place, role): &(Place, Role)| BoundListener { role: *role, address: place.address() };
+        self.0.iter().map(bound).collect()
     }
 
     /// The role of the one of this name, which may speak TLS by now, or not any more. `None`: there

@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use stentor_config::{LogFormat, Mount, Settings};
 use stentor_hub::{Pattern, Rule};
-use stentor_process::Server;
+use stentor_process::{BoundListener, Server};
+use stentor_server::PUBLIC;
 use stentor_wire::target::TopicName;
 use tracing::{Level, error};
 
@@ -183,11 +184,11 @@ fn greet(text: &str) {
 
 /// The URL under which this host reaches the public listener.
 fn base_url(server: &Server) -> String {
-    let address = server.public().first().copied();
+    let public = server.listeners().iter().find(|listener| listener.kind() == PUBLIC);
+    let address = public.and_then(|listener| listener.address.tcp());
     let address = reachable(address.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 80))));
-    let urls = server.urls();
-    let scheme = urls.first().and_then(|url| url.split_once(':')).map_or("http", |url| url.0);
-    format!("{scheme}://{address}")
+    let is_tls = public.is_some_and(BoundListener::is_tls);
+    format!("{}://{address}", if is_tls { "https" } else { "http" })
 }
 
 /// "Every address" is none a browser can open: loopback is one of them.
