@@ -11,28 +11,23 @@ mod channel;
 mod credentials;
 mod jetstream;
 mod link;
-#[cfg(test)]
-mod simulation;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 use self::jetstream::{ConsumerMessage, Info, No, Stream, read_append, read_delivery, read_done};
 pub(super) use self::link::check;
-use self::link::{About, Link, LinkReader};
-use self::wire::Message;
-pub(super) use self::wire::Said;
+use self::link::{About, Link};
+use self::wire::{Message, Said};
 use crate::codec::may_be_epoch_record;
 use crate::protocol::{Action, Appended, ClusterNode, Looked, hash_of};
-use crate::state::{ClusterState, Input};
+use crate::state::ClusterState;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 use stentor_config::BrokerUrl;
 use stentor_hub::Hub;
-use stentor_io::{Dialer, HostDialer, Rng, monotonic_us, receive, unix_ns};
+use stentor_io::{Dialer, HostDialer, Rng, monotonic_us, sleep, unix_ns};
 
 /// How a peer's snapshot comes into a hub that was made for it.
 pub(super) type Fetch = Box<dyn FnMut(Hub) -> Result<Hub, String> + Send>;
@@ -43,13 +38,11 @@ pub(super) struct Broker {
     node: ClusterNode,
     stream: Stream,
     fetch: Fetch,
-    inputs: Receiver<Input>,
-    sender: SyncSender<Input>,
     dialer: Arc<dyn Dialer>,
     rng: Rng,
     /// Brokers that a broker has named beside those of the settings.
     named: Vec<BrokerUrl>,
-    /// Counts connections.
+    /// Counts connections: each has an inbox of its own.
     number: u32,
     /// When the life was first seen at this sequence.
     life_seen: Option<(u64, u64)>,
@@ -103,12 +96,7 @@ struct Look {
 }
 
 impl Broker {
-    pub(super) fn new(
-        state: Arc<ClusterState>,
-        node: ClusterNode,
-        fetch: Fetch,
-        (sender, inputs): (SyncSender<Input>, Receiver<Input>),
-    ) -> Broker {
+    pub(super) fn new(state: Arc<ClusterState>, node: ClusterNode, fetch: Fetch) -> Broker {
         let settings = &state.settings;
         let stream = Stream {
             name: settings.stream.as_str().to_owned(),
@@ -122,8 +110,6 @@ impl Broker {
             node,
             stream,
             fetch,
-            inputs,
-            sender,
             dialer: Arc::new(HostDialer),
             rng,
             named: Vec::new(),
@@ -138,8 +124,9 @@ impl Broker {
         let (mut at, mut failures) = (0, Failures::default());
         while !self.state.ends() {
             let url = self.broker(at);
-            let reason = match self.connect(&url) {
-                Ok(mut session) => {
+            let reason = match self.dial(&url) {
+                Ok(link) => {
+                    let mut session = self.begin(link);
                     let reason = self.serve(&mut session);
                     self.learn(&url, &session.link.connect_urls);
                     reason
@@ -187,8 +174,7 @@ impl Broker {
     fn wait(&mut self, ms: u64) {
         let until_ms = now_ms() + ms;
         while let Some(left) = until_ms.checked_sub(now_ms()).filter(|left| *left > 0) {
-            // What comes of a connection that is no more is not heard.
-            let _ = receive(&self.inputs, Duration::from_millis(left.min(TICK_MS)));
+            sleep(Duration::from_millis(left.min(TICK_MS)));
             self.pass_time();
         }
     }
@@ -198,16 +184,10 @@ impl Broker {
         self.state.note(&self.node);
     }
 
-    fn connect(&mut self, url: &BrokerUrl) -> Result<Session, String> {
-        self.number += 1;
-        let (link, reader) = self.dial(url)?;
-        reader.start(self.number, self.sender.clone()).map_err(|error| error.to_string())?;
-        Ok(self.begin(link))
-    }
-
     /// A broker has let this node in.
     fn begin(&mut self, link: Link) -> Session {
         self.heed_payload_max(link.payload_max);
+        self.number += 1;
         let inbox = format!("_INBOX.{:016x}{:04x}", self.node.run(), self.number);
         let now_ms = now_ms();
         let mut session = Session {
@@ -229,7 +209,7 @@ impl Broker {
 
     /// Connects on a thread of its own: to look up a name takes as long as it takes, and time goes
     /// on for those who wait.
-    fn dial(&mut self, url: &BrokerUrl) -> Result<(Link, LinkReader), String> {
+    fn dial(&mut self, url: &BrokerUrl) -> Result<Link, String> {
         let name = self.name();
         let (dialer, url, state) = (Arc::clone(&self.dialer), url.clone(), Arc::clone(&self.state));
         let (tells, told) = sync_channel(1);
@@ -276,6 +256,15 @@ impl Broker {
     }
 
     fn step(&mut self, session: &mut Session) -> Result<(), String> {
+        let until_us = self.say(session)?;
+        let mut all = Vec::new();
+        let read = session.link.read(&mut all, until_us, &self.state.waker);
+        self.take(session, all)?;
+        read
+    }
+
+    /// Says what there is to say. Returns until when to wait for what the broker says.
+    fn say(&mut self, session: &mut Session) -> Result<u64, String> {
         let now = now_ms();
         self.node.handle_time(now);
         session.expire(|token| self.node.handle_appended(token, Appended::Unknown, now));
@@ -283,56 +272,39 @@ impl Broker {
         session.keep_alive(now)?;
         session.link.flush().map_err(|error| error.to_string())?;
         self.state.note(&self.node);
-        let patience = match self.state.intake.may_sleep() {
-            true => Duration::from_millis(TICK_MS),
-            // What waits goes behind what is under way, or in a moment.
-            false => Duration::from_millis(1),
-        };
-        let first = match receive(&self.inputs, patience) {
-            Ok(input) => input,
-            Err(RecvTimeoutError::Timeout) => return Ok(()),
-            Err(RecvTimeoutError::Disconnected) => return Err("nobody reads".to_owned()),
-        };
-        self.take(session, first)?;
-        for _ in 0..INPUTS_MAX {
-            let Ok(input) = self.inputs.try_recv() else { break };
-            self.take(session, input)?;
-        }
-        Ok(())
+        // Changes that wait are sent after those under way, or in a moment.
+        let patience_ms = if self.state.intake.may_sleep() { TICK_MS } else { 1 };
+        Ok(monotonic_us() + patience_ms * 1_000)
     }
 
-    fn take(&mut self, session: &mut Session, input: Input) -> Result<(), String> {
-        match input {
-            Input::Said(number, all) if number == self.number => {
-                session.heard_ms = now_ms();
-                for said in all {
-                    match said {
-                        Said::Message(message) => self.take_message(session, message)?,
-                        Said::Ping => session.link.out().extend_from_slice(wire::PONG),
-                        Said::Error(reason) => {
-                            if reason.eq_ignore_ascii_case(PAYLOAD_TOO_LARGE) {
-                                self.take_violation(session, &reason);
-                            }
-                            return Err(reason);
-                        }
-                        Said::Info(info) => {
-                            let Some(about) = About::read(&info) else { continue };
-                            about.payload_max().iter().for_each(|it| self.heed_payload_max(*it));
-                            if !about.connect_urls.is_empty() {
-                                session.link.connect_urls = about.connect_urls;
-                            }
-                            if about.is_ending {
-                                return Err(link::IS_ENDING.to_owned());
-                            }
-                        }
-                        Said::Pong | Said::Ok => {}
+    fn take(&mut self, session: &mut Session, all: Vec<Said>) -> Result<(), String> {
+        if !all.is_empty() {
+            session.heard_ms = now_ms();
+        }
+        for said in all {
+            match said {
+                Said::Message(message) => self.take_message(session, message)?,
+                Said::Ping => session.link.out().extend_from_slice(wire::PONG),
+                Said::Error(reason) => {
+                    if reason.eq_ignore_ascii_case(PAYLOAD_TOO_LARGE) {
+                        self.take_violation(session, &reason);
+                    }
+                    return Err(reason);
+                }
+                Said::Info(info) => {
+                    let Some(about) = About::read(&info) else { continue };
+                    about.payload_max().iter().for_each(|it| self.heed_payload_max(*it));
+                    if !about.connect_urls.is_empty() {
+                        session.link.connect_urls = about.connect_urls;
+                    }
+                    if about.is_ending {
+                        return Err(link::IS_ENDING.to_owned());
                     }
                 }
-                Ok(())
+                Said::Pong | Said::Ok => {}
             }
-            Input::Broken(number, reason) if number == self.number => Err(reason),
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// What is on its way is larger than the broker takes. It closes the connection by that, and
@@ -684,11 +656,6 @@ impl Drop for Broker {
     }
 }
 
-/// Makes the channel of the broker's thread. A thread that reads a connection waits for room in it.
-pub(super) fn input_channel() -> (SyncSender<Input>, Receiver<Input>) {
-    sync_channel(INPUTS_MAX)
-}
-
 /// All that is said, in pieces of this length, and why the rest is not.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) fn read_all(bytes: &[u8], piece: usize) -> (Vec<Said>, Option<&'static str>) {
@@ -790,8 +757,10 @@ const FETCH_PAUSE_MS: u64 = 2_000;
 /// This many brokers are remembered beside those of the settings.
 const NAMED_MAX: usize = 32;
 
-/// This many inputs wait for the broker's thread. It takes about as many before it acts again.
-const INPUTS_MAX: usize = 64;
-
 /// What a message has beside its payload.
 const HEAD_BYTES: usize = 256;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

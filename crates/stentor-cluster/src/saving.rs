@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn it_is_kept_at_the_end_and_where_something_is_new() {
         let (disk, hub) = (SimDisk::new(1), hub());
-        let state = Arc::new(ClusterState::new(&Settings::default()));
+        let state = Arc::new(ClusterState::new(&Settings::default()).unwrap());
         let (queue, shared) = (ChangeQueue::new(&hub, None), Arc::clone(&hub));
         let state_of = Arc::clone(&state);
         let mut saver =

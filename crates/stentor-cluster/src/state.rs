@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Epoch, Hub};
-use stentor_io::{Counter, HostDisk, monotonic_us, unix_s};
+use stentor_io::{Counter, HostDisk, Waker, monotonic_us, unix_s};
 use stentor_order::{Applier, NotReady, OrderKind, Report, Sequencer, metrics};
 use stentor_replication::{agent, authorization, snapshot_of};
 use ureq::Agent;
@@ -23,6 +23,8 @@ pub struct ClusterState {
     pub(crate) settings: Settings,
     /// What waits for the broker.
     pub intake: Arc<ClusterIntake>,
+    /// Wakes the thread that talks to the broker.
+    pub(crate) waker: Arc<Waker>,
     pub(crate) ends: AtomicBool,
     /// All of the order was here once, or there is nothing better to be had. Each request asks.
     pub(crate) has_all: AtomicBool,
@@ -150,11 +152,18 @@ impl Freshness {
 }
 
 impl ClusterState {
-    /// The state of a node that is about to begin with these settings.
-    pub fn new(settings: &Settings) -> ClusterState {
-        ClusterState {
+    /// The state of a node that is about to begin with these settings. Made before any worker has a
+    /// file table of its own: each needs the waker.
+    ///
+    /// # Errors
+    /// The system has no file for the waker.
+    pub fn new(settings: &Settings) -> io::Result<ClusterState> {
+        let (intake, waker) = (ClusterIntake::new(), Arc::new(Waker::new()?));
+        intake.set_waker(Arc::clone(&waker));
+        Ok(ClusterState {
             settings: settings.clone(),
-            intake: Arc::new(ClusterIntake::new()),
+            intake: Arc::new(intake),
+            waker,
             ends: AtomicBool::new(false),
             has_all: AtomicBool::new(false),
             reconnects: Counter::default(),
@@ -165,7 +174,7 @@ impl ClusterState {
                 freshness: Freshness::now(),
                 ..NodeStatus::default()
             }),
-        }
+        })
     }
 
     /// All of the order is here, or was once; or as much as there is while no broker is to be had.
@@ -412,16 +421,6 @@ impl Report for ClusterState {
     }
 }
 
-/// What the thread that talks to the broker is told.
-pub(crate) enum Input {
-    /// Something was said by the connection of this number.
-    Said(u32, Vec<nats::Said>),
-    /// It came to an end.
-    Broken(u32, String),
-    /// Something waits.
-    Bell,
-}
-
 /// Talks to the broker for as long as it is kept, and a moment longer.
 pub struct ClusterThread {
     state: Arc<ClusterState>,
@@ -442,10 +441,6 @@ impl ClusterThread {
         disk: Option<HostDisk>,
     ) -> io::Result<ClusterThread> {
         check(&state.settings).map_err(io::Error::other)?;
-        let (sender, inputs) = nats::input_channel();
-        let bell = sender.clone();
-        // If there is no room in it, it is awake.
-        state.intake.set_bell(Box::new(move || drop(bell.try_send(Input::Bell))));
         let seed = u64::from(Epoch::random().number()) << 32 | u64::from(Epoch::random().number());
         let (hub, intake) = (Arc::clone(applier.hub()), Arc::clone(&state.intake));
         let mut node = ClusterNode::new(hub, intake, seed, applier.on_applied());
@@ -454,7 +449,7 @@ impl ClusterThread {
         let begin = move || {
             let (state, disk) = of_thread;
             disk.iter().for_each(|disk| begin_with(&mut node, disk, &state));
-            Broker::new(state, node, fetch, (sender, inputs)).run();
+            Broker::new(state, node, fetch).run();
         };
         thread::Builder::new().name("cluster".to_owned()).spawn(begin)?;
         let saving =
@@ -567,7 +562,7 @@ mod tests {
 
     #[test]
     fn what_is_past_is_not_told_as_the_present() {
-        let state = ClusterState::new(&Settings::default());
+        let state = ClusterState::new(&Settings::default()).unwrap();
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let life = Epoch::from_number(2);
@@ -625,7 +620,7 @@ mod tests {
 
     #[test]
     fn what_is_old_is_told_as_such_and_only_where_nothing_newer_is_to_be_had() {
-        let state = ClusterState::new(&Settings::default());
+        let state = ClusterState::new(&Settings::default()).unwrap();
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let mut node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         let pass = |us: u64, node: &ClusterNode| {
@@ -651,13 +646,13 @@ mod tests {
 
     #[test]
     fn of_a_thread_that_panics_readers_and_publishers_hear() {
-        let state = Arc::new(ClusterState::new(&Settings::default()));
+        let state = Arc::new(ClusterState::new(&Settings::default()).unwrap());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
         state.status().not_ready = None;
         state.connected(true);
         let fetch: Fetch = Box::new(|_| Err(String::new()));
-        let broker = Broker::new(Arc::clone(&state), node, fetch, nats::input_channel());
+        let broker = Broker::new(Arc::clone(&state), node, fetch);
         let thread = thread::spawn(move || {
             let _broker = broker;
             panic!("on purpose");
@@ -669,7 +664,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_now_is_said_and_not_what_was() {
-        let state = ClusterState::new(&Settings::default());
+        let state = ClusterState::new(&Settings::default()).unwrap();
         let why = |not_ready| {
             state.status().not_ready = Some(not_ready);
             state.status().why().unwrap()

@@ -11,8 +11,9 @@ use crate::line::ENTRIES_MAX;
 use crate::lists::{lists_of, with_lists};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use stentor_hub::{Entry, Op, Place, encode_entry};
+use stentor_io::Waker;
 use stentor_order::{Applier, Commit, CommitError, NotReady, ReturnAddress, Sequencer, Telling};
 
 /// What waits for the thread that talks to the broker.
@@ -37,7 +38,7 @@ struct IntakeQueue {
     /// When it is looked next which of them have waited for too long.
     expires_ms: u64,
     /// Wakes the thread.
-    bell: Option<Box<dyn Fn() + Send>>,
+    waker: Option<Arc<Waker>>,
 }
 
 /// Changes that have their places in the log together.
@@ -58,7 +59,7 @@ impl ClusterIntake {
                 bytes: 0,
                 due_ms: 0,
                 expires_ms: 0,
-                bell: None,
+                waker: None,
             }),
             sleeps: AtomicBool::new(false),
             payload_max: AtomicUsize::new(BATCH_BYTES_MAX),
@@ -66,9 +67,9 @@ impl ClusterIntake {
         }
     }
 
-    /// `bell` wakes the thread, if it sleeps.
-    pub(super) fn set_bell(&self, bell: Box<dyn Fn() + Send>) {
-        self.waiting().bell = Some(bell);
+    /// `waker` is to wake the thread, if it sleeps.
+    pub(super) fn set_waker(&self, waker: Arc<Waker>) {
+        self.waiting().waker = Some(waker);
     }
 
     /// The broker takes no message that is larger.
@@ -118,7 +119,7 @@ impl ClusterIntake {
         last.bytes += bytes;
         waiting.bytes += bytes;
         if self.sleeps.swap(false, Ordering::Relaxed) {
-            waiting.bell.iter().for_each(|bell| bell());
+            waiting.waker.iter().for_each(|waker| waker.wake());
         }
         Ok(())
     }

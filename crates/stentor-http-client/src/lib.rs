@@ -138,6 +138,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::Mutex;
     use std::time::Duration;
+    use stentor_io::Waker;
 
     /// A network with one peer, which answers once. It takes note of the deadlines.
     #[derive(Debug, Default)]
@@ -165,7 +166,12 @@ mod tests {
     }
 
     impl ByteStream for Peer {
-        fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+        fn read_or_wake(
+            &self,
+            buffer: &mut [u8],
+            until_us: Option<u64>,
+            _: Option<&Waker>,
+        ) -> io::Result<usize> {
             self.note("read", until_us);
             let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
             buffer[..answer.len()].copy_from_slice(answer);
@@ -180,8 +186,6 @@ mod tests {
         fn is_quiet(&self) -> bool {
             false
         }
-
-        fn shutdown(&self) {}
     }
 
     #[test]

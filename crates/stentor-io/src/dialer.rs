@@ -11,10 +11,11 @@ pub(crate) mod sim;
 use crate::process::{monotonic_us, timespec};
 use crate::socket::{Dial, dial, dial_file};
 use crate::thread::sleep;
+use crate::wake::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -43,14 +44,28 @@ pub trait Dialer: Debug + Send + Sync {
     ) -> io::Result<Arc<dyn ByteStream>>;
 }
 
-/// A connection. One thread may read it while another one writes.
+/// A connection.
 pub trait ByteStream: Debug + Send + Sync {
     /// Waits for bytes and reads some. 0: the peer has sent its last byte.
     ///
     /// # Errors
     /// [`ErrorKind::TimedOut`] if the call begins after the deadline, or no byte comes before it: a
     /// peer that trickles does not extend it. Any other error: the connection is broken.
-    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize>;
+    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+        self.read_or_wake(buffer, until_us, None)
+    }
+
+    /// Likewise, until the waker is woken.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Interrupted`] if the waker was woken while no byte was there. Otherwise as
+    /// [`ByteStream::read`].
+    fn read_or_wake(
+        &self,
+        buffer: &mut [u8],
+        until_us: Option<u64>,
+        waker: Option<&Waker>,
+    ) -> io::Result<usize>;
 
     /// Waits for room and writes at least one byte.
     ///
@@ -60,9 +75,6 @@ pub trait ByteStream: Debug + Send + Sync {
 
     /// Whether the connection is open, and no byte has come that was not read.
     fn is_quiet(&self) -> bool;
-
-    /// Ends both directions. A thread that reads or writes returns at once.
-    fn shutdown(&self);
 
     /// Writes all bytes.
     ///
@@ -144,7 +156,7 @@ impl Dialer for HostDialer {
         until_us: Option<u64>,
     ) -> io::Result<Arc<dyn ByteStream>> {
         let stream = HostStream(dial(&Dial { to: address, from: None, receive_bytes: None })?);
-        while !stream.wait(PollFlags::OUT, until_us)? {}
+        while !stream.wait(PollFlags::OUT, until_us, None)? {}
         sockopt::socket_error(&stream.0)??;
         Ok(Arc::new(stream))
     }
@@ -156,15 +168,29 @@ struct HostStream(OwnedFd);
 
 impl HostStream {
     /// Waits for one of these events. Returns whether it happened.
-    fn wait(&self, events: PollFlags, until_us: Option<u64>) -> io::Result<bool> {
+    fn wait(
+        &self,
+        events: PollFlags,
+        until_us: Option<u64>,
+        waker: Option<&Waker>,
+    ) -> io::Result<bool> {
         let left = match until_us.map(|us| us.saturating_sub(monotonic_us())) {
             Some(0) => return Err(ErrorKind::TimedOut.into()),
             left => left.map(timespec),
         };
-        match poll(&mut [PollFd::new(&self.0, events)], left.as_ref()) {
-            Err(Errno::INTR) => Ok(false),
-            ready => Ok(ready? > 0),
+        let second = waker.map_or(self.0.as_fd(), Waker::as_fd);
+        let mut all =
+            [PollFd::new(&self.0, events), PollFd::from_borrowed_fd(second, PollFlags::IN)];
+        let waited_for = 1 + usize::from(waker.is_some());
+        match poll(&mut all[..waited_for], left.as_ref()) {
+            Err(Errno::INTR) => return Ok(false),
+            ready => ready?,
+        };
+        if let Some(waker) = waker.filter(|_| !all[1].revents().is_empty()) {
+            waker.clear();
+            return Err(ErrorKind::Interrupted.into());
         }
+        Ok(!all[0].revents().is_empty())
     }
 
     /// Calls the kernel until that does not block.
@@ -172,6 +198,7 @@ impl HostStream {
         &self,
         events: PollFlags,
         until_us: Option<u64>,
+        waker: Option<&Waker>,
         mut call: impl FnMut() -> Result<usize, Errno>,
     ) -> io::Result<usize> {
         // The socket was ready in time: a thread that runs late still takes what came.
@@ -184,7 +211,7 @@ impl HostStream {
                     if is_ready {
                         sleep(READY_PAUSE);
                     }
-                    is_ready = self.wait(events, until_us)?;
+                    is_ready = self.wait(events, until_us, waker)?;
                 }
                 result => return Ok(result?),
             }
@@ -194,22 +221,22 @@ impl HostStream {
 }
 
 impl ByteStream for HostStream {
-    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+    fn read_or_wake(
+        &self,
+        buffer: &mut [u8],
+        until_us: Option<u64>,
+        waker: Option<&Waker>,
+    ) -> io::Result<usize> {
         let read = || rustix::io::read(&self.0, &mut *buffer);
-        self.retry(PollFlags::IN, until_us, read)
+        self.retry(PollFlags::IN, until_us, waker, read)
     }
 
     fn write(&self, bytes: &[u8], until_us: Option<u64>) -> io::Result<usize> {
-        self.retry(PollFlags::OUT, until_us, || send(&self.0, bytes, SendFlags::NOSIGNAL))
+        self.retry(PollFlags::OUT, until_us, None, || send(&self.0, bytes, SendFlags::NOSIGNAL))
     }
 
     fn is_quiet(&self) -> bool {
         recv(&self.0, &mut [0], RecvFlags::PEEK).err() == Some(Errno::AGAIN)
-    }
-
-    fn shutdown(&self) {
-        // An error means that the connection has ended.
-        let _ = shutdown(&self.0, Shutdown::Both);
     }
 }
 
@@ -278,12 +305,27 @@ mod tests {
     }
 
     #[test]
-    fn a_shutdown_ends_the_read_of_another_thread() {
-        let (stream, _peer) = pair();
-        let reader = Arc::clone(&stream);
-        let thread = thread::spawn(move || reader.read(&mut [0], None));
-        stream.shutdown();
-        assert_eq!(thread.join().unwrap().unwrap(), 0);
+    fn a_waker_ends_a_read_once() {
+        let (stream, mut peer) = pair();
+        let waker = Arc::new(Waker::new().unwrap());
+        let read = |waker: &Waker, ms: u64| {
+            let until_us = Some(monotonic_us() + ms * 1_000);
+            stream.read_or_wake(&mut [0; 8], until_us, Some(waker)).map_err(|error| error.kind())
+        };
+        let other = Arc::clone(&waker);
+        let thread = thread::spawn(move || (0..2).for_each(|_| other.wake()));
+        assert_eq!(read(&waker, 10_000), Err(ErrorKind::Interrupted));
+        thread.join().unwrap();
+        // The second one may have come later.
+        let _ = read(&waker, 20);
+        assert_eq!(read(&waker, 20), Err(ErrorKind::TimedOut));
+        waker.wake();
+        assert_eq!(read(&waker, 10_000), Err(ErrorKind::Interrupted));
+        // Bytes come first.
+        waker.wake();
+        peer.write_all(b"ping").unwrap();
+        while stream.is_quiet() {}
+        assert_eq!(read(&waker, 10_000), Ok(4));
     }
 
     /// No address of it answers. It notes for how long each was waited for.

@@ -128,8 +128,8 @@ pub use steer::narrow_card;
 pub use steer::prefers_cores;
 pub use thousands::thousands;
 pub use thread::{
-    WaitingThread, lower_priority, pin_to_core, raise_priority, receive, sleep,
-    spawn_with_file_table, take_short_turns,
+    WaitingThread, lower_priority, pin_to_core, raise_priority, sleep, spawn_with_file_table,
+    take_short_turns,
 };
 pub use user::{User, show_to_user};
 #[cfg(any(test, feature = "sim"))]

@@ -2,12 +2,12 @@
 
 use rustix::thread::{CpuSet, UnshareFlags};
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, Builder, JoinHandle, Thread};
 use std::time::Duration;
 
 #[cfg(any(test, feature = "sim"))]
-use crate::virtual_clock::{self, VirtualClock};
+use crate::virtual_clock::VirtualClock;
 
 /// Starts a thread with a file table of its own: accepting and closing never contend with other
 /// threads, and the limit of open files counts for this thread alone.
@@ -80,22 +80,6 @@ pub fn sleep(duration: Duration) {
         return;
     }
     thread::sleep(duration);
-}
-
-/// Waits for the next message of a channel, for so long at most.
-///
-/// # Errors
-/// No message came in that time, or none comes any more.
-pub fn receive<T>(from: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeoutError> {
-    #[cfg(any(test, feature = "sim"))]
-    if virtual_clock::now_us().is_some() {
-        let received = from.recv_timeout(Duration::ZERO);
-        if received.as_ref().is_err_and(|error| *error == RecvTimeoutError::Timeout) {
-            VirtualClock::pass(patience);
-        }
-        return received;
-    }
-    from.recv_timeout(patience)
 }
 
 /// Keeps the calling thread on one core, counted round the cores it may use. Returns the core, and

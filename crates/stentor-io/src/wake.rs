@@ -1,4 +1,4 @@
-//! Waking a worker that sleeps in the kernel, from any thread.
+//! Waking a thread that sleeps in the kernel, from any thread.
 
 use crate::atomic::{AtomicBool, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
@@ -54,6 +54,13 @@ impl Waker {
     /// every write is an edge.
     pub fn take(&self) -> bool {
         self.flag.take()
+    }
+
+    /// Likewise, of a waker that is watched level-triggered.
+    pub(crate) fn clear(&self) {
+        // First: with a flag that was taken, another thread may write again.
+        let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+        self.take();
     }
 }
 

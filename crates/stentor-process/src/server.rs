@@ -138,7 +138,7 @@ fn begin(
     let disk = open_disk_of_node(&settings, user.as_ref())?;
     let takes_over = hello.is_some();
     let hub = empty_hub(&settings, life, recovery.is_some() || takes_over);
-    let service = Service::of(&settings, &hub, disk);
+    let service = Service::of(&settings, &hub, disk)?;
     let (shared, jobs) = share(&prepared, hub, &service, &posts, hello)?;
     let (reporter, reports) = mpsc::channel();
     let mut server = Server {

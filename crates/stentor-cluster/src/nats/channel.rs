@@ -1,129 +1,141 @@
-//! The bytes of a connection to a broker, in the clear or sealed: one thread reads them, and
-//! another one writes them.
+//! The bytes of a connection to a broker, in the clear or sealed.
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::{Arc, Mutex};
-use stentor_io::{ByteStream, is_late, lock, unix_s};
+use std::sync::Arc;
+use stentor_io::{ByteStream, Waker, is_late, unix_s};
 use stentor_tls::{
     ClientHandshake, Connector, FRAGMENT_BYTES_MAX, Failure, Inbound, NO_CERTIFICATE_SHOWN, Owned,
     Record, SEAL_ROOM_MIN,
 };
 
-/// What is read.
-pub(super) struct Source {
+/// Both directions of a connection.
+pub(super) struct Channel {
     stream: Arc<dyn ByteStream>,
-    session: Option<Arc<Mutex<Owned>>>,
+    session: Option<Owned>,
     inbound: Inbound,
     buffer: Vec<u8>,
-    /// Everything has to be read by then, on the clock of [`stentor_io::monotonic_us`].
-    until_us: Option<u64>,
-}
-
-/// What is written. The connection ends with it.
-pub(super) struct Sink {
-    stream: Arc<dyn ByteStream>,
-    session: Option<Arc<Mutex<Owned>>>,
     sealed: Vec<u8>,
 }
 
-/// Both ends of a stream, of which nothing is read any more after `until_us`.
-pub(super) fn open(stream: Arc<dyn ByteStream>, until_us: u64) -> (Source, Sink) {
-    let source = Source {
-        stream: Arc::clone(&stream),
-        session: None,
-        inbound: Inbound::default(),
-        buffer: vec![0; READ_BYTES],
-        until_us: Some(until_us),
-    };
-    (source, Sink { stream, session: None, sealed: Vec::new() })
-}
-
-/// Has all be sealed that follows, in both directions, by `until_us`.
-///
-/// # Errors
-/// Why there is no session, in a part of a sentence whose subject is the broker.
-pub(super) fn secure(
-    source: &mut Source,
-    sink: &mut Sink,
-    connector: &Connector,
-    until_us: u64,
-) -> Result<(), String> {
-    let mut out = Vec::new();
-    let mut handshake = connector.begin(unix_s(), &mut out).map_err(|error| error.to_string())?;
-    let established = loop {
-        put(&*sink.stream, &out, until_us).map_err(|error| error.to_string())?;
-        out.clear();
-        let read = source.receive().map_err(|error| error.to_string())?;
-        if read == 0 {
-            return Err("it ended the connection within its handshake".to_owned());
-        }
-        if let Some(session) = go_on(&mut handshake, source, read, &mut out, sink)? {
-            break Arc::new(Mutex::new(session));
-        }
-    };
-    put(&*sink.stream, &out, until_us).map_err(|error| error.to_string())?;
-    source.session = Some(Arc::clone(&established));
-    sink.session = Some(established);
-    Ok(())
-}
-
-/// The next step of a handshake. What comes behind the last one are records.
-fn go_on(
-    handshake: &mut ClientHandshake,
-    source: &mut Source,
-    read: usize,
-    out: &mut Vec<u8>,
-    sink: &mut Sink,
-) -> Result<Option<Owned>, String> {
-    match handshake.receive(unix_s(), &source.buffer[..read], out) {
-        Ok(progress) => Ok(progress.established.map(|established| {
-            source.inbound = Inbound::of_waiting(source.buffer[progress.used..read].to_vec());
-            established.session
-        })),
-        Err(error) => {
-            // It is told why, if it listens yet.
-            let _ = sink.stream.write_all(out, source.until_us);
-            Err(error.to_string())
-        }
+impl Channel {
+    pub(super) fn new(stream: Arc<dyn ByteStream>) -> Channel {
+        let (inbound, buffer) = (Inbound::default(), vec![0; READ_BYTES]);
+        Channel { stream, session: None, inbound, buffer, sealed: Vec::new() }
     }
-}
 
-impl Source {
-    /// Appends what comes next to `bytes`. `false`: nothing more does.
+    /// Has all be sealed that follows, in both directions, by `until_us`. Appends what the broker
+    /// has said after the handshake to `bytes`.
     ///
     /// # Errors
-    /// The connection is of no use any more.
-    pub(super) fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<bool> {
-        let before = bytes.len();
-        let mut read = 0;
+    /// Why there is no session, in a part of a sentence whose subject is the broker.
+    pub(super) fn secure(
+        &mut self,
+        connector: &Connector,
+        bytes: &mut Vec<u8>,
+        until_us: u64,
+    ) -> Result<(), String> {
+        let told = |error: io::Error| error.to_string();
+        let mut out = Vec::new();
+        let mut handshake =
+            connector.begin(unix_s(), &mut out).map_err(|error| error.to_string())?;
         loop {
-            if let Some(session) = &self.session
-                && !open_records(session, &mut self.inbound, &mut self.buffer[..read], bytes)?
-            {
-                return Ok(bytes.len() > before);
-            }
-            if bytes.len() > before {
-                return Ok(true);
-            }
-            read = self.receive()?;
+            put(&*self.stream, &out, until_us).map_err(told)?;
+            out.clear();
+            let read = self.receive(until_us, None).map_err(told)?;
             if read == 0 {
-                return Ok(false);
+                return Err("it ended the connection within its handshake".to_owned());
             }
-            if self.session.is_none() {
-                bytes.extend_from_slice(&self.buffer[..read]);
+            if self.go_on(&mut handshake, read, &mut out, until_us)? {
+                break;
             }
         }
+        put(&*self.stream, &out, until_us).map_err(told)?;
+        // If the broker has ended the connection, the next read reports that.
+        self.open_records(0, bytes).map(drop).map_err(told)
+    }
+
+    /// The next step of a handshake. Bytes after its last message are records. Returns whether this
+    /// was the last step.
+    fn go_on(
+        &mut self,
+        handshake: &mut ClientHandshake,
+        read: usize,
+        out: &mut Vec<u8>,
+        until_us: u64,
+    ) -> Result<bool, String> {
+        match handshake.receive(unix_s(), &self.buffer[..read], out) {
+            Ok(progress) => {
+                let Some(established) = progress.established else { return Ok(false) };
+                self.inbound = Inbound::of_waiting(self.buffer[progress.used..read].to_vec());
+                self.session = Some(established.session);
+                Ok(true)
+            }
+            Err(error) => {
+                // The alert reaches the broker if it still reads.
+                let _ = self.stream.write_all(out, Some(until_us));
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Appends what comes next to `bytes`: a part of a record is nothing yet. `false`: nothing more
+    /// comes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] if nothing came by `until_us`, and [`ErrorKind::Interrupted`] if the
+    /// waker was woken before. Otherwise the connection is of no use any more.
+    pub(super) fn read(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        until_us: u64,
+        waker: Option<&Waker>,
+    ) -> io::Result<bool> {
+        let read = self.receive(until_us, waker)?;
+        if self.session.is_some() {
+            return Ok(self.open_records(read, bytes)? && read > 0);
+        }
+        bytes.extend_from_slice(&self.buffer[..read]);
+        Ok(read > 0)
     }
 
     /// Reads the next bytes into the buffer. Returns 0 at the end of the connection.
-    fn receive(&mut self) -> io::Result<usize> {
-        let read = self.stream.read(&mut self.buffer, self.until_us);
+    fn receive(&mut self, until_us: u64, waker: Option<&Waker>) -> io::Result<usize> {
+        let read = self.stream.read_or_wake(&mut self.buffer, Some(until_us), waker);
         read.map_err(|error| said(error, SAYS_NOTHING))
     }
 
-    /// Reads fail after this moment.
-    pub(super) fn read_until(&mut self, until_us: Option<u64>) {
-        self.until_us = until_us;
+    /// Opens what has arrived after what waits. `false`: the broker has said that nothing more
+    /// comes.
+    fn open_records(&mut self, read: usize, bytes: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(session) = &mut self.session else { return Ok(true) };
+        let mut session = session.session();
+        let mut records = self.inbound.records(&mut self.buffer[..read]);
+        let goes_on = loop {
+            match records.next(&mut session).map_err(broken)? {
+                Some(Record::Data(data)) => bytes.extend_from_slice(data),
+                Some(Record::Closed) => break false,
+                None => break true,
+            }
+        };
+        records.keep();
+        Ok(goes_on)
+    }
+
+    /// Writes all of it by `until_us`.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub(super) fn write_all(&mut self, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return put(&*self.stream, bytes, until_us) };
+        while !bytes.is_empty() {
+            self.sealed.resize(FRAGMENT_BYTES_MAX + SEAL_ROOM_MIN, 0);
+            let bytes_of = &[IoSlice::new(bytes)];
+            let sealed = session.session().seal(bytes_of, FRAGMENT_BYTES_MAX, &mut self.sealed);
+            let sealed = sealed.map_err(io::Error::other)?;
+            put(&*self.stream, &self.sealed[..sealed.written], until_us)?;
+            bytes = &bytes[sealed.taken..];
+        }
+        Ok(())
     }
 }
 
@@ -135,27 +147,6 @@ fn said(error: io::Error, fault: &'static str) -> io::Error {
 /// Writes all of it, if the other side takes it by then.
 fn put(stream: &dyn ByteStream, bytes: &[u8], until_us: u64) -> io::Result<()> {
     stream.write_all(bytes, Some(until_us)).map_err(|error| said(error, TAKES_NOTHING))
-}
-
-/// Opens what has arrived behind what waits. `false`: the broker has said that nothing more comes.
-fn open_records(
-    session: &Mutex<Owned>,
-    inbound: &mut Inbound,
-    arrived: &mut [u8],
-    bytes: &mut Vec<u8>,
-) -> io::Result<bool> {
-    let mut session = lock(session);
-    let mut session = session.session();
-    let mut records = inbound.records(arrived);
-    let goes_on = loop {
-        match records.next(&mut session).map_err(broken)? {
-            Some(Record::Data(data)) => bytes.extend_from_slice(data),
-            Some(Record::Closed) => break false,
-            None => break true,
-        }
-    };
-    records.keep();
-    Ok(goes_on)
 }
 
 fn broken(failure: Failure) -> io::Error {
@@ -172,36 +163,6 @@ fn broken(failure: Failure) -> io::Error {
     }
 }
 
-impl Sink {
-    /// Writes all of it by `until_us`.
-    ///
-    /// # Errors
-    /// The connection is of no use any more.
-    pub(super) fn write_all(&mut self, mut bytes: &[u8], until_us: u64) -> io::Result<()> {
-        let Some(session) = &self.session else { return put(&*self.stream, bytes, until_us) };
-        while !bytes.is_empty() {
-            self.sealed.resize(FRAGMENT_BYTES_MAX + SEAL_ROOM_MIN, 0);
-            let sealed = lock(session).session().seal(
-                &[IoSlice::new(bytes)],
-                FRAGMENT_BYTES_MAX,
-                &mut self.sealed,
-            );
-            // Nobody who reads waits for the socket: another record may be sealed by no one else.
-            let sealed = sealed.map_err(io::Error::other)?;
-            put(&*self.stream, &self.sealed[..sealed.written], until_us)?;
-            bytes = &bytes[sealed.taken..];
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        // Whoever reads it ends by that.
-        self.stream.shutdown();
-    }
-}
-
 /// RFC 8446 section 6.
 const CERTIFICATE_REQUIRED: u8 = 116;
 const BAD_CERTIFICATE: u8 = 42;
@@ -209,5 +170,5 @@ const BAD_CERTIFICATE: u8 = 42;
 const READ_BYTES: usize = 256 << 10;
 
 /// Of which a broker is the subject.
-pub(super) const SAYS_NOTHING: &str = "it says nothing";
+const SAYS_NOTHING: &str = "it says nothing";
 const TAKES_NOTHING: &str = "it takes nothing";

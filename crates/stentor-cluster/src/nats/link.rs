@@ -1,28 +1,27 @@
-//! A connection to a broker: two threads, of which one only reads.
+//! A connection to a broker.
 //!
-//! Everything that comes is put into the channel of the thread that knows what to make of it, with
-//! the number of the connection; the channel is bounded, so a node that is slow is read slowly.
-//! What is to be written is gathered, and written at one go.
+//! One read takes a bounded number of bytes, so a node that is slow reads slowly. Output is
+//! gathered, and written at one go.
 //!
 //! A broker says in the clear who it is. Where TLS is asked for, nothing else is said or believed
 //! before there is TLS.
 
-use super::channel::{self, Sink, Source};
+use super::channel::Channel;
 use super::credentials::Credentials;
 use super::wire::{self, Received, Said};
-use crate::state::Input;
 use serde::Deserialize;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
-use std::thread;
 use stentor_config::{BrokerUrl, Cluster as Settings, read_small};
-use stentor_io::{ByteStream, Dialer, connect_to_any, is_late, monotonic_us, read_file, wiping};
+use stentor_io::{
+    ByteStream, Dialer, Waker, connect_to_any, is_late, monotonic_us, read_file, wiping,
+};
 use stentor_tls::{Connector, Identity, PemPair, Trust};
 
 /// A connection that is up.
 pub(super) struct Link {
-    sink: Sink,
+    channel: Channel,
+    pub(super) received: Received,
     out: Vec<u8>,
     /// The largest message that the broker takes, as it has said last.
     pub(super) payload_max: usize,
@@ -30,12 +29,6 @@ pub(super) struct Link {
     pub(super) server_id: String,
     /// Other brokers of its cluster.
     pub(super) connect_urls: Vec<String>,
-}
-
-/// The reading half of a connection.
-pub(super) struct LinkReader {
-    pub(super) source: Source,
-    pub(super) received: Received,
 }
 
 /// What a broker says of itself.
@@ -87,13 +80,13 @@ impl Link {
         url: &BrokerUrl,
         settings: &Settings,
         name: &str,
-    ) -> Result<(Link, LinkReader), String> {
+    ) -> Result<Link, String> {
         let told = |error: io::Error| error.to_string();
         let until_us = monotonic_us() + CONNECT_MAX_US;
         let stream = dial(dialer, &url.address(), until_us)?;
-        let (mut source, mut sink) = channel::open(stream, until_us);
+        let mut channel = Channel::new(stream);
         let mut rest = Received::default();
-        let Said::Info(info) = hear(&mut source, &mut rest)? else {
+        let Said::Info(info) = hear(&mut channel, &mut rest, until_us)? else {
             return Err("it does not begin as a server of NATS does".to_owned());
         };
         let about: About = serde_json::from_slice(&info).map_err(|error| error.to_string())?;
@@ -110,19 +103,19 @@ impl Link {
             }
             (true, _) => {
                 let connector = connector(url, settings)?;
-                wiping(|| channel::secure(&mut source, &mut sink, &connector, until_us))?;
+                wiping(|| channel.secure(&connector, &mut rest.bytes, until_us))?;
             }
             (false, _) => {}
         }
         let mut out = Vec::new();
         wire::connect(&options(settings, name, &about.nonce)?, &mut out);
-        sink.write_all(&out, until_us).map_err(told)?;
+        channel.write_all(&out, until_us).map_err(told)?;
         if about.is_ending {
             return Err(IS_ENDING.to_owned());
         }
         let mut payload_max = about.payload_max().unwrap_or(usize::MAX);
         loop {
-            match hear(&mut source, &mut rest)? {
+            match hear(&mut channel, &mut rest, until_us)? {
                 Said::Pong => break,
                 Said::Error(reason) => return Err(format!("says: {reason}")),
                 Said::Info(info) => {
@@ -132,11 +125,29 @@ impl Link {
                 _ => {}
             }
         }
-        source.read_until(None);
         out.clear();
         let About { server_id, connect_urls, .. } = about;
-        let link = Link { sink, out, payload_max, server_id, connect_urls };
-        Ok((link, LinkReader { source, received: rest }))
+        Ok(Link { channel, received: rest, out, payload_max, server_id, connect_urls })
+    }
+
+    /// Waits for more until `until_us`, or until the waker is woken, and takes all that is whole.
+    ///
+    /// # Errors
+    /// The connection is of no use any more. `all` has the messages that came before.
+    pub(super) fn read(
+        &mut self,
+        all: &mut Vec<Said>,
+        until_us: u64,
+        waker: &Waker,
+    ) -> Result<(), String> {
+        let read = self.channel.read(&mut self.received.bytes, until_us, Some(waker));
+        self.received.take(all)?;
+        match read {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ENDED.to_owned()),
+            Err(error) if is_late(&error) || error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// What is to be written.
@@ -150,7 +161,7 @@ impl Link {
     /// The connection is of no use any more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
-            self.sink.write_all(&self.out, monotonic_us() + WRITE_MAX_US)?;
+            self.channel.write_all(&self.out, monotonic_us() + WRITE_MAX_US)?;
             self.out.clear();
         }
         Ok(())
@@ -210,62 +221,21 @@ fn options(settings: &Settings, name: &str, nonce: &str) -> Result<String, Strin
 }
 
 /// Waits for what is said next.
-fn hear(source: &mut Source, rest: &mut Received) -> Result<Said, String> {
+fn hear(channel: &mut Channel, rest: &mut Received, until_us: u64) -> Result<Said, String> {
     loop {
         if let Some((said, length)) = wire::read(&rest.bytes)? {
             // A client without a subscription receives no message.
             rest.bytes.drain(..length.min(rest.bytes.len()));
             return Ok(said);
         }
-        if !source.read(&mut rest.bytes).map_err(|error| error.to_string())? {
-            return Err("it ended the connection".to_owned());
+        let read = channel.read(&mut rest.bytes, until_us, None);
+        if !read.map_err(|error| error.to_string())? {
+            return Err(ENDED.to_owned());
         }
     }
 }
 
-impl LinkReader {
-    /// Has a thread send to `inputs` what the broker says, until the connection ends.
-    ///
-    /// # Errors
-    /// The kernel refused to start a thread.
-    pub(super) fn start(mut self, number: u32, inputs: SyncSender<Input>) -> io::Result<()> {
-        let run = move || while self.read(number, &inputs) {};
-        thread::Builder::new().name("cluster-read".to_owned()).spawn(run).map(drop)
-    }
-
-    /// Sends on what is whole, and then reads more. Returns whether the connection is open.
-    fn read(&mut self, number: u32, inputs: &SyncSender<Input>) -> bool {
-        let mut all = Vec::new();
-        let taken = self.take(&mut all);
-        if !all.is_empty() && inputs.send(Input::Said(number, all)).is_err() {
-            return false;
-        }
-        let Err(reason) = taken.and_then(|()| self.read_more()) else { return true };
-        // If this node has ended the connection, no thread receives it.
-        let _ = inputs.send(Input::Broken(number, reason));
-        false
-    }
-
-    /// Takes all that is whole.
-    ///
-    /// # Errors
-    /// What is behind it makes no sense.
-    pub(super) fn take(&mut self, all: &mut Vec<Said>) -> Result<(), String> {
-        self.received.take(all).map_err(str::to_owned)
-    }
-
-    /// Waits for more.
-    ///
-    /// # Errors
-    /// The connection is of no use any more.
-    pub(super) fn read_more(&mut self) -> Result<(), String> {
-        match self.source.read(&mut self.received.bytes) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("it ended the connection".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-}
+const ENDED: &str = "it ended the connection";
 
 const NO_JETSTREAM: &str = "it has no JetStream: begin it with --jetstream, and anew if its disk \
                             was full, for then it switches JetStream off";

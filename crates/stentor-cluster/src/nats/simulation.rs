@@ -1,7 +1,7 @@
 //! A node and a simulated broker, with seeds: the client, from dialling to what the node makes of
 //! each message. The network splits what the broker says, delays it, resets and swallows it.
 //!
-//! The simulation starts no threads. It calls what they would call, in turn and in virtual time.
+//! The simulation starts no threads. It calls what the client's thread calls, in virtual time.
 //!
 //! What must hold:
 //!
@@ -19,7 +19,7 @@ use self::broker::{Log, Talk};
 use super::*;
 use crate::waiting::ClusterIntake;
 use std::sync::Mutex;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Draft, Epoch, Limits, Op, Precondition};
 use stentor_io::{SimDialer, SimPeer, VirtualClock, lock};
@@ -68,13 +68,13 @@ impl World {
         let mut rng = Rng::new(seed);
         let settings =
             Settings { nats: vec!["nats://broker:4222".parse().unwrap()], ..Settings::default() };
-        let state = Arc::new(ClusterState::new(&settings));
+        let state = Arc::new(ClusterState::new(&settings).unwrap());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         hub.begin_following();
         let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
         let node = ClusterNode::new(Arc::clone(&hub), intake, rng.next_u64(), Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
-        let mut broker = Broker::new(state, node, fetch, input_channel());
+        let mut broker = Broker::new(state, node, fetch);
         let lies = rng.percent(50);
         let log = Arc::new(Mutex::new(Log::default()));
         let (of_talks, mut talks) = (Arc::clone(&log), Rng::new(rng.next_u64()));
@@ -124,20 +124,17 @@ impl World {
     /// One connection, from dialling to the pause behind it.
     fn connect(&mut self, until_ms: u64, failures: &mut Failures) {
         let (url, name) = (self.broker.state.settings.nats[0].clone(), self.broker.name());
-        self.broker.number += 1;
         self.connections += 1;
         let settings = &self.broker.state.settings;
         let begin_us = monotonic_us();
         let linked = Link::connect(&*self.broker.dialer, &url, settings, &name);
         let took_us = monotonic_us() - begin_us;
         assert!(took_us <= link::CONNECT_MAX_US, "it took {took_us} us to connect");
-        let reason = match linked {
-            Ok((link, reader)) => {
-                let session = self.broker.begin(link);
-                self.serve(session, reader, until_ms)
-            }
-            Err(reason) => reason,
-        };
+        let served = linked.and_then(|link| {
+            let session = self.broker.begin(link);
+            self.serve(session, until_ms)
+        });
+        let reason = served.err().unwrap_or_else(|| "the time is over".to_owned());
         trace::act(now_ms(), format_args!("connection {}: {reason}", self.connections));
         let lost_ms = now_ms();
         self.broker.lose(&url, &reason, failures);
@@ -145,14 +142,15 @@ impl World {
         assert!((1..=PAUSE_MAX_MS).contains(&pause_ms), "a pause of {pause_ms} ms");
     }
 
-    fn serve(&mut self, mut session: Session, mut reader: LinkReader, until_ms: u64) -> String {
+    fn serve(&mut self, mut session: Session, until_ms: u64) -> Result<(), String> {
         let let_in = lock(&self.log).said.iter().position(|said| *said == Said::Pong);
         let mut passed_on = let_in.expect("it was let in by a PONG") + 1;
         let mut heard_ms = now_ms();
         while now_ms() < until_ms {
             self.publish();
-            let (mut all, number) = (Vec::new(), self.broker.number);
-            let read = poll(&mut reader, &mut all);
+            let until_us = self.broker.say(&mut session)?;
+            let mut all = Vec::new();
+            let read = session.link.read(&mut all, until_us, &self.broker.state.waker);
             if !all.is_empty() {
                 heard_ms = now_ms();
                 let log = lock(&self.log);
@@ -161,22 +159,17 @@ impl World {
                 drop(log);
                 passed_on += all.len();
                 self.heard += all.len() as u64;
-                self.broker.sender.try_send(Input::Said(number, all)).unwrap();
             }
-            if let Err(reason) = read {
-                self.broker.sender.try_send(Input::Broken(number, reason)).unwrap();
-            }
-            if let Err(reason) = self.broker.step(&mut session) {
-                return reason;
-            }
-            let waiting = reader.received.bytes.len();
+            self.broker.take(&mut session, all)?;
+            read?;
+            let waiting = session.link.received.bytes.len();
             assert!(waiting <= WAITING_BYTES_MAX, "{waiting} bytes wait for the rest of a message");
             assert!(session.asked.len() < 200, "{} requests wait", session.asked.len());
             let silence_ms = now_ms() - heard_ms;
             assert!(silence_ms <= SILENCE_MAX_MS + 2_000 + TICK_MS, "{silence_ms} ms of silence");
             self.collect();
         }
-        "the time is over".to_owned()
+        Ok(())
     }
 
     fn publish(&mut self) {
@@ -226,14 +219,6 @@ impl World {
             assert!(here >= there, "{topic} is older than {data}: {here:?}, {there:?}");
         }
     }
-}
-
-/// Reads what has come, and takes what is whole.
-fn poll(reader: &mut LinkReader, all: &mut Vec<Said>) -> Result<(), String> {
-    reader.source.read_until(Some(monotonic_us() + 1));
-    let read = reader.read_more();
-    reader.take(all)?;
-    if read.as_ref().is_err_and(|reason| reason == channel::SAYS_NOTHING) { Ok(()) } else { read }
 }
 
 /// A change waits for its message, and then its message for the append. This simulation does not

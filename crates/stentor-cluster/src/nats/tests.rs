@@ -12,7 +12,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use stentor_config::Cluster as Settings;
 use stentor_hub::{Draft, Epoch, Limits, Op, Precondition};
-use stentor_io::VirtualClock;
+use stentor_io::{SimDialer, SimPeer, SimSpeech, VirtualClock};
 use stentor_order::{CommitError, Outcome, ReturnAddress};
 use stentor_wire::target::TopicName;
 
@@ -173,7 +173,6 @@ impl Talk {
 struct Member {
     hub: Arc<Hub>,
     state: Arc<ClusterState>,
-    sender: SyncSender<Input>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -205,16 +204,15 @@ impl Member {
 
     fn with_broker(url: &str, seed: u64) -> Member {
         let settings = Settings { nats: vec![url.parse().unwrap()], ..Settings::default() };
-        let state = Arc::new(ClusterState::new(&settings));
+        let state = Arc::new(ClusterState::new(&settings).unwrap());
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         hub.begin_following();
         let intake: Arc<ClusterIntake> = Arc::clone(&state.intake);
         let node = ClusterNode::new(Arc::clone(&hub), intake, seed, Box::new(|_| {}));
         let fetch = Box::new(|_| Err("there is no peer".to_owned()));
-        let (sender, inputs) = input_channel();
-        let broker = Broker::new(Arc::clone(&state), node, fetch, (sender.clone(), inputs));
+        let broker = Broker::new(Arc::clone(&state), node, fetch);
         let thread = Some(thread::spawn(move || broker.run()));
-        Member { hub, state, sender, thread }
+        Member { hub, state, thread }
     }
 
     /// Publishes so many bytes, once that can be done.
@@ -313,20 +311,6 @@ fn a_consumer_that_skips_a_message_is_replaced() {
     }
 }
 
-/// The thread of a connection that was closed may still send its last input.
-#[test]
-fn input_of_an_earlier_connection_is_ignored() {
-    let (member, _) = Member::of(Script { takes: 1 << 20, says: 1 << 20, ..Script::default() });
-    assert!(member.publish(10).is_ok());
-    for input in
-        [Input::Said(0, vec![Said::Error("late".to_owned())]), Input::Broken(0, "late".to_owned())]
-    {
-        member.sender.send(input).unwrap();
-        assert!(member.publish(10).is_ok());
-    }
-    assert_eq!(member.state.reconnects.value(), 0);
-}
-
 /// Connects to somebody who does this with the connection.
 fn connect(scheme: &str, does: impl FnOnce(TcpStream) + Send + 'static) -> Result<Link, String> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -336,7 +320,7 @@ fn connect(scheme: &str, does: impl FnOnce(TcpStream) + Send + 'static) -> Resul
     if link.is_err() {
         serves.join().unwrap();
     }
-    link.map(|(link, _)| link)
+    link
 }
 
 /// Says it byte by byte, and for longer than it is waited for.
@@ -437,23 +421,39 @@ fn a_broker_that_does_not_let_anybody_in_is_tried_less_and_less_often() {
     }
 }
 
-/// A connection to a broker that lets everyone in, and then says nothing.
+/// A broker that lets everyone in, and says this.
+struct Speaker(Vec<u8>);
+
+impl SimPeer for Speaker {
+    fn receive(&mut self, bytes: &[u8], says: &mut SimSpeech) {
+        if bytes.is_empty() {
+            says.say(GREETING);
+            says.say("PONG\r\n");
+            says.say(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+/// A connection to a broker that lets everyone in, and then says this.
+fn link_to(says: &[u8]) -> Link {
+    let mut peers = Some(Box::new(Speaker(says.to_owned())) as Box<dyn SimPeer>).into_iter();
+    let network = SimDialer::new(Rng::new(1), 100, move || peers.next());
+    let url = "nats://broker:4222".parse().unwrap();
+    Link::connect(&network, &url, &Settings::default(), "n").unwrap()
+}
+
+/// One that says nothing.
 fn silent_link() -> Link {
-    let link = connect("nats", |mut socket| {
-        socket.write_all(GREETING.as_bytes()).unwrap();
-        socket.write_all(b"PONG\r\n").unwrap();
-        let _ = socket.read_to_end(&mut Vec::new());
-    });
-    link.unwrap()
+    link_to(b"")
 }
 
 /// A broker's thread as data, with a node that has heard of no log.
 fn broker(fetch: Fetch) -> Broker {
-    let state = Arc::new(ClusterState::new(&Settings::default()));
+    let state = Arc::new(ClusterState::new(&Settings::default()).unwrap());
     let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
     hub.begin_following();
     let node = ClusterNode::new(hub, Arc::clone(&state.intake), 7, Box::new(|_| {}));
-    Broker::new(state, node, fetch, input_channel())
+    Broker::new(state, node, fetch)
 }
 
 #[test]
@@ -483,15 +483,33 @@ fn a_broker_is_pinged_once_a_second() {
 
 /// A broker that says much does not fill the memory of the node, nor keep it from its work.
 #[test]
-fn inputs_wait_and_are_taken_in_bounds() {
-    let (sender, _inputs) = input_channel();
-    assert_eq!((0..1_000).take_while(|_| sender.try_send(Input::Bell).is_ok()).count(), 64);
-    let (link, mut broker) = (silent_link(), broker(Box::new(|_| Err(String::new()))));
+fn a_step_reads_in_bounds() {
+    let mut broker = broker(Box::new(|_| Err(String::new())));
+    let _clock = VirtualClock::start(1_000_000);
+    let mut session = broker.begin(link_to(&wire::PING.repeat(1 << 20)));
+    // The first one takes what came with the greeting.
+    for _ in 0..2 {
+        broker.step(&mut session).unwrap();
+        let pongs = session.link.out().len() / wire::PONG.len();
+        assert!((1..=50_000).contains(&pongs), "{pongs}");
+    }
+}
+
+#[test]
+fn a_change_wakes_a_broker_that_waits() {
+    let mut broker = broker(Box::new(|_| Err(String::new())));
+    let link = silent_link();
+    let _clock = VirtualClock::start(1_000_000);
     let mut session = broker.begin(link);
-    (broker.sender, broker.inputs) = mpsc::sync_channel(1_000);
-    (0..1_000).for_each(|_| broker.sender.try_send(Input::Bell).unwrap());
     broker.step(&mut session).unwrap();
-    assert!(broker.inputs.try_iter().count() > 900);
+    let begun_us = monotonic_us();
+    let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+    let op = Op::Put(TopicName::parse("/a").unwrap(), Draft::new(*b"x"));
+    let entry = hub.admit(op, Precondition::None, 1).unwrap();
+    broker.state.intake.set_open(None);
+    broker.state.intake.put(&entry, ReturnAddress::Thread(mpsc::channel().0)).unwrap();
+    broker.step(&mut session).unwrap();
+    assert_eq!(monotonic_us(), begun_us);
 }
 
 #[test]
@@ -519,7 +537,7 @@ fn a_node_leaves_a_lame_duck() {
     let mut session = broker.begin(silent_link());
     let info = |more: &str| {
         let info = format!("{{\"connect_urls\":[\"10.0.0.1:1\",\"[::1]:2\"]{more}}}");
-        Input::Said(0, vec![Said::Info(info.into_bytes())])
+        vec![Said::Info(info.into_bytes())]
     };
     assert_eq!(broker.take(&mut session, info("")), Ok(()));
     let leaves = Err(link::IS_ENDING.to_owned());

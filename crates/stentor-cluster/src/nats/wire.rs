@@ -192,8 +192,7 @@ pub(super) const PONG: &[u8] = b"PONG\r\n";
 /// A server says much about itself.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too. As many as
-/// wait to be heard are kept in memory.
+/// Nodes write 1 MiB at most, which JetStream gives back as base64 within JSON, too.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 
 /// The client keeps so many bytes of a larger message. An answer of JetStream names the sequence

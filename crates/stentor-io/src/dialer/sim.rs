@@ -2,7 +2,7 @@
 //! simulated peer says. All of it runs on the thread that reads and writes, in virtual time.
 
 use super::{ByteStream, Dialer};
-use crate::{Rng, VirtualClock, lock, monotonic_us};
+use crate::{Rng, VirtualClock, Waker, lock, monotonic_us};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -133,7 +133,6 @@ struct SimLine {
     /// The fault after so many bytes of the peer: this part arrives, or no further one does.
     fault: Option<(usize, Option<SimPart>)>,
     has_failed: bool,
-    is_shut_down: bool,
 }
 
 impl SimLine {
@@ -147,7 +146,7 @@ impl SimLine {
             fault = rng.percent(70).then_some((bytes, part));
         }
         let parts = VecDeque::new();
-        SimLine { rng, peer, parts, piece_max, fault, has_failed: false, is_shut_down: false }
+        SimLine { rng, peer, parts, piece_max, fault, has_failed: false }
     }
 
     /// The peer receives bytes, and what it says to them is on its way.
@@ -203,14 +202,20 @@ impl SimLine {
 }
 
 impl ByteStream for SimStream {
-    fn read(&self, buffer: &mut [u8], until_us: Option<u64>) -> io::Result<usize> {
+    fn read_or_wake(
+        &self,
+        buffer: &mut [u8],
+        until_us: Option<u64>,
+        waker: Option<&Waker>,
+    ) -> io::Result<usize> {
         let mut line = lock(&self.0);
         let now_us = monotonic_us();
         if until_us.is_some_and(|us| us <= now_us) {
             return late(until_us);
         }
-        if line.is_shut_down {
-            return Ok(0);
+        let has_arrived = line.parts.front().is_some_and(|(us, _)| *us <= now_us);
+        if !has_arrived && waker.is_some_and(Waker::take) {
+            return Err(ErrorKind::Interrupted.into());
         }
         let Some((at_us, part)) = line.parts.front_mut() else { return late(until_us) };
         if until_us.is_some_and(|us| us <= *at_us) {
@@ -239,7 +244,7 @@ impl ByteStream for SimStream {
             return late(until_us);
         }
         let has_reset = |(us, part): &(u64, SimPart)| *us <= now_us && *part == SimPart::Reset;
-        if line.is_shut_down || line.parts.front().is_some_and(has_reset) {
+        if line.parts.front().is_some_and(has_reset) {
             return Err(ErrorKind::BrokenPipe.into());
         }
         if line.is_stuck() && until_us.is_some() && line.rng.percent(20) {
@@ -253,11 +258,7 @@ impl ByteStream for SimStream {
     fn is_quiet(&self) -> bool {
         let line = lock(&self.0);
         let now_us = monotonic_us();
-        !line.is_shut_down && line.parts.front().is_none_or(|(us, _)| *us > now_us)
-    }
-
-    fn shutdown(&self) {
-        lock(&self.0).is_shut_down = true;
+        line.parts.front().is_none_or(|(us, _)| *us > now_us)
     }
 }
 

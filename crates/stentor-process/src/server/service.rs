@@ -25,21 +25,26 @@ pub(super) enum Service {
 impl Service {
     /// The service, before it begins. If a leader or a broker makes the order, the hub follows that
     /// from now on.
-    pub(super) fn of(settings: &Settings, hub: &Hub, disk: Option<HostDisk>) -> Service {
+    ///
+    /// # Errors
+    /// The system has no file for the waker of a node.
+    pub(super) fn of(
+        settings: &Settings,
+        hub: &Hub,
+        disk: Option<HostDisk>,
+    ) -> io::Result<Service> {
         let service = if settings.follow.is_on() {
             Service::Leader(Arc::new(FollowState::new(&settings.follow)), None)
         } else if settings.cluster.is_on() {
-            Service::Cluster(Arc::new(ClusterState::new(&settings.cluster)), disk, None)
+            Service::Cluster(Arc::new(ClusterState::new(&settings.cluster)?), disk, None)
         } else if store_path(settings).is_some() {
-            return Service::Store(Arc::new(StoreState::new(
-                hub.stored().max,
-                settings.store.wait_max_ms,
-            )));
+            let state = StoreState::new(hub.stored().max, settings.store.wait_max_ms);
+            return Ok(Service::Store(Arc::new(state)));
         } else {
-            return Service::None;
+            return Ok(Service::None);
         };
         hub.begin_following();
-        service
+        Ok(service)
     }
 
     /// The service as the workers see it.

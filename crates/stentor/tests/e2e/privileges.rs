@@ -141,7 +141,7 @@ fn threads_of_followers_and_nodes_have_no_privilege() {
     has_threads(&follower, &[&expected[..], &["worker-0"]].concat());
     let Some(broker) = Broker::start() else { return };
     let node = Server::with("", &broker.toml(""), &flags);
-    let begun = ["cluster", "cluster-read", "compressor", "control", "history", "log", "memory"];
+    let begun = ["cluster", "compressor", "control", "history", "log", "memory"];
     has_threads(&node, &[&begun[..], &["stentor", "worker-0"]].concat());
 }
 
