@@ -63,8 +63,8 @@ mod slab;
 mod small;
 mod socket;
 mod steer;
-mod thousands;
 mod thread;
+pub mod units;
 mod user;
 #[cfg(any(test, feature = "sim"))]
 mod virtual_clock;
@@ -126,11 +126,11 @@ pub use socket::{
 pub use steer::narrow_card;
 #[cfg(any(test, feature = "sim"))]
 pub use steer::prefers_cores;
-pub use thousands::thousands;
 pub use thread::{
     WaitingThread, lower_priority, pin_to_core, raise_priority, sleep, spawn_with_file_table,
     take_short_turns,
 };
+pub use units::thousands;
 pub use user::{User, show_to_user};
 #[cfg(any(test, feature = "sim"))]
 pub use virtual_clock::VirtualClock;

@@ -75,10 +75,13 @@ fn highest_limit(report: &Report) -> u64 {
 }
 
 fn comment(text: &str) -> String {
-    wrapped(text, "# ")
+    wrapped(text, "# ", FILE_COLUMNS)
 }
 
 /// Where `fs.nr_open` cannot be read: the kernel's default.
+/// Lines of a file are no longer.
+const FILE_COLUMNS: usize = 100;
+
 const NR_OPEN_DEFAULT: u64 = 1_048_576;
 
 /// The threads that are no workers, and room for a command beside the server.

@@ -17,10 +17,11 @@ pub enum Style {
 }
 
 impl Report {
-    /// The report; with `all` also what is fine and what is not known.
+    /// The report in lines of at most so many columns; with `all` also what is fine and what is not
+    /// known.
     #[must_use]
-    pub fn text(&self, all: bool, style: Style) -> String {
-        let mut text = wrapped(&self.host(), "") + &wrapped(&self.asked(), "");
+    pub fn text(&self, all: bool, style: Style, columns: usize) -> String {
+        let mut text = wrapped(&self.host(), "", columns) + &wrapped(&self.asked(), "", columns);
         text += &style.paint(if self.ready { GREEN } else { RED }, &self.verdict());
         text.push('\n');
         for (severity, title, colour) in SECTIONS {
@@ -30,7 +31,7 @@ impl Report {
                 continue;
             }
             text += &format!("\n{}\n", style.paint(colour, title));
-            found.for_each(|finding| text += &described(finding, style));
+            found.for_each(|finding| text += &described(finding, style, columns));
         }
         let unknown = self.of(Severity::Unknown).count();
         if unknown > 0 && !all {
@@ -146,16 +147,18 @@ impl Style {
     }
 }
 
-/// Breaks a text into lines of at most 100 columns, each with something before it.
-pub(crate) fn wrapped(text: &str, before: &str) -> String {
-    let options = Options::new(COLUMNS).initial_indent(before).subsequent_indent(before);
+/// Breaks a text into lines of at most so many columns, each with something before it.
+pub(crate) fn wrapped(text: &str, before: &str, columns: usize) -> String {
+    let options =
+        Options::new(columns.max(COLUMNS_MIN)).initial_indent(before).subsequent_indent(before);
     let options = options.break_words(false).word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(text, options) + "\n"
 }
 
-fn described(finding: &Finding, style: Style) -> String {
+fn described(finding: &Finding, style: Style, columns: usize) -> String {
     if finding.changes.is_empty() {
-        return format!("  {:<16} {}\n", finding.rule, finding.why);
+        let why = wrapped(&finding.why, &" ".repeat(19), columns);
+        return format!("  {:<16} {}", finding.rule, why.trim_start());
     }
     let mut text = format!("  {}\n", style.paint(BOLD, finding.rule));
     for change in finding.changes.iter().take(CHANGES_SHOWN) {
@@ -166,15 +169,15 @@ fn described(finding: &Finding, style: Style) -> String {
     if let Some(more) = more(finding.changes.len()) {
         text += &format!("    … and {more} more; --json lists them all\n");
     }
-    text += &part("why", &finding.why);
+    text += &part("why", &finding.why, columns);
     let mut hows: Vec<String> = finding.changes.iter().map(Change::how).collect();
     hows.truncate(CHANGES_SHOWN);
     if let Some(more) = more(finding.changes.len()) {
         hows.push(format!("… and {more} more; --apply makes them all"));
     }
-    hows.iter().for_each(|how| text += &part("how", how));
+    hows.iter().for_each(|how| text += &part("how", how, columns));
     if !finding.cost.is_empty() {
-        text += &part("cost", &finding.cost);
+        text += &part("cost", &finding.cost, columns);
     }
     text
 }
@@ -184,8 +187,8 @@ fn more(changes: usize) -> Option<usize> {
 }
 
 /// `why  …`, with the lines that follow below the first.
-fn part(name: &str, text: &str) -> String {
-    let lines = wrapped(text, "          ");
+fn part(name: &str, text: &str, columns: usize) -> String {
+    let lines = wrapped(text, "          ", columns);
     format!("    {name:<4}  {}", lines.trim_start())
 }
 
@@ -205,7 +208,7 @@ const SECTIONS: &[(Severity, &str, &str)] = &[
 /// Changes of one finding that are shown: queues of cards are many and alike.
 const CHANGES_SHOWN: usize = 4;
 
-const COLUMNS: usize = 100;
+const COLUMNS_MIN: usize = 40;
 
 const BOLD: &str = "1";
 const RED: &str = "1;31";
@@ -218,15 +221,15 @@ mod tests {
 
     #[test]
     fn lines_are_broken_between_words() {
-        let text = wrapped(&"word ".repeat(40), "# ");
+        let text = wrapped(&"word ".repeat(40), "# ", 80);
         assert!(text.lines().count() > 1);
-        assert!(text.lines().all(|line| line.starts_with("# ") && line.chars().count() <= COLUMNS));
-        assert_eq!(wrapped("a b", "  "), "  a b\n");
+        assert!(text.lines().all(|line| line.starts_with("# ") && line.chars().count() <= 80));
+        assert_eq!(wrapped("a b", "  ", 100), "  a b\n");
     }
 
     #[test]
     fn a_word_with_a_hyphen_stays_whole() {
-        let text = wrapped(&format!("{}text/event-stream", "word ".repeat(17)), "  ");
+        let text = wrapped(&format!("{}text/event-stream", "word ".repeat(17)), "  ", 100);
         assert_eq!(text.lines().nth(1), Some("  text/event-stream"));
     }
 }

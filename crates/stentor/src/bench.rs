@@ -13,7 +13,6 @@ mod live;
 mod page;
 mod publish;
 mod push;
-mod quantity;
 mod requests;
 mod surge;
 
@@ -187,8 +186,8 @@ enum BenchOutcome {
 impl BenchOutcome {
     fn text(&self) -> String {
         match self {
-            BenchOutcome::One(report) => report.text(),
-            BenchOutcome::Several(comparison) => comparison.text(),
+            BenchOutcome::One(report) => report.text(crate::columns()),
+            BenchOutcome::Several(comparison) => comparison.text(crate::columns()),
         }
     }
 

@@ -27,6 +27,8 @@ mod man;
 mod operation;
 mod parent;
 mod publish;
+#[cfg_attr(not(feature = "bench"), expect(dead_code, reason = "only `bench` reads most of them"))]
+mod quantity;
 mod reload;
 mod say;
 mod serve;
@@ -117,6 +119,14 @@ fn has_colours(stream: &impl IsTerminal) -> bool {
         ColorChoice::Auto => stream.is_terminal() && !is_off && !is_dumb,
     }
 }
+
+/// How wide a line on standard output may be: as the terminal, and at most as is read with ease.
+fn columns() -> usize {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout());
+    terminal.map_or(COLUMNS_MAX, |(width, _)| usize::from(width.0).min(COLUMNS_MAX))
+}
+
+const COLUMNS_MAX: usize = 100;
 
 /// What `--color` says.
 static COLOR: OnceLock<ColorChoice> = OnceLock::new();

@@ -1,5 +1,7 @@
 //! `stentor status`: how a running server is.
 
+mod page;
+
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -11,8 +13,8 @@ use crate::trust::TrustFlags;
 
 /// Print how a running server is: connections, topics, readers, bytes, memory
 ///
-/// What /-/status answers as text; docs/operating.md says what each figure means. Exit code 1 if
-/// the server does not answer.
+/// The figures that matter most, in groups. --json prints all that /-/status has;
+/// docs/operating.md says what each figure means. Exit code 1 if the server does not answer.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
@@ -25,6 +27,9 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "FOR", value_enum, num_args = 0..=1, require_equals = true,
           default_missing_value = "read")]
     ready: Option<Ready>,
+    /// Print all figures as JSON, as /-/status has them
+    #[arg(short, long, conflicts_with = "ready")]
+    json: bool,
     #[command(flatten)]
     trust: TrustFlags,
 }
@@ -47,16 +52,27 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         }
         None => ("/-/status", format!("no status from {}", args.server)),
     };
-    let request = agent.get(args.server.page(page)).header(ACCEPT, "text/plain");
+    let form = if args.ready.is_some() { "text/plain" } else { "application/json" };
+    let request = agent.get(args.server.page(page)).header(ACCEPT, form);
     let mut answer = client::success(&args.server, &complaint, request.call())?;
     let text = client::body(&mut answer);
     let text = text.map_err(|error| client::unreachable(&args.server, &error))?;
-    crate::print(&String::from_utf8_lossy(&text))
+    let text = String::from_utf8_lossy(&text);
+    if args.ready.is_some() {
+        return crate::print(&text);
+    }
+    if args.json {
+        return crate::print(&format!("{}\n", text.trim_end()));
+    }
+    let status = serde_json::from_str(&text);
+    let status = status.map_err(|error| Failure::Failed(format!("{complaint}: {error}")))?;
+    crate::print(&page::page(&args.server.to_string(), &status, crate::columns()))
 }
 
 const EXAMPLES: &str = "\
 Examples:
   stentor status
+  stentor status --json | jq .counters.readers_sse
   stentor status --server unix:/run/stentor/control.sock
   stentor status --ready || echo 'not ready'
   stentor status --ready=publish || echo 'the disk or the broker is away'";

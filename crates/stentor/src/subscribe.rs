@@ -21,7 +21,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use stentor_config::parse_duration_ms;
 use stentor_wire::sse::{Decoder, Item, is_reserved};
 use ureq::http::header::{ACCEPT, CONTENT_TYPE};
 use ureq::http::{Response, StatusCode};
@@ -29,6 +28,7 @@ use ureq::{Agent, Body};
 
 use crate::Failure;
 use crate::client::{self, BaseUrl, parse_topic};
+use crate::quantity::duration;
 use crate::trust::{TrustFlags, explain};
 use output::{EventPrinter, Form};
 use watch::Progress;
@@ -59,7 +59,7 @@ pub(crate) struct SubArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// End after so long, with exit code 1 if there was no stream, or fewer messages than --count
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
     /// The server's public (or control) listener: a URL, or unix:PATH. STENTOR_SERVER names another
     /// default
@@ -76,12 +76,6 @@ pub(crate) fn run(args: &SubArgs) -> Result<(), Failure> {
     let out = BufWriter::new(stdout().lock());
     let output = EventPrinter::new(out, stderr(), args.form(stdout().is_terminal()));
     StreamFollower::new(args, PATIENCE, output, progress)?.run()
-}
-
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let ms = parse_duration_ms(text).filter(|ms| *ms > 0);
-    let ms = ms.ok_or_else(|| format!("'{text}' is not a duration such as 10s, 500ms or 2m"))?;
-    Ok(Duration::from_millis(ms))
 }
 
 impl SubArgs {

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     if args.json {
         crate::print(&json(&TuneOutcome { report: &report, applied: &[] })?)?;
     } else {
-        crate::print(&report.text(args.all, style()))?;
+        crate::print(&report.text(args.all, style(), crate::columns()))?;
     }
     answer(&report)
 }
@@ -156,7 +156,7 @@ fn apply(args: &TuneArgs, report: &Report) -> Result<(), Failure> {
                  To undo:\n";
         undo.iter().for_each(|command| text += &format!("  {command}\n"));
     }
-    text += &format!("\n{}", after.text(args.all, style()));
+    text += &format!("\n{}", after.text(args.all, style(), crate::columns()));
     crate::print(&text)?;
     answer(&after)
 }

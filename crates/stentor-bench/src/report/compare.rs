@@ -11,35 +11,43 @@ use super::chart::{Bar, bars, escape};
 use super::facts;
 use super::figures::{Better, Figure, Unit};
 use super::html::{again, command_line, moment, page, verdict};
-use super::text::wrap;
+use super::text::{COLUMNS_MIN, wrap};
 use super::units::{self, printable, times};
 use super::{Comparison, Report, plots};
 
 impl Comparison {
-    /// The table, with a line feed at the end of each line.
+    /// The table in lines of at most so many columns, and [`COLUMNS_MIN`] at least. Each ends with
+    /// a line feed.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = wrap(&self.headline());
+    pub fn text(&self, columns: usize) -> String {
+        let columns = columns.max(COLUMNS_MIN);
+        let mut text = wrap(&self.headline(), columns);
         for (i, subject) in self.subjects.iter().enumerate() {
-            text += &wrap(&format!("{} {}", letter(i), printable(&subject.url)));
+            text += &wrap(&format!("{} {}", letter(i), printable(&subject.url)), columns);
         }
         text.push('\n');
         match self.problems() {
             problems if problems.is_empty() => text += "no errors\n",
-            problems => problems.iter().for_each(|p| text += &wrap(&format!("PROBLEMS: {p}"))),
+            problems => {
+                problems.iter().for_each(|p| text += &wrap(&format!("PROBLEMS: {p}"), columns))
+            }
         }
         let [to_first, range, judged] = match self.subjects.len() {
             0 | 1 => [""; 3],
             _ => ["to A", "min – max", "overall"],
         };
         text.push('\n');
-        line(&mut text, ["", "", "median", "min – max", to_first, range, judged]);
+        line(&mut text, columns, ["", "", "median", "min – max", to_first, range, judged]);
         for row in rows(self) {
             let mut label = row.label;
             for (i, cell) in row.cells.iter().enumerate() {
                 let Some(cell) = cell else { continue };
                 let [median, range, ratio, ratios, judged] = cell.columns(&row);
-                line(&mut text, [label, &letter(i), &median, &range, &ratio, &ratios, &judged]);
+                line(
+                    &mut text,
+                    columns,
+                    [label, &letter(i), &median, &range, &ratio, &ratios, &judged],
+                );
                 label = "";
             }
         }
@@ -297,11 +305,18 @@ fn cell(figures: &[Vec<Vec<Figure>>], i: usize, key: &str) -> Option<Cell> {
     })
 }
 
-/// One line of the table.
-fn line(text: &mut String, cells: [&str; 7]) {
+/// One line of the table. Ranges are left out where there is no room for them.
+fn line(text: &mut String, columns: usize, cells: [&str; 7]) {
     let [label, letter, median, range, ratio, ratios, judged] = cells;
-    let line =
-        format!("{label:25}{letter:2}{median:>12}{range:>26}{ratio:>10}{ratios:>15}  {judged}",);
+    let mut line = format!("{label:25}{letter:2}{median:>12}");
+    if columns >= COLUMNS_OF_RANGES {
+        line += &format!("{range:>26}");
+    }
+    line += &format!("{ratio:>10}");
+    if columns >= COLUMNS_OF_RATIOS {
+        line += &format!("{ratios:>15}");
+    }
+    line += &format!("  {judged}");
     *text += line.trim_end();
     text.push('\n');
 }
@@ -319,6 +334,10 @@ fn letter(i: usize) -> String {
         _ => format!("#{}", i + 1),
     }
 }
+
+/// Widths from which on a table has ranges, and those of ratios.
+const COLUMNS_OF_RANGES: usize = 99;
+const COLUMNS_OF_RATIOS: usize = 73;
 
 /// Figures that are drawn.
 const CHARTS: usize = 6;

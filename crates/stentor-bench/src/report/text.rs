@@ -1,4 +1,5 @@
-//! The report as a table for a terminal: at most 100 columns wide and some 30 lines long.
+//! The report as a table for a terminal: as wide as that, 100 columns at most, and some 30 lines
+//! long.
 //!
 //! What was done comes first, then whether it went well, then the figures: facts in three columns,
 //! times in a table of their own.
@@ -19,52 +20,55 @@ impl Report {
         facts::problems(self)
     }
 
-    /// The table, with a line feed at the end of each line.
+    /// The table in lines of at most so many columns, and [`COLUMNS_MIN`] at least. Each ends with
+    /// a line feed.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = headline(self);
+    pub fn text(&self, columns: usize) -> String {
+        let columns = columns.max(COLUMNS_MIN);
+        let mut text = headline(self, columns);
         text.push('\n');
         let problems = facts::problems(self);
         if self.interrupted {
-            text +=
-                &format!("INTERRUPTED after {}: what was measured so far\n", facts::duration(self));
+            let after = facts::duration(self);
+            text += &wrap(&format!("INTERRUPTED after {after}: what was measured so far"), columns);
         }
         match problems.is_empty() {
-            true => text += &format!("{}\n", facts::praise(self)),
-            false => text += &wrap(&format!("PROBLEMS: {}", problems.join(", "))),
+            true => text += &wrap(facts::praise(self), columns),
+            false => text += &wrap(&format!("PROBLEMS: {}", problems.join(", ")), columns),
         }
         text.push('\n');
         let (first, rest): (Vec<_>, Vec<_>) = facts::sections(self)
             .into_iter()
             .partition(|section| matches!(section.title, "errors" | "requests" | "delivery"));
-        first.iter().for_each(|section| rows(&mut text, section));
-        latencies(&mut text, &facts::latencies(self));
-        rest.iter().for_each(|section| rows(&mut text, section));
+        first.iter().for_each(|section| rows(&mut text, section, columns));
+        latencies(&mut text, &facts::latencies(self), columns);
+        rest.iter().for_each(|section| rows(&mut text, section, columns));
         text
     }
 }
 
 /// What was done, where, how, and for how long.
-fn headline(report: &Report) -> String {
-    let url = shortened(&printable(&report.url), COLUMNS - report.command.len() - 16);
+fn headline(report: &Report, columns: usize) -> String {
+    let url = shortened(&printable(&report.url), columns - report.command.len() - 16);
     let what = format!("{} {url}, {}", report.command, facts::duration(report));
     match facts::settings(report) {
-        settings if settings.is_empty() => wrap(&what),
-        settings => wrap(&format!("{what}: {settings}")),
+        settings if settings.is_empty() => wrap(&what, columns),
+        settings => wrap(&format!("{what}: {settings}"), columns),
     }
 }
 
 /// One section: its title, and its facts in columns.
-fn rows(text: &mut String, section: &FactSection) {
+fn rows(text: &mut String, section: &FactSection, columns: usize) {
     let mut line = format!("{:LABEL$}", section.title);
-    let mut free = CELLS;
+    let cells = (columns - LABEL) / CELL;
+    let mut free = cells;
     for Fact { figure, words } in &section.facts {
-        let cell = shortened(&format!("{figure} {words}"), CELL * CELLS - 1);
+        let cell = shortened(&format!("{figure} {words}"), CELL * cells - 1);
         let wide = (cell.chars().count() + 1).div_ceil(CELL);
         if wide > free {
             *text += line.trim_end();
             line = format!("\n{:LABEL$}", "");
-            free = CELLS;
+            free = cells;
         }
         line += &format!("{cell:0$}", wide * CELL);
         free -= wide;
@@ -74,16 +78,20 @@ fn rows(text: &mut String, section: &FactSection) {
 }
 
 /// The times, a row for each distribution.
-fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)]) {
+fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)], columns: usize) {
     if latencies.is_empty() {
         return;
     }
     if !text.ends_with("\n\n") {
         text.push('\n');
     }
+    let shown = (columns - LABEL) / TIME;
+    // The mean says least, and p90 is between others.
+    let missing = LATENCY_COLUMNS.len().saturating_sub(shown);
+    let skipped = &[0, 2][..missing.min(2)];
     let mut line = |name: &str, cells: &[String]| {
         *text += &format!("{name:LABEL$}");
-        for cell in cells {
+        for (_, cell) in cells.iter().enumerate().filter(|(nth, _)| !skipped.contains(nth)) {
             *text += &format!(" {cell:>0$}", TIME - 1);
         }
         text.push('\n');
@@ -95,22 +103,21 @@ fn latencies(text: &mut String, latencies: &[(Cow<'_, str>, &Latency)]) {
     text.push('\n');
 }
 
-/// Lines of at most [`COLUMNS`]; those after the first are indented. A word that is too long by
+/// Lines of at most so many columns; those after the first are indented. A word that is too long by
 /// itself is shortened.
-pub(super) fn wrap(text: &str) -> String {
-    let words: Vec<_> = text.split(' ').map(|word| shortened(word, COLUMNS - INDENT)).collect();
-    let options = Options::new(COLUMNS).subsequent_indent("  ");
+pub(super) fn wrap(text: &str, columns: usize) -> String {
+    let words: Vec<_> = text.split(' ').map(|word| shortened(word, columns - INDENT)).collect();
+    let options = Options::new(columns).subsequent_indent("  ");
     let options = options.word_splitter(WordSplitter::NoHyphenation);
     textwrap::fill(&words.join(" "), options) + "\n"
 }
 
-/// Characters on a line.
-pub(super) const COLUMNS: usize = 100;
+/// Characters on a line, at least.
+pub(super) const COLUMNS_MIN: usize = 60;
 
 /// Width of the titles on the left.
 const LABEL: usize = 16;
-/// Columns of facts, and their width.
-const CELLS: usize = 3;
+/// Width of a column of facts.
 const CELL: usize = 28;
 /// Width of a time.
 const TIME: usize = 10;
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_word_with_a_hyphen_stays_whole() {
-        let text = wrap(&format!("{}text/event-stream", "word ".repeat(17)));
+        let text = wrap(&format!("{}text/event-stream", "word ".repeat(17)), 100);
         assert_eq!(text.lines().nth(1), Some("  text/event-stream"));
     }
 }

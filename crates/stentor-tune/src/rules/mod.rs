@@ -74,12 +74,7 @@ const RULES: &[(&str, RuleFn)] = &[
 
 /// Bytes as people write them.
 pub(crate) fn human_bytes(bytes: u64) -> String {
-    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)];
-    let bytes = bytes as f64;
-    match units.into_iter().find(|(_, size)| bytes >= *size) {
-        Some((unit, size)) => format!("{:.1} {unit}", bytes / size),
-        None => format!("{bytes} B"),
-    }
+    stentor_io::units::bytes(bytes as f64)
 }
 
 /// What the tests of the rules have in common.
@@ -115,11 +110,5 @@ mod testing {
         let (severities, values) = said(findings);
         assert_eq!(severities, [severity], "{findings:#?}");
         assert_eq!(values, wanted, "{findings:#?}");
-    }
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(human_bytes(4_800_000_000), "4.8 GB");
-        assert_eq!(human_bytes(12), "12 B");
     }
 }

@@ -17,7 +17,7 @@ proptest! {
     #[test]
     fn no_host_makes_a_rule_panic(facts in hosts(), plan in plans()) {
         let report = judge(&facts, &plan);
-        prop_assert!(report.text(true, Style::Coloured).contains(&report.verdict()));
+        prop_assert!(report.text(true, Style::Coloured, 100).contains(&report.verdict()));
         prop_assert!(stentor_tune::sysctl_file(&report).starts_with("# For "));
         prop_assert!(stentor_tune::systemd_file(&report).contains("\nLimitNOFILE="));
         prop_assert_eq!(report.ready, report.warning().is_none());

@@ -47,9 +47,11 @@ fn a_container_does_not_show_all() {
     let report = judge(&host("container"), &plan(10_000));
     let unknown: Vec<&str> = report.of(Severity::Unknown).map(|finding| finding.rule).collect();
     assert_eq!(unknown, ["tcp-memory", "orphans"]);
-    let hidden = report.text(false, Style::Plain);
+    let hidden = report.text(false, Style::Plain, 100);
     assert!(hidden.contains("2 checks could not be made here") && !hidden.contains("orphans"));
-    assert!(report.text(true, Style::Plain).contains("net.ipv4.tcp_max_orphans cannot be read"));
+    assert!(
+        report.text(true, Style::Plain, 100).contains("net.ipv4.tcp_max_orphans cannot be read")
+    );
 }
 
 #[test]
@@ -225,7 +227,7 @@ fn asked(report: &Report) -> Vec<String> {
 #[track_caller]
 fn check(name: &str, plan: &Plan, ready: bool, expected: &[&str]) {
     let report = judge(&host(name), plan);
-    assert_eq!(asked(&report), expected, "{name}\n{}", report.text(true, Style::Plain));
+    assert_eq!(asked(&report), expected, "{name}\n{}", report.text(true, Style::Plain, 100));
     assert_eq!(report.ready, ready, "{name}");
     let (facts, plan) = as_wanted(&report);
     let after = judge(&facts, &plan);

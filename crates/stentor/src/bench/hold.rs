@@ -8,9 +8,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use stentor_bench::plan::{Hold, Plan, Role, Setup, Task};
 
 use super::common::Flags;
-use super::quantity::{check_a_day, time};
 use crate::Failure;
 use crate::args::usage;
+use crate::quantity::{check_a_day, time};
 
 /// Flags of runs that keep connections.
 #[derive(Args, Debug)]

@@ -8,7 +8,6 @@
 //! indicatif would bring four packages for one line, and the thread that draws is needed either
 //! way.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -19,7 +18,7 @@ use std::time::Duration;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use stentor_bench::progress::{Progress, Watch};
-use stentor_io::thousands;
+use stentor_io::units::{thousands, time_us, without_zeros};
 
 use crate::Failure;
 
@@ -94,28 +93,29 @@ fn show(line: &str) {
 fn line(progress: &Progress, stopping: bool, columns: usize) -> String {
     let phase = if stopping { "stopping" } else { &*progress.phase };
     let (open, wanted) = (thousands(progress.connections), thousands(progress.connections_wanted));
-    let mut line = format!("{phase}  {open}/{wanted} connections");
     let per_second = thousands(progress.per_second.round() as u64);
-    // Writing to a string cannot fail.
-    let _ = write!(line, "  {per_second} {}/s", progress.unit);
-    let errors = thousands(progress.errors);
-    let _ = match progress.errors {
-        1 => write!(line, "  1 error"),
-        _ => write!(line, "  {errors} errors"),
+    let errors = match progress.errors {
+        1 => "1 error".to_owned(),
+        errors => format!("{} errors", thousands(errors)),
     };
-    if let Some(left) = progress.left {
-        let _ = write!(line, "  {} left", minutes(left.as_secs_f64().ceil() as u64));
+    let left = progress.left.map(|left| left.as_secs_f64().ceil() * 1e6);
+    let left = left.map(|left_us| format!("{} left", without_zeros(&time_us(left_us))));
+    let parts = [
+        Some(phase.to_owned()),
+        Some(format!("{open}/{wanted} connections")),
+        Some(format!("{per_second} {}/s", progress.unit)),
+        Some(errors),
+        left,
+    ];
+    // A narrow terminal loses the least important part first.
+    for shown in [&[0, 1, 2, 3, 4][..], &[0, 2, 3, 4], &[0, 3, 4], &[0, 4]] {
+        let shown = shown.iter().filter_map(|nth| parts[*nth].clone());
+        let line = shown.collect::<Vec<_>>().join("  ");
+        if line.chars().count() <= columns {
+            return line;
+        }
     }
-    line.chars().take(columns).collect()
-}
-
-/// 75 as "1:15 min".
-fn minutes(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
-        _ => format!("{}:{:02} h", seconds / 3_600, seconds / 60 % 60),
-    }
+    phase.chars().take(columns).collect()
 }
 
 const REDRAW: Duration = Duration::from_millis(250);
@@ -143,24 +143,19 @@ mod tests {
     fn a_line() {
         assert_eq!(
             line(&progress(), false, 200),
-            "opening  12,340/1,000,000 connections  8,120 connections/s  3 errors  1:16 min left"
+            "opening  12,340/1,000,000 connections  8,120 connections/s  3 errors  76 s left"
         );
         let one = Progress { errors: 1, left: None, ..progress() };
         assert_eq!(
             line(&one, true, 200),
             "stopping  12,340/1,000,000 connections  8,120 connections/s  1 error"
         );
-        assert_eq!(line(&progress(), false, 12), "opening  12,");
+        assert_eq!(line(&progress(), false, 30), "opening  3 errors  76 s left");
+        assert_eq!(line(&progress(), false, 20), "opening  76 s left");
+        assert_eq!(line(&progress(), false, 5), "openi");
         assert_eq!(line(&progress(), false, 0), "");
         let odd = Progress { per_second: f64::NAN, ..progress() };
         assert!(line(&odd, false, 200).contains("  0 connections/s"));
-    }
-
-    #[test]
-    fn times() {
-        for (seconds, text) in [(0, "0 s"), (59, "59 s"), (60, "1:00 min"), (3_660, "1:01 h")] {
-            assert_eq!(minutes(seconds), text);
-        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use stentor_bench::target::Target;
 use super::common::{Flags, same_number};
 use super::hold::{Ramp, reader_role};
 use super::publish::PublishFlags;
-use super::quantity::{check_a_day, rate, share, size};
 use crate::Failure;
 use crate::args::usage;
+use crate::quantity::{check_a_day, rate, share, size};
 
 /// Flags of runs that publish to readers.
 #[derive(Args, Debug)]

@@ -6,9 +6,9 @@ use clap::Args;
 use stentor_bench::plan::{Closing, Plan, RequestLoop, RequestMethod, Setup, TOPIC, Task, Until};
 
 use super::common::Flags;
-use super::quantity::{check_a_day, rate, size, time};
 use crate::Failure;
 use crate::args::usage;
+use crate::quantity::{check_a_day, rate, size, time};
 
 /// Flags of runs that read.
 #[derive(Args, Debug)]

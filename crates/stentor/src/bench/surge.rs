@@ -9,9 +9,9 @@ use stentor_bench::target::Target;
 use super::common::{Flags, same_number};
 use super::hold::any_role;
 use super::publish::PublishFlags;
-use super::quantity::{rate, time};
 use crate::Failure;
 use crate::args::usage;
+use crate::quantity::{rate, time};
 
 /// Flags of runs in which many come at once.
 #[derive(Args, Debug)]

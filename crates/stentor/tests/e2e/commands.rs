@@ -422,7 +422,7 @@ fn commands_speak_to_a_socket_file() {
     });
     let status = run(&["status", "--server", &address]);
     assert_eq!((status.code, status.err.as_str()), (Some(0), ""));
-    assert!(status.out.contains("\nmessages_published: 10001\n"), "{}", status.out);
+    assert!(status.out.contains(" 10,001 published,"), "{}", status.out);
     server.child.signal("TERM");
     let mut follower = follower;
     follower.logged("waiting for the server");
@@ -437,7 +437,12 @@ fn the_status_from_the_command_line() {
     let server = Server::start();
     let status = run(&["status", "--server", &server.control.0.to_string()]);
     assert_eq!((status.code, status.err.as_str()), (Some(0), ""));
-    assert!(status.out.starts_with("Active connections: "), "{}", status.out);
+    let process = format!("process {}, ", server.child.id());
+    assert!(status.out.starts_with("stentor 0.1.0 ") && status.out.contains(&process));
+    assert!(status.out.contains("\nmemory ") && status.out.contains(" MiB resident"), "{status:?}");
+    let json = run(&["status", "--json", "--server", &server.control.0.to_string()]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&json["workers"], &json["counters"]["readers_sse"]), (&2.into(), &0.into()));
     // The public listener has none to give.
     let refused = run(&["status", "--server", &server.public.0.to_string()]);
     assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""));

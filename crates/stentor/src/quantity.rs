@@ -7,23 +7,30 @@
 use std::time::Duration;
 use stentor_config::{parse_duration_ms, parse_size};
 
-/// A time from a millisecond to a day. A plain number is seconds.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let ms = parse_duration_ms(text)
-        .ok_or_else(|| format!("'{text}' is not a duration such as 10s, 500ms or 2m"))?;
-    let time = Some(Duration::from_millis(ms));
-    time.filter(|time| !time.is_zero() && *time <= TIME_MAX)
-        .ok_or_else(|| format!("{text} is out of range: from 1ms to 24h"))
+/// A time from a millisecond on. A plain number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text);
+    let ms = ms.ok_or_else(|| format!("'{text}' is not a duration such as 10s, 500ms or 2m"))?;
+    match ms {
+        0 => Err(format!("{text} is out of range: at least 1ms")),
+        ms => Ok(Duration::from_millis(ms)),
+    }
+}
+
+/// A time from a millisecond to a day.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let out_of_range = || format!("{text} is out of range: from 1ms to 24h");
+    Some(duration(text)?).filter(|time| *time <= TIME_MAX).ok_or_else(out_of_range)
 }
 
 /// A number of bytes, as a plain number or with a unit. Its bounds are the flag's to check.
-pub(super) fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| format!("'{text}' is not a size such as 64, 1kB or 4 KiB"))
 }
 
 /// A share in per cent; the sign may be left out. Somebody has to be left: at most 99.
-pub(super) fn share(text: &str) -> Result<u8, String> {
+pub(crate) fn share(text: &str) -> Result<u8, String> {
     let wrong = || format!("'{text}' is not a share such as 20%, from 0% to 99%");
     let share = text.strip_suffix('%').unwrap_or(text).trim_end();
     let is_number = share.bytes().all(|byte| byte.is_ascii_digit());
@@ -31,14 +38,14 @@ pub(super) fn share(text: &str) -> Result<u8, String> {
 }
 
 /// So many per second.
-pub(super) fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a number per second, from 0.001 to 10000000");
     let rate = text.parse().map_err(|_| wrong())?;
     if (RATE_MIN..=RATE_MAX).contains(&rate) { Ok(rate) } else { Err(wrong()) }
 }
 
 /// Whether `count` of something at `rate` per second are done within a day.
-pub(super) fn check_a_day(count: u64, what: &str, rate: f64) -> Result<(), String> {
+pub(crate) fn check_a_day(count: u64, what: &str, rate: f64) -> Result<(), String> {
     let hours = count as f64 / rate / 3_600.0;
     if hours <= 24.0 {
         return Ok(());
