@@ -40,8 +40,7 @@ static const char *path;
 static int awaited, is_awaiting;
 static uint64_t now, give_up_ns, messages, wrong, last_ns[TRACKED];
 
-static void take_message(void *of, const char *event, size_t length) {
-    struct reader *reader = of;
+static void take_message(struct reader *reader, const char *event, size_t length) {
     const char *at = memmem(event, length, "n=", 2);
     char *end;
     if (!at) return;
@@ -52,6 +51,17 @@ static void take_message(void *of, const char *event, size_t length) {
     reader->next = number + 1;
     messages++;
     if (took > *last) *last = took;
+}
+
+/* Returns how many bytes were whole events. Between two of them are the end of a chunk and the size
+ * of the next, which is taken for one more line of an event. */
+static size_t take_events(struct reader *reader, const char *bytes, size_t length) {
+    for (size_t at = 0;;) {
+        const char *blank = memmem(bytes + at, length - at, "\n\n", 2);
+        if (!blank) return at;
+        take_message(reader, bytes + at, blank + 2 - bytes - at);
+        at = blank + 2 - bytes;
+    }
 }
 
 static size_t take_head(struct reader *reader, const char *bytes, size_t length) {
@@ -73,7 +83,7 @@ static void read_some(struct reader *reader) {
     now = now_ns();
     if (!reader->is_open) taken = take_head(reader, bytes, length);
     if (reader->is_open)
-        taken += take_sse(bytes + taken, length - taken, take_message, reader);
+        taken += take_events(reader, bytes + taken, length - taken);
     reader->held = length - taken;
     if (reader->held > BYTES_MAX) fail("an event that is too long");
     reader->tail = realloc(reader->tail, reader->held + 1);
@@ -81,11 +91,15 @@ static void read_some(struct reader *reader) {
 }
 
 static void open_reader(void) {
-    struct sockaddr_in to = loopback(port);
+    struct sockaddr_in to = loopback(port), from = loopback(0);
     char request[1024];
     int length = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                           "Accept: text/event-stream\r\n\r\n", path);
-    int fd = socket_from(0x7f010001 + opened / READERS_PER_ADDRESS, 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    /* The kernel finds a port for each address and server, once it is connected. */
+    from.sin_addr.s_addr = htonl(0x7f010001 + opened / READERS_PER_ADDRESS);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &(int){1}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&from, sizeof from) < 0) fail("bind: %m");
     if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0) fail("connect: %m");
     if (send(fd, request, length, MSG_NOSIGNAL) != length) fail("send: %m");
     readers[opened].fd = fd;
