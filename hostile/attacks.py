@@ -111,8 +111,18 @@ class Attack:
     def prepare(self, stage: "Stage") -> None:
         pass
 
-    def strike(self, attacker: Attacker) -> None:
+    sockets = 30
+    opening = get(VALUE)
+
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        """What connections of the default attack send."""
         raise NotImplementedError
+
+    def strike(self, attacker: Attacker) -> None:
+        """By default some connections send the same over and over, behind `opening`."""
+        floods = self.requests(attacker)
+        for connection in attacker.keep(self.sockets, self.opening, 0.001):
+            attacker.send(connection, floods[connection.number % len(floods)])
 
     company: Callable[["Attack", "Publisher"], None] | None = None
 
@@ -179,13 +189,11 @@ class GzipPutKept(Attack):
 class Inflate(Attack):
     """Frames of 64 KB made of empty deflate blocks, each of which resets the decompressor."""
 
-    SOCKETS = 8
+    sockets = 8
+    opening = websocket("/-/events", commands=True, deflate=True)
 
-    def strike(self, attacker: Attacker) -> None:
-        first = websocket("/-/events", commands=True, deflate=True)
-        bomb = frame(b"\x03\x00" * 32_000, deflated=True)
-        for connection in attacker.keep(self.SOCKETS, first):
-            attacker.send(connection, bomb)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [frame(b"\x03\x00" * 32_000, deflated=True)]
 
 
 # ---- 3: descriptors ----
@@ -519,13 +527,11 @@ class BacklogFull(Attack):
 class Commands(Attack):
     """Commands of 30 bytes, on connections that have 999 subscriptions already."""
 
-    SOCKETS = 8
-
     def strike(self, attacker: Attacker) -> None:
         first = websocket("/-/events", commands=True, deflate=True)
         many = subscribe([f"/commands/{at}" for at in range(999)])
         flood = (frame(b'{"subscribe":["/c/1000"]}') + frame(b'{"unsubscribe":["/c/1000"]}')) * 20
-        for connection in attacker.keep(self.SOCKETS, first):
+        for connection in attacker.keep(8, first):
             if connection.head and not connection.tag:
                 connection.tag = attacker.send(connection, many)
             elif connection.head:
@@ -535,24 +541,19 @@ class Commands(Attack):
 class Lookups(Attack):
     """Look-ups of a text too large for one, of 1,000 names, and of what the client has already."""
 
-    SOCKETS = 30
-
     def prepare(self, stage: "Stage") -> None:
         stage.server.put("/lookups/large", b'"' * 1_000_000)
         stage.server.put("/lookups/fits", b'"' * 500_000)
         stage.server.put_many((f"/l/{at}", "1") for at in range(1_000))
 
-    def strike(self, attacker: Attacker) -> None:
+    def requests(self, attacker: Attacker) -> list[bytes]:
         tag = tag_of(attacker.port, "/-/values?topic=/lookups/fits")
         names = ",".join(map(str, range(1_000)))
-        floods = [
+        return [
             get("/-/values?topic=/lookups/large") * 20,
             get("/-/values?topic=/lookups/fits", f"If-None-Match: {tag}") * 20,
             get(f"/-/values?prefix=/l/&names={names}"),
         ]
-        first = get(VALUE)
-        for connection in attacker.keep(self.SOCKETS, first):
-            attacker.send(connection, floods[connection.number % len(floods)])
 
 
 # ---- Work that must be admitted ----
@@ -577,10 +578,10 @@ class Admitted(Attack):
         return False
 
 
-def received(opened: socket.socket, end: bytes) -> bool:
+def received(opened: socket.socket, wanted: bytes) -> bool:
     """Whether this comes before the time of the socket is over."""
     bytes_read = b""
-    while not bytes_read.endswith(end):
+    while wanted not in bytes_read:
         if not (more := opened.recv(4_096)):
             return False
         bytes_read += more
@@ -590,10 +591,9 @@ def received(opened: socket.socket, end: bytes) -> bool:
 class ResumeNames(Admitted):
     """8 connections pipeline resumes of 16 topics, 65,000 changes of another topic behind."""
 
-    SOCKETS = 8
+    sockets = 8
     NAMES = 16
     CHANGES = 65_000
-    PIPELINED = 20
 
     def prepare(self, stage: "Stage") -> None:
         publish_many(stage, [f"/resumed/{at}" for at in range(self.NAMES)], lambda _: "1")
@@ -602,10 +602,8 @@ class ResumeNames(Admitted):
         topics = "&".join(f"topic=/resumed/{at}" for at in range(self.NAMES))
         self.target = f"/-/events?{topics}&since={cursor}"
 
-    def strike(self, attacker: Attacker) -> None:
-        pipelined = get(self.target) * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, pipelined)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [get(self.target) * 20]
 
 
 class ResumeReaders(ResumeNames):
@@ -623,22 +621,17 @@ class ShortNames(Admitted):
     """16 connections pipeline long-polls of 16 topics with short names."""
 
     rate = 20 * BYTES_PER_SECOND
-    SOCKETS = 16
-    PIPELINED = 400
+    sockets = 16
 
-    def strike(self, attacker: Attacker) -> None:
-        topics = "&".join(f"topic=/t{at}" for at in range(16))
-        pipelined = get(f"/-/events?{topics}") * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, pipelined)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [get("/-/events?" + "&".join(f"topic=/t{at}" for at in range(16))) * 400]
 
 
 class LargePolls(Admitted):
     """16 connections long-poll 8 values of 60 KB; a reader of a pattern comes meanwhile."""
 
-    SOCKETS = 16
+    sockets = 16
     VALUES = 8
-    PIPELINED = 10
 
     def prepare(self, stage: "Stage") -> None:
         stage.server.put_many((f"/polled/{at}", text(60 * KB, at)) for at in range(self.VALUES))
@@ -652,48 +645,38 @@ class LargePolls(Admitted):
             return received(opened, b'"data":"found"}\n\n') and super().probe(stage)
         return False
 
-    def strike(self, attacker: Attacker) -> None:
+    def requests(self, attacker: Attacker) -> list[bytes]:
         topics = "&".join(f"topic=/polled/{at}" for at in range(self.VALUES))
-        pipelined = get(f"/-/events?{topics}&wait=9") * self.PIPELINED
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, pipelined)
+        return [get(f"/-/events?{topics}&wait=9") * 10]
 
 
 class OneByteBodies(Admitted):
     """30 connections look up 1 MB of values, each request with a body of one byte."""
 
-    SOCKETS = 30
-    VALUES = 8
+    target = "/-/values?" + "&".join(f"topic=/bodies/{at}" for at in range(8))
 
     def prepare(self, stage: "Stage") -> None:
-        stage.server.put_many((f"/bodies/{at}", text(120 * KB, at)) for at in range(self.VALUES))
+        stage.server.put_many((f"/bodies/{at}", text(120 * KB, at)) for at in range(8))
 
-    def strike(self, attacker: Attacker) -> None:
-        topics = "&".join(f"topic=/bodies/{at}" for at in range(self.VALUES))
-        request = get(f"/-/values?{topics}", "Content-Length: 1") + b"x"
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, request * 4)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [(get(self.target, "Content-Length: 1") + b"x") * 4]
 
 
 class QueueShare(OneByteBodies):
     """Connections ask for as much, are reset and come again: no place in a queue must stay."""
 
-    SOCKETS = 30
-
     def strike(self, attacker: Attacker) -> None:
-        topics = "&".join(f"topic=/bodies/{at}" for at in range(self.VALUES))
         asking: list[Connection] = []
         for _ in attacker.steps(1_000):
-            if connection := attacker.open(get(f"/-/values?{topics}") * 4):
+            if connection := attacker.open(get(self.target) * 4):
                 asking.append(connection)
-            if len(asking) > self.SOCKETS:
+            if len(asking) > self.sockets:
                 attacker.drop(asking.pop(0), was_cut=False, reset=True)
 
 
 class Listings(Admitted):
     """30 connections ask for the list of a directory of 12,000 files."""
 
-    SOCKETS = 30
     files = {f"listed/{at}.txt": 1 for at in range(12_000)}
     config = f"""\
 [[static]]
@@ -702,25 +685,22 @@ root = "{OUT_DIR}/attack-site/listed"
 listing = true
 """
 
-    def strike(self, attacker: Attacker) -> None:
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, get("/listed/") * 4)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [get("/listed/") * 4]
 
 
 class LoggedParameters(Admitted):
     """16 KB of empty parameters in each request, where there is an access log."""
 
-    SOCKETS = 16
+    sockets = 16
     rate = 10 * BYTES_PER_SECOND
     config = f"""\
 [log]
 access = "{OUT_DIR}/attack-access.log"
 """
 
-    def strike(self, attacker: Attacker) -> None:
-        request = get("/?" + "&" * 15_000)
-        for connection in attacker.keep(self.SOCKETS, get(VALUE), 0.001):
-            attacker.send(connection, request)
+    def requests(self, attacker: Attacker) -> list[bytes]:
+        return [get("/?" + "&" * 15_000)]
 
 
 # ---- What every server meets ----

@@ -8,12 +8,8 @@ import dataclasses
 import json
 import multiprocessing
 import socket
-import socketserver
-import subprocess
 import sys
-import tempfile
 import threading
-import time
 import unittest
 import zlib
 from pathlib import Path

@@ -25,6 +25,7 @@ TOPICS = 1_000_000
 LARGE_BYTES = 1_000
 QUIET_SECONDS = 10
 HANG_SECONDS = 10
+SNAPSHOT_SECONDS_MAX = 300
 # By default publishers are told after 5 s that the disk does not answer.
 PATIENT = "wait_max = '1m'\n"
 IMAGE_BYTES = 1 << 30
@@ -98,7 +99,8 @@ def own_disk() -> Iterator[Path]:
 
 
 def run(*command: str) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=60)
     if done.returncode:
         raise MeasurementError(f"{' '.join(command)}: {done.stdout.strip()}")
 
@@ -139,8 +141,7 @@ def beside_a_snapshot(bench: Bench) -> list[table.Row]:
         for first in range(0, TOPICS, LINES):
             put_lines(stentor, first, 0, data)
         time.sleep(2)
-        while under_way():
-            time.sleep(0.1)
+        await_snapshot()
         with WatchedStream(stentor) as watched:
             time.sleep(1)
             watched.gets.clear()
@@ -150,14 +151,23 @@ def beside_a_snapshot(bench: Bench) -> list[table.Row]:
             live = overwrite_until_it_begins(stentor, data)
             watched.phase = "meanwhile"
             begin = time.monotonic()
-            while now := under_way():
-                live = max(live, now)
-                time.sleep(0.05)
+            live = max(live, await_snapshot())
             watched.phase = "after"
             taken = time.monotonic() - begin
     shutil.rmtree(DATA, ignore_errors=True)
     return watched.rows(f"a snapshot of {live >> 20:,} MiB is written, in {taken:.0f} s",
                         "meanwhile")
+
+
+def await_snapshot() -> int:
+    """Waits until none is being written. Returns how long the one became that was."""
+    give_up, longest = time.monotonic() + SNAPSHOT_SECONDS_MAX, 0
+    while now := under_way():
+        longest = max(longest, now)
+        if time.monotonic() > give_up:
+            raise MeasurementError(f"a snapshot takes more than {SNAPSHOT_SECONDS_MAX} s")
+        time.sleep(0.05)
+    return longest
 
 
 def put_lines(stentor: Stentor, first: int, turn: int, data: str) -> None:

@@ -1,6 +1,8 @@
 """What followers cost their leader, how far behind they are, and whether readers can go from one
 server to another."""
 
+import asyncio
+import itertools
 import json
 import random
 import socket
@@ -11,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from . import table
 from .bench import Bench
-from .client import Client, stream
+from .client import Client, events
 from .compare import Contestant, compare
 from .publish import (
     MESSAGE_BYTES,
@@ -27,7 +29,7 @@ SECONDS = 5
 FEEDS = 4
 TOPICS_MANY = 1_000_000
 SWITCHES, WANDERERS, WANDERED = 10_000, 25, "/wandered"
-STAY_SECONDS_MAX = 0.02
+STAY_SECONDS_MAX, SWITCHES_SECONDS_MAX = 0.02, 600
 # Histories that reach back as far as a reader that changes servers may have been away.
 CONFIG = "[[topics]]\nmatch = '/bench/**'\nhistory = 1\n[[topics]]\nmatch = '/**'\nhistory = 5000\n"
 
@@ -131,71 +133,58 @@ def delivery_p99_ms(bench: Bench, leader: Stentor, server: Stentor) -> float:
 def switches(bench: Bench) -> list[table.Row]:
     """Readers that go to and fro between both with the id of the last message they had."""
     with leader_on(bench, "0,1") as leader, follower_of(bench, leader) as follower:
-        wanderers = [Wanderer([leader.port, follower.port], n) for n in range(WANDERERS)]
-        with Client(leader.control_port) as publisher:
-            publisher.put(WANDERED, b"0")
-            for wanderer in wanderers:
-                wanderer.thread.start()
-            number = 0
-            while any(wanderer.thread.is_alive() for wanderer in wanderers):
-                number += 1
-                publisher.put(WANDERED, b"%d" % number)
-                time.sleep(0.002)
-    wrong = [wanderer.wrong for wanderer in wanderers if wanderer.wrong]
-    heard = sum(wanderer.heard for wanderer in wanderers)
-    changes = sum(wanderer.changes for wanderer in wanderers)
+        is_over = threading.Event()
+
+        def publish() -> None:
+            with Client(leader.control_port) as client:
+                for number in itertools.count(1):
+                    client.put(WANDERED, b"%d" % number)
+                    if is_over.wait(0.002):
+                        return
+
+        leader.put(WANDERED, b"0")
+        publishing = threading.Thread(target=publish)
+        publishing.start()
+        try:
+            heard, changes, wrong = asyncio.run(wander_all([leader.port, follower.port]))
+        finally:
+            is_over.set()
+            publishing.join()
     if wrong:
         table.progress(f"switches: {wrong[0]}")
     what = f"{changes:,} changes of the server, {heard:,} messages: gaps, missing, twice"
-    is_good = not wrong and changes >= SWITCHES
-    return [table.Row(what, str(len(wrong)), "", "", "0", is_good)]
+    return [table.Row(what, str(len(wrong)), "", "", "0", not wrong and changes >= SWITCHES)]
 
 
-class Wanderer:
+async def wander_all(ports: list[int]) -> tuple[int, int, list[str]]:
+    """What all readers heard, their changes of the server, and what was wrong."""
+    async with asyncio.timeout(SWITCHES_SECONDS_MAX):
+        found = await asyncio.gather(*(wander(ports, random.Random(seed))
+                                       for seed in range(WANDERERS)))
+    return (sum(heard for heard, _, _ in found), sum(changes for _, changes, _ in found),
+            [wrong for _, _, wrong in found if wrong])
+
+
+async def wander(ports: list[int], dice: random.Random) -> tuple[int, int, str]:
     """Reads a stream at one server for a moment, then at the next, and checks that the messages are
-    numbered one by one."""
-
-    def __init__(self, ports: list[int], seed: int) -> None:
-        self.ports, self.random = ports, random.Random(seed)
-        self.heard, self.changes, self.wrong = 0, 0, ""
-        self.last: tuple[bytes, int] | None = None
-        self.thread = threading.Thread(target=self.wander, daemon=True)
-
-    def wander(self) -> None:
-        try:
-            while self.changes < SWITCHES // WANDERERS and not self.wrong:
-                self.read_at(self.ports[self.changes % len(self.ports)])
-                self.changes += 1
-        except OSError as error:
-            self.wrong = f"a stream failed: {error}"
-
-    def read_at(self, port: int) -> None:
-        cursor = [f"Last-Event-ID: {self.last[0].decode()}"] if self.last else []
-        until = time.monotonic() + self.random.uniform(0, STAY_SECONDS_MAX)
-        with socket.create_connection(("127.0.0.1", port), 30) as connection:
-            connection.sendall(stream(WANDERED, *cursor))
-            events = connection.makefile("rb")
-            if not events.readline().startswith(b"HTTP/1.1 200"):
-                self.wrong = f"no stream behind {self.last}"
-                return
-            identity = b""
-            # It stays until it was sent something, so that each server is read at.
-            seen = self.heard
-            while self.heard == seen or time.monotonic() < until:
-                field, _, value = events.readline().strip().partition(b": ")
-                if field == b"event":
-                    self.wrong = f"{value!r} behind {self.last} at port {port}"
-                    return
-                if field == b"id":
-                    identity = value
-                if field == b"data":
-                    self.hear(identity, int(value))
-
-    def hear(self, identity: bytes, number: int) -> None:
-        if self.last and number != self.last[1] + 1:
-            self.wrong = f"{number} behind {self.last}"
-        self.last = identity, number
-        self.heard += 1
+    numbered one by one. At each it stays until it was sent something."""
+    last, number, heard = "", -1, 0
+    for change in range(SWITCHES // WANDERERS):
+        fields = {"Last-Event-ID": last} if last else {}
+        until = time.monotonic() + dice.uniform(0, STAY_SECONDS_MAX)
+        async for event in events(ports[change % len(ports)], WANDERED, fields):
+            if "event" in event:
+                return heard, change, f"{event} behind {last}"
+            if "data" not in event:
+                continue
+            if last and int(event["data"]) != number + 1:
+                return heard, change, f"{event} behind {last}"
+            last, number, heard = event["id"], int(event["data"]), heard + 1
+            if time.monotonic() >= until:
+                break
+        else:
+            return heard, change, f"a stream ended behind {last}"
+    return heard, SWITCHES // WANDERERS, ""
 
 
 def topics_many() -> Iterator[tuple[str, str]]:

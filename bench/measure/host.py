@@ -42,7 +42,7 @@ class Judgement:
         """For readers by Server-Sent Events, each of which is sent `rate` messages a second."""
         command = [str(stentor), "tune", "--connections", str(connections), "--as", "sse",
                    "--rate", f"{rate:g}", "--json", *options]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         # 1 says that the host is not ready, which is told in the report as well.
         if done.returncode >= USAGE_ERROR or not done.stdout:
             raise MeasurementError(f"stentor tune: {done.stderr.strip()}")

@@ -15,7 +15,6 @@ MESSAGES = 10_000
 MESSAGE_BYTES = 1_024
 WARM_UP_MESSAGES = 100
 KEPT_BYTES_MAX = 4_096
-RECEIVE_BYTES = 1 << 20
 TEXT_DEFLATED, PING = 0xc1, 0x89
 READ_SECONDS_MAX = 60
 SETTLE_SECONDS = 0.5
@@ -58,40 +57,24 @@ class Reader(AbstractContextManager["Reader"]):
     def __init__(self, stentor: Stentor) -> None:
         self.socket = socket.create_connection(("127.0.0.1", stentor.port), READ_SECONDS_MAX)
         self.socket.sendall(websocket("/-/events?topic=/**", deflate=True))
-        received = b""
-        while b"\r\n\r\n" not in received:
-            received += self.receive()
-        head, _, self.rest = received.partition(b"\r\n\r\n")
+        self.file = self.socket.makefile("rb")
+        head = b"".join(iter(self.file.readline, b"\r\n"))
         if b"permessage-deflate" not in head:
             raise MeasurementError(f"the WebSocket does not deflate: {head!r}")
         self.frame()  # The cursor to begin with.
 
     def read(self) -> None:
         """Reads a message, which must be deflated."""
-        while (first_byte := self.frame()[0]) == PING:
+        while (first_byte := self.frame()) == PING:
             pass
         if first_byte != TEXT_DEFLATED:
             raise MeasurementError(f"a frame that begins with {first_byte:#x}")
 
-    def frame(self) -> bytes:
-        while (length := self.first_frame()) is None:
-            self.rest += self.receive()
-        frame, self.rest = self.rest[:length], self.rest[length:]
-        return frame
-
-    def first_frame(self) -> int | None:
-        """Length of the first frame, once all of it is there."""
-        if len(self.rest) < 4:
-            return None
-        short = self.rest[1]
-        length = 4 + int.from_bytes(self.rest[2:4]) if short == 126 else 2 + short
-        return length if len(self.rest) >= length else None
-
-    def receive(self) -> bytes:
-        received = self.socket.recv(RECEIVE_BYTES)
-        if not received:
-            raise MeasurementError("the WebSocket was closed")
-        return received
+    def frame(self) -> int:
+        """Reads a frame, and returns its first byte."""
+        first_byte, short = self.file.read(2)
+        self.file.read(int.from_bytes(self.file.read(2)) if short == 126 else short)
+        return first_byte
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()

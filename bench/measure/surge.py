@@ -6,12 +6,10 @@ wave is the server's alone.
 """
 
 import argparse
-import json
 import os
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +19,8 @@ from typing import Any
 
 from . import host, table
 from .bench import BENCH_DIR, LOAD_CORE, Bench, MeasurementError, build_stentor
-from .compare import Report
-from .process import ALL_CORES, TIED
+from .compare import Report, finish, start
+from .process import ALL_CORES
 from .servers import QUIET_STREAMS_CONFIG, Stentor
 
 TOPIC = "/bench/surge"
@@ -69,23 +67,18 @@ def server(bench: Bench, stentor: Path, **settings: Any) -> Iterator[Stentor]:
 def surge(bench: Bench, running: Stentor, connections: int, *flags: str,
           cores: str | None = str(LOAD_CORE)) -> Report:
     """One surge. Nobody may be refused, cut or forgotten."""
-    command = [
-        *TIED, *(("taskset", "--cpu-list", cores) if cores else ()),
-        str(bench.stentor), "bench", "surge", f"http://127.0.0.1:{running.port}{TOPIC}",
+    process = start([
+        *(("taskset", "--cpu-list", cores) if cores else ()),
+        bench.stentor, "bench", "surge", f"http://127.0.0.1:{running.port}{TOPIC}",
         "--beside", f"http://127.0.0.1:{running.port}{BESIDE}",
         "--publish", f"http://127.0.0.1:{running.control_port}{BESIDE}", "--publish-method", "PUT",
-        "--connections", str(connections), "--rate", str(GETS_PER_SECOND),
-        "--readers", str(READERS), "--messages", str(MESSAGES_PER_SECOND),
-        "--pid", str(running.pid), "--json", *flags,
-    ]
+        "--connections", connections, "--rate", GETS_PER_SECOND, "--readers", READERS,
+        "--messages", MESSAGES_PER_SECOND, "--pid", running.pid, "--json", *flags])
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
+        report = finish("surge", process, SECONDS_MAX, statuses=(0, 1))
     finally:
         # Whatever has become of it, the server goes on.
         running.process.send_signal(signal.SIGCONT)
-    if not done.stdout:
-        raise MeasurementError(f"stentor bench: {done.stderr.strip()}")
-    report = json.loads(done.stdout)
     bystanders = report["bystanders"]
     for who in (bystanders, bystanders["listeners"]):
         if who["dropped"] or who.get("failed") or who.get("missing"):
