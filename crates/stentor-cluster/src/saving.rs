@@ -17,6 +17,7 @@ use stentor_io::{Disk, DiskError, HostDisk, monotonic_us, unix_s};
 use stentor_log::{SnapshotDecoder, SnapshotWriter, open_replaced, replace};
 use stentor_order::{ChangeQueue, HubChange};
 use stentor_replication::SnapshotReader;
+use twox_hash::XxHash3_64;
 
 /// The thread that keeps what is in a hub. It does so once more when this is dropped, and ends.
 pub(super) struct Saving {
@@ -138,9 +139,17 @@ fn set_time(disk: &impl Disk, unix_s: u64) -> Result<(), DiskError> {
     }
 }
 
+/// The text of the file with the name of the cluster. The name is followed by its checksum: a
+/// damaged name must not pass for the name of another cluster, which the node would refuse to join.
+fn cluster_text(cluster: u64) -> String {
+    let name = format!("{cluster:016x}");
+    let checksum = XxHash3_64::oneshot(name.as_bytes());
+    format!("{name} {checksum:016x}\n")
+}
+
 /// Writes the name of the cluster beside its values.
 fn keep_cluster(disk: &impl Disk, cluster: u64) -> Result<(), DiskError> {
-    let text = format!("{cluster:016x}\n");
+    let text = cluster_text(cluster);
     let file = disk.create(CLUSTER_NEW, text.len() as u64)?;
     disk.write_at(&file, 0, text.as_bytes())?;
     disk.sync(&file)?;
@@ -148,21 +157,26 @@ fn keep_cluster(disk: &impl Disk, cluster: u64) -> Result<(), DiskError> {
     disk.sync_dir()
 }
 
-/// Reads the name of the cluster of the values in a directory. A new directory has none.
+/// Reads the name of the cluster of the values in a directory. A new directory has none, and a
+/// damaged name counts as none: the node takes the name from the stream, as a new node does.
 ///
 /// # Errors
-/// One sentence.
+/// The disk fails.
 pub(super) fn read_cluster(disk: &impl Disk) -> Result<Option<u64>, String> {
     let told = |error: DiskError| error.to_string();
     if !disk.list().map_err(told)?.iter().any(|(name, _)| name == CLUSTER) {
         return Ok(None);
     }
     let file = disk.open(CLUSTER).map_err(told)?;
-    let mut text = [0; 16];
+    let mut text = [0; CLUSTER_BYTES];
     let read = disk.read_at(&file, 0, &mut text).map_err(told)?;
-    let digits = std::str::from_utf8(&text[..read]).ok();
-    let cluster = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    cluster.map(Some).ok_or_else(|| format!("{CLUSTER} has no name of a cluster"))
+    let text = std::str::from_utf8(&text[..read]).unwrap_or_default();
+    let name = text.get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let name = name.filter(|name| cluster_text(*name) == text);
+    if name.is_none() {
+        tracing::warn!("the file {CLUSTER} is damaged: the node takes the name from the stream");
+    }
+    Ok(name)
 }
 
 /// Writes a hub to a disk while it changes. `queue` is open, and gets the changes. Calls `between`
@@ -250,6 +264,8 @@ const READ_BYTES: usize = 1 << 20;
 /// The file that names the cluster of a directory.
 const CLUSTER: &str = "cluster-name";
 const CLUSTER_NEW: &str = "cluster-name.new";
+/// The length of that file.
+const CLUSTER_BYTES: usize = 34;
 
 #[cfg(test)]
 mod tests {
@@ -383,8 +399,22 @@ mod tests {
             keep_cluster(&disk, name).unwrap();
             assert_eq!(read_cluster(&disk), Ok(Some(name)));
         }
-        let strange = SimDisk::of(1, &[(CLUSTER.to_owned(), b"x".to_vec())]);
-        assert!(read_cluster(&strange).is_err());
+    }
+
+    /// The node would refuse to join its own cluster, and stand still for good.
+    #[test]
+    fn a_damaged_name_counts_as_none() {
+        let whole = cluster_text(7).into_bytes();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                for bytes in [damaged, whole[..at].to_vec()] {
+                    let disk = SimDisk::of(1, &[(CLUSTER.to_owned(), bytes)]);
+                    assert_eq!(read_cluster(&disk), Ok(None), "{at} {bit}");
+                }
+            }
+        }
     }
 
     #[test]
