@@ -11,10 +11,10 @@ use crate::report::{Comparison, Subject};
 use crate::run::{process_bytes, run_since};
 
 /// Makes `rounds` rounds of all plans, which are the same but for the server. If the watch ends it,
-/// rounds that are not whole are left out.
+/// or a run fails, rounds that are not whole are left out.
 ///
 /// # Errors
-/// Any run's; or not even one round was whole.
+/// The first round is not whole: it was ended, or a run has failed.
 pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Comparison, BenchError> {
     let Some(first) = plans.first() else {
         return Err(BenchError("there is nothing to compare".to_owned()));
@@ -22,7 +22,7 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
     let subject = |plan: &Plan| Subject { url: plan.setup.target.url.clone(), reports: Vec::new() };
     let mut subjects: Vec<Subject> = plans.iter().map(subject).collect();
     let before: Vec<_> = plans.iter().map(process_bytes).collect::<Result<_, _>>()?;
-    let mut whole = 0;
+    let (mut whole, mut failed) = (0, None);
     'rounds: for round in 0..rounds {
         let mut order: Vec<usize> = (0..plans.len()).collect();
         if round % 2 == 1 {
@@ -31,11 +31,15 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
         for index in order {
             let url = &plans[index].setup.target.url;
             let within = Round { watch, name: format!("round {} of {rounds}, {url}", round + 1) };
-            let report = run_since(&plans[index], &within, before[index])?;
-            if report.interrupted {
-                break 'rounds;
+            match run_since(&plans[index], &within, before[index]) {
+                Ok(report) if report.interrupted => break 'rounds,
+                Ok(report) => subjects[index].reports.push(report),
+                Err(error) if whole == 0 => return Err(error),
+                Err(error) => {
+                    failed = Some(format!("round {} of {url}: {error}", round + 1));
+                    break 'rounds;
+                }
             }
-            subjects[index].reports.push(report);
         }
         whole += 1;
     }
@@ -45,7 +49,7 @@ pub fn compare(plans: &[Plan], rounds: usize, watch: &dyn Watch) -> Result<Compa
     for subject in &mut subjects {
         subject.reports.truncate(whole);
     }
-    Ok(Comparison { command: first.task.name(), rounds: whole, subjects })
+    Ok(Comparison { command: first.task.name(), rounds: whole, subjects, error: failed })
 }
 
 /// Says which round of which server it is that goes on.

@@ -4,7 +4,8 @@
 //! more addresses, and a network in CIDR notation (RFC 4632) names them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -53,6 +54,21 @@ impl Network {
             "nobody can connect from {self}, which is {ours}, to {server}, which is {theirs}: \
              name a network of {theirs} with --from, or the server by its address of {ours}"
         ))
+    }
+
+    /// Whether this machine has its addresses, as far as the first of them tells.
+    ///
+    /// # Errors
+    /// The machine does not have it.
+    pub fn check_here(&self) -> Result<(), String> {
+        let Some(first) = self.nth(0) else { return Ok(()) };
+        match UdpSocket::bind((first, 0)) {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                Err(format!("{first} is no address of this machine"))
+            }
+            // Other errors show when it connects.
+            _ => Ok(()),
+        }
     }
 
     /// Addresses left out at either end.

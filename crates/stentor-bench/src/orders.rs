@@ -119,6 +119,8 @@ pub(crate) struct HoldWork {
     /// How many messages are followed.
     pub(crate) followed: usize,
     pub(crate) stall_percent: u8,
+    /// Readers of all threads, if some of them stall.
+    pub(crate) readers: u32,
 }
 
 impl HoldWork {
@@ -132,6 +134,7 @@ impl HoldWork {
             stride: 1,
             followed: 0,
             stall_percent: 0,
+            readers: 0,
         }
     }
 }
@@ -255,6 +258,11 @@ impl Orders {
 pub(crate) fn share(total: u64, thread: usize, threads: usize) -> u64 {
     let (thread, threads) = (thread as u64, threads as u64);
     total / threads + u64::from(thread < total % threads)
+}
+
+/// The parts of the threads before this one.
+pub(crate) fn shares_before(total: u64, thread: usize, threads: usize) -> u64 {
+    (0..thread).map(|before| share(total, before, threads)).sum()
 }
 
 const PREPARING: u8 = 0;

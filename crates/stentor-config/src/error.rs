@@ -101,6 +101,11 @@ impl ConfigErrors {
         self.mistakes.into_iter().map(|mistake| mistake.within(file)).collect()
     }
 
+    /// For each mistake its place and what is wrong there.
+    pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.mistakes.iter().map(|mistake| (&*mistake.place, &*mistake.message))
+    }
+
     /// The first mistake and how many there are beside it, for a log of one line per event.
     #[must_use]
     pub fn in_one_line(&self) -> String {

@@ -41,17 +41,59 @@ impl Settings {
                 writeln!(text, "{key} = {value}  # default: {usual}")
             };
         }
+        for (name, tables) in self.arrays() {
+            array(&mut text, name, tables);
+        }
+        text
+    }
+
+    /// The settings as a document with all of them. More pairs of certificates and keys stand in
+    /// the table of the first.
+    #[must_use]
+    pub fn to_document(&self) -> toml::Table {
+        let mut document = toml::Table::new();
+        for setting in groups::all() {
+            let value = (setting.show)(self);
+            let within = match setting.table {
+                "" => &mut document,
+                table => nested(&mut document, table),
+            };
+            within.insert(setting.key.to_owned(), value);
+        }
+        for (name, tables) in self.arrays() {
+            let own = |table: Table| table.into_iter().map(|(key, value)| (key.to_owned(), value));
+            let tables = tables.into_iter().map(|table| Value::Table(own(table).collect()));
+            let tables = Value::Array(tables.collect());
+            match document.get_mut(name) {
+                Some(Value::Table(table)) => table.insert("more".to_owned(), tables),
+                _ => document.insert(name.to_owned(), tables),
+            };
+        }
+        document
+    }
+
+    /// The arrays of tables, by their names.
+    fn arrays(&self) -> [(&'static str, Vec<Table>); 5] {
         let types = self.content_types.iter().map(|(_, content_type)| content_type.as_ref());
         let types = types.chain(std::iter::repeat(None));
         let accesses = self.access.topics.iter().map(Some).chain(std::iter::repeat(None));
         let rules = self.topics.iter().zip(types.zip(accesses));
-        array(&mut text, "tls", self.tls.more.iter().map(pair));
-        array(&mut text, "topics", rules.map(rule));
-        array(&mut text, "lookup", self.lookups.iter().map(lookup));
-        array(&mut text, "token", self.tokens.tokens.iter().map(token_keys));
-        array(&mut text, "static", self.mounts.iter().map(mount));
-        text
+        [
+            ("tls", self.tls.more.iter().map(pair).collect()),
+            ("topics", rules.map(rule).collect()),
+            ("lookup", self.lookups.iter().map(lookup).collect()),
+            ("token", self.tokens.tokens.iter().map(token_keys).collect()),
+            ("static", self.mounts.iter().map(mount).collect()),
+        ]
     }
+}
+
+/// The table of that name, whose parts have dots between them.
+fn nested<'a>(document: &'a mut toml::Table, name: &str) -> &'a mut toml::Table {
+    name.split('.').fold(document, |within, part| {
+        let entry = within.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
+        entry.as_table_mut().expect("no setting has the name of a table")
+    })
 }
 
 /// The keys of a table in their order.
@@ -65,7 +107,7 @@ pub fn token_table(token: &StaticToken) -> String {
     text
 }
 
-fn array(text: &mut String, name: &str, tables: impl Iterator<Item = Table>) {
+fn array(text: &mut String, name: &str, tables: impl IntoIterator<Item = Table>) {
     for table in tables {
         let _ = writeln!(text, "\n[[{name}]]");
         for (key, value) in table {

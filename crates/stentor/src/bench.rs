@@ -38,10 +38,10 @@ use surge::SurgeFlags;
 /// Measure an HTTP server: requests, connections, streams
 ///
 /// For any server that speaks HTTP/1.1. The load and the server share what they run on: leave the
-/// server a core of its own, or use two machines. Ctrl-C ends a run, with the figures of what was
-/// measured so far; pressed again, it ends at once.
+/// server a core of its own, or use two machines. Ctrl-C or SIGTERM ends a run, with the figures of
+/// what was measured so far; half a second later a second one ends it at once.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     task: Task,
@@ -135,7 +135,8 @@ fn plans(targets: &[Target], flags: &impl Flags, common: &Common) -> Result<Vec<
     if !common.i_own_this_server {
         plans.iter().flat_map(servers).try_for_each(check_private)?;
     }
-    if plans.iter().flat_map(servers).any(|target| target.tls_name.is_some()) {
+    let is_secure = plans.iter().flat_map(servers).any(|target| target.tls_name.is_some());
+    if is_secure || common.trust.names_files() {
         let Tls { trust, identity, config } = common.trust.tls()?;
         plans.iter_mut().for_each(|plan| plan.trust(&trust, identity.as_ref(), &config));
     }
@@ -209,7 +210,8 @@ impl BenchOutcome {
             BenchOutcome::One(report) => check(report),
             BenchOutcome::Several(comparison) => {
                 let subjects = comparison.subjects.iter();
-                subjects.flat_map(|subject| &subject.reports).try_for_each(check)
+                subjects.flat_map(|subject| &subject.reports).try_for_each(check)?;
+                comparison.error.clone().map_or(Ok(()), |error| Err(Failure::Failed(error)))
             }
         }
     }
@@ -221,8 +223,15 @@ fn carry_out(
     work: impl FnOnce(&dyn Watch) -> Result<BenchOutcome, BenchError>,
 ) -> Result<(), Failure> {
     let page = common.html.as_deref().map(Page::prepare).transpose()?;
-    let (outcome, interrupted) = live::watched(common.quiet, work)?;
-    let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
+    let (outcome, stopped_by) = live::watched(common.quiet, work)?;
+    let outcome = match (outcome, stopped_by) {
+        (Ok(outcome), _) => outcome,
+        (Err(error), None) => return Err(Failure::Failed(error.to_string())),
+        (Err(error), Some(signal)) => {
+            say::error(error);
+            return Err(Failure::Interrupted(signal));
+        }
+    };
     if common.json {
         crate::print(&format!("{}\n", outcome.json()?))?;
     } else {
@@ -231,8 +240,8 @@ fn carry_out(
     if let Some(page) = page {
         page.write(&outcome.html())?;
     }
-    if interrupted {
-        return Err(Failure::Interrupted);
+    if let Some(signal) = stopped_by {
+        return Err(Failure::Interrupted(signal));
     }
     outcome.check()
 }
@@ -257,7 +266,7 @@ Examples:
   stentor bench get http://127.0.0.1:8080/a http://127.0.0.1:80/a --rounds 7
 
 Exit codes: 0 success; 1 the report names problems, or nothing could be measured; 2 usage;
-130 ended by Ctrl-C, with the figures printed.";
+130 ended by Ctrl-C and 143 by SIGTERM, with the figures printed.";
 
 const GET_EXAMPLES: &str = "\
 Examples:

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::{Value, json};
 use stentor_config::{LogFormat, Settings};
 use stentor_io::unix_s;
 use stentor_process::inspect;
-use stentor_server::cost::{Account, accounts};
+use stentor_server::cost::{Account, Row, accounts};
 use stentor_tls_layer::ShownCertificate;
 use tracing::Level;
 
@@ -34,6 +35,9 @@ pub(crate) struct CheckArgs {
     /// Look at no file or directory that the configuration names
     #[arg(long)]
     offline: bool,
+    /// Print JSON: whether the file is good, what it comes to, or its mistakes
+    #[arg(short, long)]
+    json: bool,
     /// Show what every byte that is sent is for, in Mbit/s and GB a month
     #[arg(long)]
     cost: bool,
@@ -48,24 +52,73 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let settings = Settings::load(Some(&args.file), [("", ""); 0])?;
-    settings.validate().map_err(|errors| errors.within(&args.file.display().to_string()))?;
-    let mut certificates = Vec::new();
-    if !args.offline {
-        let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
-        for warning in found.warnings {
-            say::warning(warning);
-        }
-        certificates = found.certificates;
+    let found = found(args);
+    match &found {
+        _ if !args.json => {}
+        Ok(found) => crate::print_json(&found.json())?,
+        Err(failure) => crate::print_json(&json!({ "ok": false, "errors": mistakes(failure) }))?,
     }
-    let mut text = summary(&settings, &certificates);
-    if args.cost {
-        let bytes = usize::try_from(args.bytes).unwrap_or(usize::MAX);
-        let accounts = accounts(&settings, bytes)
-            .map_err(|error| Failure::Failed(format!("nothing can be shown: {error}")))?;
-        text += &costs(&accounts, args.rate, args.bytes);
+    let found = found?;
+    if args.json {
+        return Ok(());
+    }
+    found.warnings.iter().for_each(say::warning);
+    let mut text = summary(&found.settings, &found.certificates);
+    if let Some(accounts) = &found.accounts {
+        text += &costs(accounts, args.rate, args.bytes);
     }
     crate::print(&text)
+}
+
+/// A configuration that is good.
+struct CheckResult {
+    settings: Settings,
+    warnings: Vec<String>,
+    certificates: Vec<ShownCertificate>,
+    accounts: Option<Vec<Account>>,
+}
+
+fn found(args: &CheckArgs) -> Result<CheckResult, Failure> {
+    let settings = Settings::load(Some(&args.file), [("", ""); 0])?;
+    settings.validate().map_err(|errors| errors.within(&args.file.display().to_string()))?;
+    let (mut warnings, mut certificates) = (Vec::new(), Vec::new());
+    if !args.offline {
+        let found = inspect(&settings, unix_s()).map_err(|errors| usage(errors.join("\n")))?;
+        (warnings, certificates) = (found.warnings, found.certificates);
+    }
+    let bytes = usize::try_from(args.bytes).unwrap_or(usize::MAX);
+    let accounts = args.cost.then(|| accounts(&settings, bytes)).transpose();
+    let accounts =
+        accounts.map_err(|error| Failure::Failed(format!("nothing can be shown: {error}")))?;
+    Ok(CheckResult { settings, warnings, certificates, accounts })
+}
+
+impl CheckResult {
+    fn json(&self) -> Value {
+        let row = |(name, value)| json!({ "name": name, "value": value });
+        let rows: Vec<_> = rows(&self.settings, &self.certificates).into_iter().map(row).collect();
+        let mut all = json!({ "ok": true, "settings": rows, "warnings": self.warnings });
+        if let Some(accounts) = &self.accounts {
+            let row = |row: &Row| json!({ "label": row.label, "bytes": row.bytes });
+            let account = |account: &Account| {
+                let rows: Vec<_> = account.rows.iter().map(row).collect();
+                json!({ "title": account.title, "rows": rows })
+            };
+            all["cost"] = accounts.iter().map(account).collect();
+        }
+        all
+    }
+}
+
+/// The mistakes of a configuration: where each is, if that is known, and what is wrong.
+fn mistakes(failure: &Failure) -> Vec<Value> {
+    match failure {
+        Failure::Configuration(errors) => errors
+            .places()
+            .map(|(place, message)| json!({ "place": place, "message": message }))
+            .collect(),
+        other => vec![json!({ "message": other.to_string() })],
+    }
 }
 
 /// A table for each account: bytes, their share, and what they cost at that rate.
@@ -120,10 +173,17 @@ const MIB: u64 = 1 << 20;
 /// "ok", and a line for each thing of note.
 fn summary(settings: &Settings, certificates: &[ShownCertificate]) -> String {
     let mut text = String::from("ok\n");
-    let mut line = |name: &str, value: String| {
+    for (name, value) in rows(settings, certificates) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {name:<9} {value}");
-    };
+    }
+    text
+}
+
+/// Names and values of what is of note; a name may be there several times.
+fn rows(settings: &Settings, certificates: &[ShownCertificate]) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    let mut line = |name: &'static str, value: String| rows.push((name, value));
     let secure = |is_tls| if is_tls { "tls:" } else { "" };
     let listen = settings.listen.iter();
     let listen: Vec<_> =
@@ -176,11 +236,11 @@ fn summary(settings: &Settings, certificates: &[ShownCertificate]) -> String {
     for mount in &settings.mounts {
         line("static", format!("{} from {}", mount.path, mount.root.display()));
     }
-    text
+    rows
 }
 
 /// Where messages come from and stay: the store, the leader, the broker.
-fn order(settings: &Settings, line: &mut impl FnMut(&str, String)) {
+fn order(settings: &Settings, line: &mut impl FnMut(&'static str, String)) {
     if let Some(path) = &settings.store.path {
         line("store", path.display().to_string());
     }
@@ -201,7 +261,7 @@ fn order(settings: &Settings, line: &mut impl FnMut(&str, String)) {
 }
 
 /// Which tokens are good: those of the configuration by their names, and the keys that sign others.
-fn access(settings: &Settings, line: &mut impl FnMut(&str, String)) {
+fn access(settings: &Settings, line: &mut impl FnMut(&'static str, String)) {
     let tokens: Vec<_> = settings.tokens.tokens.iter().map(|token| token.name.as_str()).collect();
     if !tokens.is_empty() {
         line("tokens", join(&tokens));
@@ -226,7 +286,6 @@ fn join<T: ToString>(items: &[T]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stentor_server::cost::Row;
 
     #[test]
     fn a_summary() {

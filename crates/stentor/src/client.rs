@@ -113,6 +113,11 @@ impl BaseUrl {
             scheme @ ("http" | "https") => scheme,
             other => return Err(format!("'{other}' is not supported, only http and https")),
         };
+        if server.host.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Libraries take a number for an IPv4 address.
+            let host = server.host;
+            return Err(format!("'{host}' is no host: write HOST:PORT, such as 127.0.0.1:{host}"));
+        }
         let server = Server { scheme, ..server };
         let Some((address, _)) = server.host.split_once('%') else {
             return Ok(BaseUrl { base: server.to_string(), route: Route::Host });
@@ -209,10 +214,30 @@ impl fmt::Display for BaseUrl {
 
 /// A topic as an argument.
 pub(crate) fn parse_topic(text: &str) -> Result<String, String> {
-    if text.starts_with('/') && text.len() > 1 {
-        return Ok(text.to_owned());
+    let topic = parse_pattern(text)?;
+    match topic.contains('*') {
+        true => {
+            Err("a message has one topic; patterns such as /a/* and /a/** are for readers".into())
+        }
+        false => Ok(topic),
     }
-    Err("a topic is a path, such as /quotes/aapl".to_owned())
+}
+
+/// A topic, or a pattern of topics, as an argument.
+pub(crate) fn parse_pattern(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') || text.len() == 1 {
+        return Err("a topic is a path, such as /quotes/aapl".to_owned());
+    }
+    let is_odd = |segment: &str| segment.contains('*') && segment != "*";
+    let (before, last) = text.rsplit_once('/').unwrap_or_default();
+    if before.split('/').any(is_odd) || last != "**" && is_odd(last) {
+        return Err(
+            "patterns are /a/* or /a/**: '*' stands for a whole segment, and '**' at the end \
+                    for any rest"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 /// A client of `server` that keeps its connections. `answer_timeout` is for all of an exchange.
@@ -247,7 +272,7 @@ fn agent_of(
     if trust.withholds_token(is_own) {
         say::note(format!("{TOKEN_VARIABLE} is not sent to {server}: {TOKEN_RULE}"));
     }
-    if server.is_secure() {
+    if server.is_secure() || trust.names_files() {
         config = config.tls_config(trust.tls()?.config);
     }
     Ok(match &server.route {
@@ -394,6 +419,8 @@ mod tests {
             ("http://:80", None),
             ("http://[::1", None),
             ("a:99999", None),
+            ("31801", None),
+            ("http://31801", None),
             ("", None),
         ] {
             let server = BaseUrl::parse(text).ok();
@@ -442,5 +469,14 @@ mod tests {
         );
         assert!(parse_topic("quotes").is_err());
         assert!(parse_topic("/").is_err());
+        for bad in ["/*", "/a/**", "/a*", "/a/*/b"] {
+            assert!(parse_topic(bad).is_err(), "{bad}");
+        }
+        for good in ["/*", "/a/**", "/a/*/b", "/*/**", "/a"] {
+            assert_eq!(parse_pattern(good).as_deref(), Ok(good));
+        }
+        for bad in ["/a*", "/**/a", "/***", "/*b/c", "a", "/"] {
+            assert!(parse_pattern(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `stentor completions`: a completion script for the shell.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::Failure;
@@ -16,8 +16,15 @@ pub(crate) struct CompletionsArgs {
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "stentor", &mut script);
+    clap_complete::generate(args.shell, &mut visible(), "stentor", &mut script);
     crate::print(&String::from_utf8_lossy(&script))
+}
+
+/// The command line without the commands that the program starts by itself.
+fn visible() -> Command {
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("stentor").args(all.get_arguments().cloned()).subcommands(shown)
 }
 
 const EXAMPLES: &str = "\

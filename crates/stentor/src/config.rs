@@ -11,11 +11,19 @@ use crate::serve::ServeArgs;
 /// its default stands as a comment, so the output is also a file to begin with.
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
+    /// Print JSON: all settings, also those at their defaults
+    #[arg(short, long)]
+    json: bool,
     #[command(flatten)]
     serve: ServeArgs,
 }
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
+    if args.json {
+        let document = serde_json::to_value(args.serve.settings()?.to_document());
+        let document = document.map_err(|error| Failure::Failed(error.to_string()))?;
+        return crate::print_json(&document);
+    }
     crate::print(&args.serve.settings()?.to_toml())
 }
 

@@ -370,7 +370,7 @@ impl Signals {
 /// directly, and by way of the process before or the first one. `timeout` signals its child and the
 /// group of it. A repeat within [`REPEAT_US`] is therefore the same stop.
 #[derive(Debug, Default)]
-struct Stops {
+pub(crate) struct Stops {
     /// When the last one came, in microseconds of the monotonic clock.
     last_us: Option<u64>,
 }
@@ -379,13 +379,16 @@ impl Stops {
     /// Returns the meaning of a signal, or `None` for a repeat.
     fn told(&mut self, signal: i32, now_us: u64) -> Option<Told> {
         let told = told(signal);
-        if told != Told::Stop {
-            return Some(told);
-        }
+        let is_repeat = told == Told::Stop && self.is_repeat(now_us);
+        (!is_repeat).then_some(told)
+    }
+
+    /// Whether a signal to stop is the last one again.
+    pub(crate) fn is_repeat(&mut self, now_us: u64) -> bool {
         let is_repeat = self.last_us.is_some_and(|last_us| now_us < last_us + REPEAT_US);
         // mutation: one-stop-twice
         self.last_us = if is_repeat { self.last_us } else { Some(now_us) };
-        (!is_repeat).then_some(told)
+        is_repeat
     }
 }
 

@@ -98,6 +98,11 @@ fn print(text: &str) -> Result<(), Failure> {
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
+/// Prints a line of JSON.
+fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value}\n"))
+}
+
 /// What came of writing to standard output.
 fn written(result: std::io::Result<()>) -> Result<(), Failure> {
     match result {
@@ -158,9 +163,9 @@ enum Failure {
     Configuration(ConfigErrors),
     /// Something else went wrong.
     Failed(String),
-    /// Ctrl-C ended it before its time; what there was to show was shown.
+    /// This signal ended it before its time; what there was to show was shown.
     #[cfg_attr(not(feature = "bench"), expect(dead_code, reason = "only `bench` ends so"))]
-    Interrupted,
+    Interrupted(i32),
     /// The process that this one was there for has ended like this.
     Ended(u8),
     /// A failure, and what helps.
@@ -184,8 +189,8 @@ impl Failure {
         match self {
             Failure::Usage(_) | Failure::Configuration(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::FAILURE,
-            // As shells have it of a process that SIGINT ended.
-            Failure::Interrupted => ExitCode::from(130),
+            // As shells have it of a process that a signal ended.
+            Failure::Interrupted(signal) => ExitCode::from(128_u8.saturating_add(*signal as u8)),
             Failure::Ended(code) => ExitCode::from(*code),
             Failure::WithTip(failure, _) => failure.exit_code(),
         }
@@ -197,7 +202,10 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage(reason) | Failure::Failed(reason) => f.write_str(reason),
             Failure::Configuration(errors) => errors.fmt(f),
-            Failure::Interrupted => f.write_str("ended early by Ctrl-C"),
+            Failure::Interrupted(signal_hook::consts::SIGINT) => {
+                f.write_str("ended early by Ctrl-C")
+            }
+            Failure::Interrupted(signal) => write!(f, "ended early by signal {signal}"),
             Failure::Ended(code) => write!(f, "the server ended with {code}"),
             Failure::WithTip(failure, tip) => write!(f, "{failure} (tip: {tip})"),
         }

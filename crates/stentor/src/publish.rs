@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use ureq::SendBody;
 
 use crate::client::{self, BaseUrl, CONTROL_DEFAULT, parse_topic};
@@ -35,11 +36,16 @@ pub(crate) struct PubArgs {
     /// Publish every line of standard input as a message
     #[arg(long)]
     lines: bool,
+    /// Print JSON: the server's answer, with the id and the number of readers, or with the numbers
+    /// of lines that were published and refused
+    #[arg(short, long)]
+    json: bool,
     /// Content type
-    #[arg(long = "type", value_name = "TYPE", default_value = "text/plain; charset=utf-8")]
+    #[arg(long = "type", value_name = "TYPE", default_value = "text/plain; charset=utf-8",
+          value_parser = parse_field)]
     content_type: String,
     /// Event name, for readers of event streams
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_field)]
     event: Option<String>,
     /// The server's control listener: a URL, or unix:PATH. STENTOR_SERVER names another default
     #[arg(long, visible_alias = "control", value_name = "ADDRESS", value_parser = BaseUrl::parse,
@@ -53,10 +59,12 @@ pub(crate) fn run(args: &PubArgs) -> Result<(), Failure> {
     if args.lines { lines(args) } else { one(args) }
 }
 
-/// The answer to a PUT.
-#[derive(Deserialize)]
-struct Receipt {
-    id: String,
+/// The value of a header field, which is one line.
+fn parse_field(text: &str) -> Result<String, String> {
+    match text.bytes().find(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        Some(byte) => Err(format!("'{}' cannot stand in it", char::from(byte).escape_debug())),
+        None => Ok(text.to_owned()),
+    }
 }
 
 fn one(args: &PubArgs) -> Result<(), Failure> {
@@ -76,12 +84,16 @@ fn one(args: &PubArgs) -> Result<(), Failure> {
     }
     let what = format!("{} is not published", args.topic);
     let mut answer = client::success(&args.server, &what, request.send(&data))?;
-    let receipt: Receipt = client::json(&mut answer)?;
-    crate::print(&format!("{}\n", receipt.id))
+    let receipt: Value = client::json(&mut answer)?;
+    match receipt["id"].as_str() {
+        _ if args.json => crate::print_json(&receipt),
+        Some(id) => crate::print(&format!("{id}\n")),
+        None => Err(Failure::Failed("the answer is unclear: it has no id".to_owned())),
+    }
 }
 
 /// The answer to a stream of lines.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct PublishReport {
     published: u64,
     failed: u64,
@@ -89,7 +101,7 @@ struct PublishReport {
     errors: Vec<PublishError>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct PublishError {
     line: u64,
     error: String,
@@ -120,7 +132,9 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     let answer = request.header("Content-Type", "application/x-ndjson").send(stream);
     let mut answer = client::success(&args.server, "the lines are not published", answer)?;
     let report: PublishReport = client::json(&mut answer)?;
-    if let Some(id) = &report.last_id {
+    if args.json {
+        crate::print(&format!("{}\n", serde_json::to_string(&report).unwrap_or_default()))?;
+    } else if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;
     }
     for PublishError { line, error } in &report.errors {
@@ -271,6 +285,9 @@ mod tests {
             &["a"][..],
             &[],
             &["/a", "x", "--lines"],
+            &["/a", "x", "--type", "a\nb"],
+            &["/a", "x", "--event", "a\r"],
+            &["/*", "x"],
             &["/a", "--server", "wss://x"],
             &["/a", "--control", "wss://x"],
         ] {

@@ -5,6 +5,7 @@ use std::io::{BufWriter, stdin, stdout};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use stentor_store::offline::{self, Checked, Contents};
 
 use crate::Failure;
@@ -27,6 +28,9 @@ enum StoreCommand {
     Check {
         /// The directory
         dir: PathBuf,
+        /// Print JSON
+        #[arg(short, long)]
+        json: bool,
     },
     /// Keep everything of a damaged store that verifies
     ///
@@ -66,10 +70,16 @@ enum StoreCommand {
 
 pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
     match &args.command {
-        StoreCommand::Check { dir } => match offline::check(dir).map_err(Failure::Failed)? {
+        StoreCommand::Check { dir, json } => match offline::check(dir).map_err(Failure::Failed)? {
+            Checked::Sound(contents) if *json => crate::print_json(&in_json(&contents)),
             Checked::Sound(contents) => crate::print(&format!("ok\n{}", summary(&contents))),
             Checked::Damaged(damages) => {
-                crate::print(&lines(&damages))?;
+                if *json {
+                    let damages: Vec<_> = damages.iter().map(ToString::to_string).collect();
+                    crate::print_json(&json!({ "ok": false, "damages": damages }))?;
+                } else {
+                    crate::print(&lines(&damages))?;
+                }
                 let dir = dir.display();
                 Err(Failure::Failed(format!(
                     "the store is damaged: a server does not start with it; `stentor store repair \
@@ -106,6 +116,20 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
 
 fn lines<T: ToString>(items: &[T]) -> String {
     items.iter().map(|item| item.to_string() + "\n").collect()
+}
+
+fn in_json(contents: &Contents) -> Value {
+    let Contents { epoch, topics, last, bytes, was_closed, torn } = contents;
+    let torn = torn.as_ref().map(|(file, offset)| json!({ "file": file, "offset": offset }));
+    json!({
+        "ok": true,
+        "topics": topics,
+        "epoch": epoch.to_string(),
+        "last": last.to_string(),
+        "bytes": bytes,
+        "closed": was_closed,
+        "torn": torn,
+    })
 }
 
 fn summary(contents: &Contents) -> String {

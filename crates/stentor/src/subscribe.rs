@@ -27,7 +27,7 @@ use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
 use crate::Failure;
-use crate::client::{self, BaseUrl, parse_topic};
+use crate::client::{self, BaseUrl, parse_pattern};
 use crate::quantity::duration;
 use crate::trust::{TrustFlags, explain};
 use output::{EventPrinter, Form};
@@ -43,7 +43,7 @@ use watch::Progress;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SubArgs {
     /// What to follow, such as /quotes/aapl or '/quotes/*'
-    #[arg(required = true, value_name = "TOPIC", value_parser = parse_topic)]
+    #[arg(required = true, value_name = "TOPIC", value_parser = parse_pattern)]
     topics: Vec<String>,
     /// Go on after the message with this id, or with all that is kept if it is 'earliest', instead
     /// of with the current values

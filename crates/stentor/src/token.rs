@@ -1,11 +1,14 @@
 //! `stentor token`: makes tokens, and says what one allows.
 
 use std::fmt::Write;
+use std::fs;
 use std::io::{IsTerminal, Read, Write as _, stderr, stdin};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
 use stentor_access::{
     Grant, Patterns, PatternsRef, Permissions, Secret, StaticToken, fetch_once, load,
 };
@@ -61,12 +64,16 @@ enum TokenCommand {
         /// Configuration file (TOML)
         #[arg(short, long, value_name = "FILE", env = "STENTOR_CONFIG")]
         config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(short, long)]
+        json: bool,
     },
 }
 
 pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
     match &args.command {
         TokenCommand::New { name, publish, read, expires } => {
+            check_shown()?;
             let secret = Secret::make().map_err(Failure::Failed)?;
             let token = token(&secret, name.as_deref(), publish, read, expires.as_deref())?;
             let lines = token_table(&token);
@@ -78,9 +85,22 @@ pub(crate) fn run(args: &TokenArgs) -> Result<(), Failure> {
                 true => format!("\nThe secret, which is shown this once:\n\n{}\n", secret.as_str()),
                 false => format!("{}\n", secret.as_str()),
             };
-            crate::written(stderr().write_all(shown.as_bytes()))
+            let written = stderr().write_all(shown.as_bytes());
+            written.map_err(|error| Failure::Failed(format!("the secret is lost: {error}")))
         }
-        TokenCommand::Check { token, config } => check(token, config.as_ref()),
+        TokenCommand::Check { token, config, json } => check(token, config.as_ref(), *json),
+    }
+}
+
+/// Checks that standard error shows the secret, since nothing can bring it back. If it was closed,
+/// the runtime has opened `/dev/null` in its place.
+fn check_shown() -> Result<(), Failure> {
+    let device = |path: &str| fs::metadata(path).map(|file| (file.file_type(), file.rdev()));
+    match (device("/dev/stderr"), device("/dev/null")) {
+        (Ok(stderr), Ok(null)) if stderr == null => Err(Failure::Failed(
+            "the secret goes to standard error, which is closed or /dev/null".to_owned(),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -114,7 +134,11 @@ fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
     let has_unit = !text.bytes().all(|byte| byte.is_ascii_digit());
     // mutation: period-without-unit
     if has_unit && let Ok(period_s) = parse_period_s(text) {
-        return Ok(now_unix_s.saturating_add(period_s));
+        let moment = now_unix_s.saturating_add(period_s);
+        return match moment {
+            ..=MOMENT_MAX => Ok(moment),
+            _ => Err(format!("--expires: {text} from now on is after the year 9999")),
+        };
     }
     let moment = parse_moment(text)
         .map_err(|error| format!("--expires: {error}, or a period such as \"90d\""))?;
@@ -124,7 +148,7 @@ fn expiry(text: &str, now_unix_s: u64) -> Result<u64, String> {
     Ok(moment)
 }
 
-fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
+fn check(token: &str, config: Option<&PathBuf>, json: bool) -> Result<(), Failure> {
     let settings = Settings::load(config.map(PathBuf::as_path), std::env::vars_os())?;
     settings.validate()?;
     let mut text = String::new();
@@ -143,13 +167,29 @@ fn check(token: &str, config: Option<&PathBuf>) -> Result<(), Failure> {
         Ok(grant) => {
             let holder = loaded.keys.holder(token, now).unwrap_or_default();
             let end = loaded.keys.end_unix_s(&grant.scope, grant.expires_unix_s);
+            if json {
+                return crate::print_json(&in_json(&grant, end, &holder));
+            }
             crate::print(&summary(&grant, end, holder, now))
         }
         Err(refused) => {
             let why = loaded.keys.why(token, now).unwrap_or_else(|| refused.to_string());
+            if json {
+                crate::print_json(&json!({ "ok": false, "refused": why }))?;
+            }
             Err(Failure::Failed(format!("refused: {why}")))
         }
     }
+}
+
+fn in_json(grant: &Grant, end_unix_s: Option<u64>, holder: &str) -> Value {
+    json!({
+        "ok": true,
+        "holder": holder,
+        "publish": grant.scope.publish().iter().collect::<Vec<_>>(),
+        "read": grant.scope.read().iter().collect::<Vec<_>>(),
+        "expires": end_unix_s.map(date_of),
+    })
 }
 
 fn summary(grant: &Grant, end_unix_s: Option<u64>, holder: String, now_unix_s: u64) -> String {
@@ -177,6 +217,9 @@ fn summary(grant: &Grant, end_unix_s: Option<u64>, holder: String, now_unix_s: u
     );
     text
 }
+
+/// The end of the year 9999: dates have four digits.
+const MOMENT_MAX: u64 = 253_402_300_799;
 
 /// More than any token, so that one that is too long is called that.
 const TOKEN_INPUT_MAX: u64 = 64 * 1024;
@@ -206,6 +249,8 @@ mod tests {
             let error = expiry(year, now).unwrap_err();
             assert!(error.contains("a period such as"), "{error}");
         }
+        let error = expiry("99999999d", now).unwrap_err();
+        assert_eq!(error, "--expires: 99999999d from now on is after the year 9999");
         assert!(expiry("2020-01-01", now).unwrap_err().contains("is over"));
         assert!(expiry("soon", now).unwrap_err().contains("is not a date such as"));
     }

@@ -64,6 +64,12 @@ impl TrustFlags {
         Ok(Tls { trust: Arc::new(trust), identity: identity.map(Arc::new), config })
     }
 
+    /// Whether a flag names a file, which is read even if no server is asked by TLS: it may be
+    /// misspelt.
+    pub(crate) fn names_files(&self) -> bool {
+        self.ca.is_some() || self.cert.is_some()
+    }
+
     /// What to show, read once for each of those who show it.
     fn identity(&self) -> Result<Option<(Identity, ClientCert)>, String> {
         let Some(file) = &self.cert else { return Ok(None) };

@@ -89,7 +89,7 @@ impl Comparison {
 
     /// What went wrong with each server, if anything did.
     fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<_> = self.error.iter().map(|error| printable(error)).collect();
         for (i, subject) in self.subjects.iter().enumerate() {
             for (round, report) in subject.reports.iter().enumerate() {
                 let mut found = facts::problems(report);

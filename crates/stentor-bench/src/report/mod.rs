@@ -358,6 +358,9 @@ pub struct Comparison {
     pub rounds: usize,
     /// The servers, in the order they were named; ratios are to the first.
     pub subjects: Vec<Subject>,
+    /// Why there are fewer rounds than were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// One server's rounds.

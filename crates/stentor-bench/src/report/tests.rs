@@ -207,7 +207,8 @@ fn pages_show_no_values_of_queries() {
     let server = ServerDelivery { url: report.url.clone(), ..ServerDelivery::default() };
     report.delivery.as_mut().unwrap().servers = vec![server.clone(), server];
     let subject = Subject { url: report.url.clone(), reports: vec![report.clone()] };
-    let comparison = Comparison { command: "push", rounds: 1, subjects: vec![subject] };
+    let comparison =
+        Comparison { command: "push", rounds: 1, subjects: vec![subject], error: None };
     for page in [report.html(), comparison.html()] {
         assert!(page.contains("?cred=…") && !page.contains("sesame"), "{page}");
     }
@@ -269,7 +270,7 @@ fn a_difference_is_called_one_only_if_every_round_shows_it() {
 #[test]
 fn comparisons_of_all_kinds_are_well_formed() {
     let many = comparison(&[&[120e3, 125e3, 118e3], &[96e3, 99e3, 97e3], &[1e6, 0.0, 3.0]]);
-    let none = Comparison { command: "get", rounds: 0, subjects: Vec::new() };
+    let none = Comparison { command: "get", rounds: 0, subjects: Vec::new(), error: None };
     let mut odd = comparison(&[&[0.0], &[f64::NAN], &[1.0, 2.0, 3.0]]);
     odd.subjects[1].reports = vec![hostile(), surge(), huge()];
     odd.subjects[1].url = hostile().url;
@@ -646,7 +647,7 @@ fn comparison(rates: &[&[f64]]) -> Comparison {
             reports: reports.collect(),
         }
     });
-    Comparison { command: "get", rounds: rates[0].len(), subjects: subjects.collect() }
+    Comparison { command: "get", rounds: rates[0].len(), subjects: subjects.collect(), error: None }
 }
 
 fn connections(number: u64, opening_seconds: f64) -> Connections {

@@ -73,6 +73,7 @@ fn hold_work(setup: &Setup, push: &Push, run: u32) -> HoldWork {
         stride,
         followed: (push.messages / stride) as usize,
         stall_percent: push.stall_percent,
+        readers: push.connections,
         ..HoldWork::new(setup, &setup.target, push.role, run)
     }
 }

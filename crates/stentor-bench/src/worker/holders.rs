@@ -20,7 +20,7 @@ use super::{
 };
 use crate::delivery::{Finder, Note};
 use crate::exchange::Seen;
-use crate::orders::{HoldWork, ThreadWork, share};
+use crate::orders::{HoldWork, ThreadWork, share, shares_before};
 use crate::plan::Role;
 use crate::request::{WEBSOCKET_ACCEPT, complete};
 use crate::tally::{ReaderTally, record};
@@ -78,13 +78,14 @@ impl Worker {
     pub(super) fn tend_holders(&mut self, io: &mut Wire<'_>) -> Option<u64> {
         let own = self.hold_work()?;
         let (opening_max, stall_percent) = (own.opening_max, own.stall_percent);
+        let first = shares_before(own.readers.into(), self.index, self.work.threads);
         let total = self.orders.holders.load(Ordering::Relaxed);
         let wanted = share(total.into(), self.index, self.work.threads);
         for _ in 0..OPENED_PER_TURN {
             if self.holders.begun >= wanted || self.holders.opening >= opening_max {
                 return None;
             }
-            let stalls = stalls(self.holders.begun, stall_percent);
+            let stalls = stalls(first + self.holders.begun, stall_percent);
             self.holders.begun += 1;
             let receive_bytes = stalls.then_some(STALLING_RECEIVE_BYTES);
             let connection = Connection {
@@ -442,7 +443,7 @@ impl Worker {
     }
 }
 
-/// Whether a thread's `nth` reader is one that stalls: so many of a hundred, evenly spread.
+/// Whether the `nth` reader of all threads is one that stalls: so many of a hundred, evenly spread.
 fn stalls(nth: u64, percent: u8) -> bool {
     let percent = u64::from(percent);
     (nth + 1) * percent / 100 > nth * percent / 100
@@ -482,6 +483,14 @@ mod tests {
             let those = (0..1_000).filter(|&nth| stalls(nth, percent)).count();
             assert_eq!(those, usize::from(percent) * 10);
         }
+        // Few readers on each of many threads: each has its place among all.
+        let (readers, threads) = (8, 3);
+        let stalling = |thread| {
+            let first = shares_before(readers, thread, threads);
+            let own = share(readers, thread, threads);
+            (first..first + own).filter(|&nth| stalls(nth, 25)).count()
+        };
+        assert_eq!((0..threads).map(stalling).sum::<usize>(), 2);
         // Evenly spread: no ten in a row have more than two of a fifth.
         let row: Vec<bool> = (0..1_000).map(|nth| stalls(nth, 20)).collect();
         assert!(row.windows(10).all(|ten| ten.iter().filter(|stalls| **stalls).count() == 2));

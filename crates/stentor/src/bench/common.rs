@@ -81,6 +81,7 @@ impl Common {
         for (i, target) in targets.iter().enumerate() {
             if let Some(network) = &self.from {
                 network.check_family(target.address.ip()).map_err(usage)?;
+                network.check_here().map_err(|error| usage(format!("--from: {error}")))?;
             }
             let (target, headers) = take_host(target, &self.header)?;
             let (threads, pid) = (self.threads.map(usize::from), self.pid.get(i).copied());

@@ -1,4 +1,4 @@
-//! What is seen of a run while it is under way: a line on the terminal, and Ctrl-C.
+//! What is seen of a run while it is under way: a line on the terminal, and signals to stop.
 //!
 //! The engine says how it goes whenever it likes, from any thread. That is only noted; a thread of
 //! our own draws the newest four times a second, so that a slow terminal holds up nobody who
@@ -9,30 +9,33 @@
 //! way.
 
 use std::io::{IsTerminal, Write as _, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::SIGINT;
-use signal_hook::flag;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use stentor_bench::progress::{Progress, Watch};
 use stentor_io::units::{thousands, time_us, without_zeros};
 
 use crate::Failure;
+use crate::lifecycle::Stops;
 
-/// Returns the result of `work`, and whether Ctrl-C ended it early. A line shows its progress
-/// unless `quiet`. The first Ctrl-C tells `work` to stop; the second one ends the process.
+/// Returns the result of `work`, and the signal that ended it early. A line shows its progress
+/// unless `quiet`. The first SIGINT or SIGTERM tells `work` to stop; the second one ends the
+/// process.
 pub(super) fn watched<T>(
     quiet: bool,
     work: impl FnOnce(&dyn Watch) -> T,
-) -> Result<(T, bool), Failure> {
+) -> Result<(T, Option<i32>), Failure> {
     let live = Live::default();
     live.listen()
-        .map_err(|error| Failure::Failed(format!("Ctrl-C cannot be listened to: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("signals cannot be listened to: {error}")))?;
     if quiet || !stderr().is_terminal() {
-        return Ok((work(&live), live.stopped()));
+        return Ok((work(&live), live.stopped_by()));
     }
     let value = thread::scope(|scope| {
         let (end, ended) = channel();
@@ -41,13 +44,14 @@ pub(super) fn watched<T>(
         drop::<std::sync::mpsc::Sender<()>>(end);
         value
     });
-    Ok((value, live.stopped()))
+    Ok((value, live.stopped_by()))
 }
 
 /// The state between the engine, the terminal and the signal.
 #[derive(Default)]
 struct Live {
-    stop: Arc<AtomicBool>,
+    /// The signal that stops the run; 0: none.
+    stop: Arc<AtomicI32>,
     latest: Mutex<Option<Progress>>,
 }
 
@@ -57,15 +61,30 @@ impl Watch for Live {
     }
 
     fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stopped_by().is_some()
     }
 }
 
 impl Live {
+    fn stopped_by(&self) -> Option<i32> {
+        Some(self.stop.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
+    }
+
     fn listen(&self) -> std::io::Result<()> {
-        // In this order: the second signal finds the flag that the first one left.
-        flag::register_conditional_default(SIGINT, Arc::clone(&self.stop))?;
-        flag::register(SIGINT, Arc::clone(&self.stop))?;
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let stop = Arc::clone(&self.stop);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut stops = Stops::default();
+            for signal in signals.forever() {
+                if stops.is_repeat(stentor_io::monotonic_us()) {
+                    continue;
+                }
+                if stop.swap(signal, Ordering::Relaxed) != 0 {
+                    // It ends the process, so there is no result.
+                    let _ = emulate_default_handler(signal);
+                }
+            }
+        })?;
         Ok(())
     }
 
@@ -165,7 +184,7 @@ mod tests {
         live.progress(&Progress { errors: 4, ..progress() });
         assert_eq!(live.latest.lock().unwrap().as_ref().unwrap().errors, 4);
         assert!(!live.stopped());
-        live.stop.store(true, Ordering::SeqCst);
+        live.stop.store(SIGTERM, Ordering::SeqCst);
         assert!(live.stopped());
     }
 }

@@ -406,7 +406,8 @@ fn one_server_that_fails_fails_a_comparison() {
     let bad = Report { connections: Connections::default(), ..report() };
     let of = |second| {
         let subjects = vec![subject(report()), subject(second)];
-        BenchOutcome::Several(Comparison { command: "get", rounds: 1, subjects }).check()
+        BenchOutcome::Several(Comparison { command: "get", rounds: 1, subjects, error: None })
+            .check()
     };
     assert!(of(report()).is_ok());
     assert!(of(bad).is_err());

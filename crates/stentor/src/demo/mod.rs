@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use stentor_config::{LogFormat, Mount, Settings};
+use stentor_config::{LogFormat, Mount, Settings, parse_moment};
 use stentor_hub::{Pattern, Rule};
 use stentor_process::{BoundListener, Server};
 use stentor_server::PUBLIC;
@@ -58,6 +58,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let (Some(first), Some(last)) = (days.first(), days.last()) else {
         return Err(usage(format!("there are no prices from {} on: they end before", args.from)));
     };
+    if !args.server.settings(None)?.follow.leaders.is_empty() {
+        return Err(usage("the demo publishes, and a server that follows another one does not"));
+    }
     lifecycle::start_log()?;
     Log::to_stderr(Level::WARN, LogFormat::Text);
     let mut signals = Signals::register()?;
@@ -208,14 +211,14 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Checks the form only: a day without trade is as good a beginning as any.
+/// A day without trade is as good a beginning as any, if there is such a day.
 fn parse_date(text: &str) -> Result<String, String> {
     let form =
         |(i, b): (usize, u8)| if matches!(i, 4 | 7) { b == b'-' } else { b.is_ascii_digit() };
-    if text.len() == 10 && text.bytes().enumerate().all(form) {
-        return Ok(text.to_owned());
+    if text.len() != 10 || !text.bytes().enumerate().all(form) {
+        return Err("a date is written YYYY-MM-DD".to_owned());
     }
-    Err("a date is written YYYY-MM-DD".to_owned())
+    parse_moment(text).map(|_| text.to_owned()).map_err(|_| format!("there is no day {text}"))
 }
 
 const EXAMPLES: &str = "\

@@ -236,13 +236,9 @@ fn bytes_are_printed_as_bytes() {
 
 #[test]
 fn the_topic_is_told_if_there_may_be_several() {
-    for (arguments, line) in [
-        ("/a", "1\n"),
-        ("/a*", "1\n"),
-        ("/a /b", "/a\t1\n"),
-        ("/*", "/a\t1\n"),
-        ("/x/**", "/a\t1\n"),
-    ] {
+    for (arguments, line) in
+        [("/a", "1\n"), ("/a /b", "/a\t1\n"), ("/*", "/a\t1\n"), ("/x/**", "/a\t1\n")]
+    {
         assert_eq!(follow(arguments, vec![stream(&message(1, "\"1\"")), gone()]).out, line);
     }
 }

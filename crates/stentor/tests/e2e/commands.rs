@@ -586,3 +586,103 @@ fn errors_look_like_those_of_clap() {
     assert_eq!(colours, of(&["pub"]), "the same colour");
     assert!(colours.unwrap().starts_with('\u{1b}'));
 }
+
+#[test]
+fn mistakes_are_usage_errors() {
+    let url = "http://127.0.0.1:1/a";
+    for (line, part) in [
+        (&["pub", "/*", "x"][..], "patterns such as /a/* and /a/** are for readers"),
+        (&["sub", "/a*"], "patterns are /a/* or /a/**"),
+        (&["pub", "/a", "x", "--type", "a\nb"], "'\\n' cannot stand in it"),
+        (&["pub", "/a", "x", "--control", "31801"], "such as 127.0.0.1:31801"),
+        (&["pub", "/a", "x", "--ca", "/none"], "/none: No such file"),
+        (&["bench", "get", url, "--ca", "/none"], "/none: No such file"),
+        (&["bench", "get", url, "--from", "10.255.254.253"], "is no address of this machine"),
+        (&["demo", "--from", "2012-13-45"], "there is no day 2012-13-45"),
+        (&["demo", "--follow", "http://127.0.0.1:1"], "the demo publishes"),
+        (&["token", "new", "--read", "/a", "--expires", "99999999d"], "after the year 9999"),
+    ] {
+        let said = run(line);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{line:?}: {said:?}");
+        assert!(said.err.starts_with("error: ") && said.err.contains(part), "{line:?}: {said:?}");
+    }
+    let help = run(&["bench", "help", "put"]);
+    assert!(help.code == Some(0) && help.out.contains("--bytes"), "{help:?}");
+}
+
+#[test]
+fn completions_offer_no_hidden_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&["completions", shell]).out;
+        assert!(script.contains("upgrade") && !script.contains("parent"), "{shell}");
+    }
+}
+
+#[test]
+fn no_secret_is_made_to_be_lost() {
+    let line = "exec \"$0\" token new --read /a 2>&-";
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_stentor");
+    let said = Child::spawn(command.args(["-c", line]).arg(program)).said();
+    assert_eq!((said.code, said.out.as_str()), (Some(1), ""));
+}
+
+#[test]
+fn refusals_without_reason_name_their_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let refuse = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let _ = std::io::copy(&mut peer, &mut std::io::sink());
+    });
+    let said = run(&["pub", "/a", "x", "--server", &address]);
+    let reason = format!("404 Not Found from http://{address}, without a reason");
+    assert_eq!(said.err, format!("error: /a is not published: {reason}\n"));
+    refuse.join().unwrap();
+}
+
+/// The JSON that a command prints.
+#[track_caller]
+fn json_of(line: &[&str], code: i32) -> serde_json::Value {
+    let said = run(line);
+    assert_eq!(said.code, Some(code), "{line:?}: {said:?}");
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+#[test]
+fn commands_print_json_for_programs() {
+    let dir = TempDir::new();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (good, bad, store) = (path("good.toml"), path("bad.toml"), path("store"));
+    let server = Server::with("", "", &["--workers", "2", "--data", &store]);
+    let control = format!("http://{}", server.control.0);
+    let one = json_of(&["pub", "/a", "x", "--json", "--server", &control], 0);
+    assert!(one["id"].is_string() && one["readers"] == 0, "{one}");
+    let lines = ["pub", "/a", "--lines", "--json", "--server", &control];
+    let said = run_with_input(&lines, "a\nb\n");
+    let lines: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&lines["published"], &lines["failed"]), (&2.into(), &0.into()));
+    let mut server = server;
+    server.child.signal("TERM");
+    server.child.stopped();
+    let sound = json_of(&["store", "check", "--json", &store], 0);
+    assert_eq!((&sound["ok"], &sound["topics"]), (&true.into(), &1.into()), "{sound}");
+
+    let secret = run(&["token", "new", "--name", "n", "--read", "/a"]);
+    fs::write(&good, format!("workers = 3\n[limits]\nhead_timeout = '7s'\n{}", secret.out))
+        .unwrap();
+    fs::write(&bad, "wrokers = 3\n").unwrap();
+    let checked = json_of(&["check", "--json", &good], 0);
+    let rows = checked["settings"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["name"] == "workers" && row["value"] == "3"), "{checked}");
+    let wrong = json_of(&["check", "--json", &bad], 2);
+    assert_eq!(wrong["errors"][0]["place"], format!("{bad}:1:1"), "{wrong}");
+    let all = json_of(&["config", "--json", "-c", &good], 0);
+    assert_eq!((&all["workers"], &all["limits"]["head_timeout"]), (&3.into(), &"7s".into()));
+    assert!(all["token"][0]["name"] == "n" && all["store"].is_object(), "{all}");
+    let token = ["token", "check", secret.err.trim(), "-c", &good, "--json"];
+    assert_eq!(json_of(&token, 0)["read"], serde_json::json!(["/a"]));
+    let refused = json_of(&["token", "check", "stentor_x", "-c", &good, "--json"], 1);
+    assert!(refused["ok"] == false && refused["refused"].is_string(), "{refused}");
+}

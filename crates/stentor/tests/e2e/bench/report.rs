@@ -57,17 +57,19 @@ fn help_is_there_for_every_command() {
 fn an_interrupt_ends_a_run_with_what_was_measured() {
     let (server, from) = server_with_value("");
     let to = url(server.control, "/a");
-    for (line, counter, least) in [
-        (format!("get {from} --duration 60s --connections 4"), "requests", 2_000),
-        (format!("hold {from} --as sse --connections 30 --duration 60s"), "readers_sse", 30),
-        (format!("push {from} --publish {to} --connections 30 --messages 900"), "deliveries", 99),
+    for (line, counter, least, signal, code) in [
+        (format!("get {from} --duration 60s -c 4"), "requests", 2_000, "TERM", 143),
+        (format!("hold {from} --as sse -c 30 --duration 60s"), "readers_sse", 30, "INT", 130),
+        (format!("push {from} --publish {to} -c 30 -n 900"), "deliveries", 99, "INT", 130),
     ] {
         let running = begin(&line);
         eventually(&format!("{line} is under way"), || {
             (server.figure(&format!("counters/{counter}")) >= least).then_some(())
         });
-        running.0.signal("INT");
-        let run = running.over().with_status(130);
+        // As `timeout` does: to the process and to its group.
+        running.0.signal(signal);
+        running.0.signal(signal);
+        let run = running.over().with_status(code);
         assert_eq!((&run.report["interrupted"], run.errors()), (&true.into(), vec![]), "{line}");
         // The server counts one before the client knows that it is let in.
         let opened = run.count("connections/opened");
@@ -89,6 +91,14 @@ fn an_interrupt_ends_a_run_with_what_was_measured() {
     running.0.signal("INT");
     let run = running.over().with_status(130);
     assert_eq!((run.count("connections/opened"), &run.report["interrupted"]), (0, &true.into()));
+    let running = begin(&format!("get {from} {from} --duration 60s -c 1"));
+    let requests = server.figure("counters/requests");
+    eventually("the first round is under way", || {
+        (server.figure("counters/requests") > requests + 2_000).then_some(())
+    });
+    running.0.signal("INT");
+    let run = running.over().with_status(130);
+    assert!(run.err.contains("stopped before a round was whole"), "{run:?}");
 }
 
 #[test]
