@@ -12,15 +12,11 @@ use stentor_order::{
     Applier, Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling,
 };
 
-/// What waits for the thread that writes. At first no thread sleeps, and the disk is well.
+/// The queue of the thread that writes. At first the disk is well.
 #[derive(Default)]
 pub struct Intake {
     pub(crate) waiting: Mutex<Waiting>,
     pub(crate) bell: Condvar,
-    /// What the thread that waits for the bell is to be woken for.
-    pub(crate) sleep: AtomicU8,
-    /// So much waits that it is to be woken for that.
-    pub(crate) is_pressing: AtomicBool,
     /// Everything up to this number outlives the process,
     pub(crate) written_seq: AtomicU64,
     /// everything up to this one a loss of power,
@@ -121,6 +117,8 @@ pub(crate) struct Waiting {
     pub(crate) news: Vec<News>,
     /// What they keep in memory, roughly.
     pub(crate) bytes: usize,
+    /// The thread that writes sleeps until so many bytes wait, or a publisher does.
+    pub(crate) sleeps_until: Option<usize>,
     /// Publishers that wait for the disk. They stay here until they are answered.
     pub(crate) publishers: Vec<WaitingPublisher>,
     /// The thread that writes is to end, for this reason.
@@ -157,17 +155,6 @@ pub(crate) struct Taken {
     pub(crate) promise: Option<Keep>,
     /// The thread is to end.
     pub(crate) ending: Option<Ending>,
-}
-
-/// How the thread that writes sleeps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sleep {
-    /// It does not.
-    None,
-    /// Whoever waits for an answer wakes it, and whoever brings much. The rest has time.
-    Light,
-    /// Anything wakes it.
-    Sound,
 }
 
 /// What has happened.
@@ -325,20 +312,17 @@ impl Intake {
         }
     }
 
-    /// Takes out all that waits. Sleeps before, so long at most, if there is nothing to do yet.
-    pub(crate) fn take(&self, patience: Duration, sleep: Sleep, into: &mut Taken) {
+    /// Takes out all that waits. Sleeps before, so long at most, until there is something to do.
+    /// `has_timer`: what no publisher waits for has time, unless it is much.
+    pub(crate) fn take(&self, patience: Duration, has_timer: bool, into: &mut Taken) {
         self.note_work(false);
+        let bytes_min = if has_timer { BATCH_BYTES.min(self.waiting_bytes_max) } else { 0 };
         let mut waiting = self.waiting();
-        let may_sleep = match sleep {
-            Sleep::None => false,
-            Sleep::Light => !waiting.is_urgent(),
-            Sleep::Sound => waiting.is_empty(),
-        };
-        if may_sleep && !patience.is_zero() {
-            self.sleep.store(sleep as u8, Ordering::SeqCst);
+        if !waiting.is_due(bytes_min) && !patience.is_zero() {
+            waiting.sleeps_until = Some(bytes_min);
             let woken = self.bell.wait_timeout(waiting, patience);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-            self.sleep.store(Sleep::None as u8, Ordering::SeqCst);
+            waiting.sleeps_until = None;
         }
         std::mem::swap(&mut waiting.news, &mut into.news);
         waiting.bytes = 0;
@@ -347,15 +331,15 @@ impl Intake {
         into.ending = waiting.ending;
         drop(waiting);
         self.note_work(true);
-        self.is_pressing.store(false, Ordering::SeqCst);
         self.is_full.store(false, Ordering::Release);
     }
 
-    /// Wakes the thread if it sleeps.
+    /// Wakes the thread if it sleeps and has something to do.
     fn ring(&self) {
-        if self.sleep.swap(Sleep::None as u8, Ordering::SeqCst) != Sleep::None as u8 {
-            // Behind the lock: it sleeps, or is awake and sees what came.
-            drop(self.waiting());
+        let mut waiting = self.waiting();
+        if waiting.sleeps_until.is_some_and(|bytes_min| waiting.is_due(bytes_min)) {
+            waiting.sleeps_until = None;
+            drop(waiting);
             self.bell.notify_one();
         }
     }
@@ -366,13 +350,10 @@ impl Intake {
 }
 
 impl Waiting {
-    fn is_empty(&self) -> bool {
-        self.news.is_empty() && self.publishers.is_empty() && self.ending.is_none()
-    }
-
-    /// Somebody waits for what is here, or it is much.
-    fn is_urgent(&self) -> bool {
-        !self.publishers.is_empty() || self.bytes > BATCH_BYTES || self.ending.is_some()
+    /// Whether so many bytes wait, a publisher does, or the thread that writes is to end.
+    fn is_due(&self, bytes_min: usize) -> bool {
+        let has_enough = !self.news.is_empty() && self.bytes >= bytes_min;
+        has_enough || !self.publishers.is_empty() || self.ending.is_some()
     }
 }
 
@@ -384,11 +365,7 @@ impl Subscriber for Intake {
         }
         if event.message.keep() != Keep::None {
             waiting.bytes += event.message.kept_bytes();
-            if waiting.bytes > BATCH_BYTES {
-                self.is_pressing.store(true, Ordering::SeqCst);
-            }
             if waiting.bytes > self.waiting_bytes_max {
-                self.is_pressing.store(true, Ordering::SeqCst);
                 self.is_full.store(true, Ordering::Release);
             }
             waiting.news.push(News::Event(event.clone()));
@@ -404,11 +381,7 @@ impl Subscriber for Intake {
     }
 
     fn wake(&self) {
-        let sleep = self.sleep.load(Ordering::SeqCst);
-        let is_pressing = || self.is_pressing.load(Ordering::SeqCst);
-        if sleep == Sleep::Sound as u8 || sleep == Sleep::Light as u8 && is_pressing() {
-            self.ring();
-        }
+        self.ring();
     }
 }
 
@@ -478,6 +451,9 @@ const BATCH_BYTES: usize = 256 << 10;
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::thread;
+    use stentor_hub::{Draft, Epoch, Limits, Precondition};
+    use stentor_wire::target::TopicName;
 
     /// The thread that writes may panic behind its last look at what waits.
     #[test]
@@ -489,6 +465,46 @@ mod tests {
         assert!(outcome.try_recv().is_err(), "it waits");
         intake.abandon();
         assert!(matches!(outcome.try_recv(), Ok(Err(CommitError::Failed))));
+    }
+
+    /// Runs `act` while the thread that writes sleeps. Returns whether the thread was woken for it.
+    fn wakes(has_timer: bool, act: impl FnOnce(&Intake, &Hub)) -> bool {
+        let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
+        let state = StoreState::new(usize::MAX, 0);
+        state.attach(&hub);
+        let intake = Arc::clone(&state.intake);
+        let sleeper = thread::spawn(move || {
+            let mut taken = Taken::default();
+            intake.take(Duration::from_secs(60), has_timer, &mut taken);
+        });
+        while state.intake.waiting().sleeps_until.is_none() {
+            thread::yield_now();
+        }
+        act(&state.intake, &hub);
+        let is_woken = state.intake.waiting().sleeps_until.is_none();
+        state.intake.end(Ending::Stop);
+        sleeper.join().unwrap();
+        is_woken
+    }
+
+    fn publish(hub: &Hub, bytes: usize) {
+        let (topic, draft) = (TopicName::parse("/a").unwrap(), Draft::new(vec![b'x'; bytes]));
+        hub.publish(topic, draft, Precondition::None, 1).unwrap();
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_woken_for_work_alone() {
+        let waits = |intake: &Intake, _: &Hub| {
+            let back = ReturnAddress::Thread(mpsc::channel().0);
+            let due = Due { seq: 1, keep: Keep::Synced };
+            intake.when_kept(&mut vec![Promised { due, outcome: Ok(Applied::Known), back }]);
+        };
+        for (has_timer, is_woken) in [(true, false), (false, true)] {
+            assert_eq!(wakes(has_timer, |_, hub| publish(hub, 10)), is_woken);
+            assert!(wakes(has_timer, |_, hub| publish(hub, waiting_bytes_max())));
+            assert!(wakes(has_timer, waits));
+            assert!(!wakes(has_timer, |intake, _| intake.wake()));
+        }
     }
 
     #[test]

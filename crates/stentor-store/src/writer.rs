@@ -3,7 +3,7 @@
 //! A step does all there is to do now, and waits for the disk alone. Whatever it finds is one frame
 //! of the log, and one sync if anybody was promised one.
 
-use crate::intake::{DiskState, Ending, Intake, News, Sleep, StoreState, Taken};
+use crate::intake::{DiskState, Ending, Intake, News, StoreState, Taken};
 use crate::rewrite::Pass;
 use crate::rewrite::Rewriting;
 use crate::watch::Watch;
@@ -128,11 +128,8 @@ impl<D: Disk> Writer<D> {
     /// Takes what waits, for which it waits so long, and does what there is to do. Returns whether
     /// that was the last.
     pub fn step(&mut self, patience: Duration, now_ms: u64) -> bool {
-        let sleep = match self.sync_at_ms.or(self.witness_at_ms).or(self.retry_at_ms) {
-            Some(_) => Sleep::Light,
-            None => Sleep::Sound,
-        };
-        self.intake.take(patience, sleep, &mut self.taken);
+        let timer = self.sync_at_ms.or(self.witness_at_ms).or(self.retry_at_ms);
+        self.intake.take(patience, timer.is_some(), &mut self.taken);
         if !self.taken.news.is_empty() {
             self.witness_at_ms = Some(now_ms + QUIET_MS);
         }
