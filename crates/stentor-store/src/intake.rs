@@ -2,17 +2,17 @@
 
 use crate::writer::Stats;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stentor_hub::{Applied, Entry, Event, Filter, Hub, Keep, Place, Published, Rule, Subscriber};
-use stentor_io::limits_are_small;
+use stentor_io::{DiskErrorKind, limits_are_small};
 use stentor_log::Progress;
 use stentor_order::{
     Applier, Commit, CommitError, Due, Promised, ReturnAddress, Sequencer, Telling,
 };
 
-/// The queue of the thread that writes. At first the disk is well.
+/// The queue of the thread that writes.
 #[derive(Default)]
 pub struct Intake {
     pub(crate) waiting: Mutex<Waiting>,
@@ -23,7 +23,8 @@ pub struct Intake {
     pub(crate) synced_seq: AtomicU64,
     /// and no number above this one may be given out.
     pub(crate) reserved_seq: AtomicU64,
-    pub(crate) state: AtomicU8,
+    /// Why nothing can be stored, if so: the kind of the disk's error, and a sentence.
+    pub(crate) failure: Mutex<Option<(DiskErrorKind, String)>>,
     /// So much waits that no more is taken.
     pub(crate) is_full: AtomicBool,
     /// The store is handed over: no change is taken.
@@ -37,14 +38,14 @@ pub struct Intake {
     pub(crate) waiting_bytes_max: usize,
     /// The setting `store.wait_max`.
     pub(crate) wait_max_ms: u64,
+    /// The counters of the thread that writes.
+    pub stats: Stats,
 }
 
 /// How it is with the store, for those who ask.
 pub struct StoreState {
     /// What waits for the thread that writes.
     pub intake: Arc<Intake>,
-    /// What that thread counts.
-    pub stats: Arc<Stats>,
     /// How far it is being read at the start.
     pub reading: Reading,
 }
@@ -63,7 +64,6 @@ impl StoreState {
     pub fn new(stored_bytes_max: usize, wait_max_ms: u64) -> StoreState {
         StoreState {
             intake: Arc::new(Intake::new(stored_bytes_max, wait_max_ms)),
-            stats: Arc::default(),
             reading: Reading::default(),
         }
     }
@@ -72,12 +72,6 @@ impl StoreState {
     pub fn attach(&self, hub: &Hub) {
         let subscriber = hub.add_subscriber(Arc::clone(&self.intake) as Arc<dyn Subscriber>);
         hub.subscribe(subscriber, &Filter::any(), Arc::default());
-    }
-
-    /// Nobody writes any more, for this reason, and nobody will.
-    pub fn abandon(&self, sentence: &str) {
-        self.stats.fail(sentence);
-        self.intake.abandon();
     }
 }
 
@@ -167,17 +161,6 @@ pub(crate) enum News {
     Rules(u64, Box<[Rule]>),
 }
 
-/// How the disk is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DiskState {
-    /// It takes what is to be kept.
-    Well,
-    /// It has no room.
-    Full,
-    /// It failed.
-    Failed,
-}
-
 impl Intake {
     /// An empty one. `stored_bytes_max` bounds what may wait, too.
     pub fn new(stored_bytes_max: usize, wait_max_ms: u64) -> Intake {
@@ -185,13 +168,14 @@ impl Intake {
         Intake { waiting_bytes_max, wait_max_ms, ..Intake::default() }
     }
 
-    /// How the disk was when it was last written to.
-    pub fn disk(&self) -> DiskState {
-        match self.state.load(Ordering::Acquire) {
-            state if state == DiskState::Full as u8 => DiskState::Full,
-            state if state == DiskState::Failed as u8 => DiskState::Failed,
-            _ => DiskState::Well,
-        }
+    /// How the disk failed when it was last written to.
+    pub fn disk_error(&self) -> Option<DiskErrorKind> {
+        stentor_io::lock(&self.failure).as_ref().map(|(kind, _)| *kind)
+    }
+
+    /// Why nothing can be stored, in a sentence.
+    pub fn failure(&self) -> Option<String> {
+        stentor_io::lock(&self.failure).as_ref().map(|(_, sentence)| sentence.clone())
     }
 
     /// Everything up to this number is on the disk.
@@ -199,10 +183,11 @@ impl Intake {
         self.synced_seq.load(Ordering::Acquire)
     }
 
-    /// The thread that took things out is gone: nobody is to wait for it, now or later, and nothing
-    /// more is taken.
-    pub fn abandon(&self) {
-        self.state.store(DiskState::Failed as u8, Ordering::Release);
+    /// The thread that writes is gone, for this reason. Publishers that wait for it, or will, are
+    /// answered at once, and no more changes are taken.
+    pub fn abandon(&self, sentence: &str) {
+        self.stats.errors.add(1);
+        *stentor_io::lock(&self.failure) = Some((DiskErrorKind::Failed, sentence.to_owned()));
         let mut waiting = self.waiting();
         waiting.is_abandoned = true;
         let _news = std::mem::take(&mut waiting.news);
@@ -289,17 +274,17 @@ impl Intake {
         if self.is_held.load(Ordering::SeqCst) {
             return Some(CommitError::DiskBehind);
         }
-        let disk = self.disk();
+        let error = self.disk_error();
         let is_behind =
             self.is_full.load(Ordering::Acquire) || self.stalled_ms() > self.wait_max_ms;
-        let has_room = disk == DiskState::Well && !is_behind;
+        let has_room = error.is_none() && !is_behind;
         if is_reserved && (has_room || hub.keep(topic) == Keep::None) {
             return None;
         }
-        Some(match disk {
-            DiskState::Full => CommitError::DiskFull,
-            DiskState::Failed => CommitError::DiskFailed,
-            DiskState::Well => CommitError::DiskBehind,
+        Some(match error {
+            Some(DiskErrorKind::Full) => CommitError::DiskFull,
+            Some(_) => CommitError::DiskFailed,
+            None => CommitError::DiskBehind,
         })
     }
 
@@ -463,8 +448,10 @@ mod tests {
         let back = ReturnAddress::Thread(sender);
         intake.when_kept(&mut vec![Promised { due, outcome: Ok(Applied::Known), back }]);
         assert!(outcome.try_recv().is_err(), "it waits");
-        intake.abandon();
+        intake.abandon("It is gone");
         assert!(matches!(outcome.try_recv(), Ok(Err(CommitError::Failed))));
+        assert_eq!(intake.disk_error(), Some(DiskErrorKind::Failed));
+        assert_eq!(intake.failure().as_deref(), Some("It is gone"));
     }
 
     /// Runs `act` while the thread that writes sleeps. Returns whether the thread was woken for it.

@@ -26,7 +26,7 @@ mod rewrite;
 mod watch;
 mod writer;
 
-pub use intake::{DiskState, Ending, Intake, Reading, StoreState};
+pub use intake::{Ending, Intake, Reading, StoreState};
 pub use load::{Loaded, TOO_LARGE, load};
 pub use rewrite::Pass;
 pub use watch::Watch;

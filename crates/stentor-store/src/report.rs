@@ -17,9 +17,9 @@ impl Report for StoreState {
     }
 
     fn figures(&self, hub: &Hub) -> Vec<(&'static str, Value)> {
-        let stats = &self.stats;
+        let stats = &self.intake.stats;
         vec![
-            ("failure", stats.failure().into()),
+            ("failure", self.intake.failure().into()),
             ("entries", stats.entries.value().into()),
             ("bytes_written", stats.bytes.value().into()),
             ("unsynced", self.unsynced(hub).into()),
@@ -34,25 +34,25 @@ impl Report for StoreState {
 
     metrics! { |self, hub|
         /// Whether the store takes messages: 0 while its disk is full or has failed.
-        Gauge store_up [=> self.stats.failure().is_none()];
+        Gauge store_up [=> self.intake.failure().is_none()];
         /// Messages and deletions stored.
-        Counter store_entries_total [=> self.stats.entries.value()];
+        Counter store_entries_total [=> self.intake.stats.entries.value()];
         /// Bytes written to the log of the store, without snapshots.
-        Counter store_written_bytes_total [=> self.stats.bytes.value()];
+        Counter store_written_bytes_total [=> self.intake.stats.bytes.value()];
         /// Of the latest messages and deletions, those that are not on the disk yet.
         Gauge store_unsynced [=> self.unsynced(hub)];
         /// For how many seconds the store's disk has not answered; 0: it answers.
         Gauge store_stalled_seconds [=> self.stalled_s()];
         /// Failures of the store's disk.
-        Counter store_errors_total [=> self.stats.errors.value()];
+        Counter store_errors_total [=> self.intake.stats.errors.value()];
         /// Bytes of the log behind the last snapshot.
-        Gauge store_log_bytes [=> self.stats.log_bytes.value()];
+        Gauge store_log_bytes [=> self.intake.stats.log_bytes.value()];
         /// Bytes of the last snapshot.
-        Gauge store_snapshot_bytes [=> self.stats.snapshot_bytes.value()];
+        Gauge store_snapshot_bytes [=> self.intake.stats.snapshot_bytes.value()];
         /// When the last snapshot was made, in seconds since 1970; 0: not since the start.
-        Gauge store_snapshot_timestamp_seconds [=> self.stats.snapshot_unix_s.value()];
+        Gauge store_snapshot_timestamp_seconds [=> self.intake.stats.snapshot_unix_s.value()];
         /// How long it took to bring a batch of messages to the disk.
-        Histogram store_sync_seconds [=> &Times::of(&self.stats.syncs)];
+        Histogram store_sync_seconds [=> &Times::of(&self.intake.stats.syncs)];
     }
 
     fn may_answer(&self) -> Result<(), &'static str> {
@@ -65,7 +65,7 @@ impl Report for StoreState {
     }
 
     fn publish_complaints(&self) -> Vec<String> {
-        let failed = self.stats.failure();
+        let failed = self.intake.failure();
         let failed = failed.map(|it| format!("Nothing can be stored, so nothing is taken: {it}."));
         let stalled = Some(self.stalled_s()).filter(|stalled_s| *stalled_s > 0);
         let stalled = stalled.map(|it| {

@@ -4,7 +4,7 @@
 //! says when. The [`Rewriting`] is what the writer of the log keeps: it hears of the result, and
 //! who drops it wants none.
 
-use crate::writer::Stats;
+use crate::intake::Intake;
 use std::io;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::{self, JoinHandle};
@@ -101,12 +101,12 @@ impl<D: Disk + Send + 'static> Pass<D>
 where
     D::File: Send,
 {
-    /// Has a thread of its own write it to its end, beside the log of which `stats` tell.
+    /// Has a thread of its own write it to its end. The intake counts the bytes of the log.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(super) fn start(self, stats: Arc<Stats>) -> io::Result<JoinHandle<()>> {
-        let begin = stats.bytes.value();
+    pub(super) fn start(self, intake: Arc<Intake>) -> io::Result<JoinHandle<()>> {
+        let begin = intake.stats.bytes.value();
         thread::Builder::new().name("store-snapshot".to_owned()).spawn(move || {
             if let Err(error) = lower_priority() {
                 tracing::warn!("snapshots are written at the priority of the workers: {error}");
@@ -114,7 +114,7 @@ where
             let (mut next, mut written) = (self.step(), 0);
             while let Some((pass, bytes)) = next {
                 written += bytes as u64;
-                match pause(bytes, written, stats.bytes.value() - begin) {
+                match pause(bytes, written, intake.stats.bytes.value() - begin) {
                     Some(pause) => sleep(pause),
                     None => thread::yield_now(),
                 }

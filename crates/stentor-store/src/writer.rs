@@ -3,7 +3,7 @@
 //! A step does all there is to do now, and waits for the disk alone. Whatever it finds is one frame
 //! of the log, and one sync if anybody was promised one.
 
-use crate::intake::{DiskState, Ending, Intake, News, StoreState, Taken};
+use crate::intake::{Ending, Intake, News, StoreState, Taken};
 use crate::rewrite::Pass;
 use crate::rewrite::Rewriting;
 use crate::watch::Watch;
@@ -11,13 +11,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use stentor_hub::{Hub, Keep, encode_event, encode_rules};
-use stentor_io::{
-    Counter, Disk, DiskError, DiskErrorKind, Histogram, limits_are_small, monotonic_us, unix_s,
-};
+use stentor_io::{Counter, Disk, DiskError, Histogram, limits_are_small, monotonic_us, unix_s};
 use stentor_log::{PushError, Store, Tip};
 
 /// Writes down what an [`Intake`] is told.
@@ -25,7 +23,6 @@ pub struct Writer<D: Disk> {
     store: Store<D>,
     intake: Arc<Intake>,
     hub: Arc<Hub>,
-    stats: Arc<Stats>,
     /// Bytes that were written to the log before this writer began.
     bytes_before: u64,
     /// What was taken out and found no room in the store's buffer yet.
@@ -78,37 +75,17 @@ pub struct Stats {
     pub snapshot_bytes: Counter,
     /// Wall clock when it took its place, in seconds since 1970; 0: not since the start.
     pub snapshot_unix_s: Counter,
-    failure: Mutex<Option<String>>,
-}
-
-impl Stats {
-    /// Why nothing can be stored, in a sentence.
-    pub fn failure(&self) -> Option<String> {
-        stentor_io::lock(&self.failure).clone()
-    }
-
-    /// Nobody writes any more, for this reason.
-    pub fn fail(&self, sentence: &str) {
-        self.errors.add(1);
-        *stentor_io::lock(&self.failure) = Some(sentence.to_owned());
-    }
 }
 
 impl<D: Disk> Writer<D> {
     /// A writer that continues `store`.
-    pub fn new(
-        store: Store<D>,
-        intake: Arc<Intake>,
-        hub: Arc<Hub>,
-        stats: Arc<Stats>,
-    ) -> Writer<D> {
+    pub fn new(store: Store<D>, intake: Arc<Intake>, hub: Arc<Hub>) -> Writer<D> {
         let mut writer = Writer {
             pushed_seq: store.last(),
             store,
+            bytes_before: intake.stats.bytes.value(),
             intake,
             hub,
-            bytes_before: stats.bytes.value(),
-            stats,
             news: VecDeque::new(),
             taken: Taken::default(),
             sync_at_ms: None,
@@ -268,7 +245,7 @@ impl<D: Disk> Writer<D> {
                 }
             };
             match pushed {
-                Ok(()) => self.stats.entries.add(u64::from(matches!(news, News::Event(_)))),
+                Ok(()) => self.intake.stats.entries.add(u64::from(matches!(news, News::Event(_)))),
                 Err(PushError::Full | PushError::NotReserved) => return false,
                 Err(error) => tracing::error!("number {seq} is not stored: {error}"),
             }
@@ -281,7 +258,7 @@ impl<D: Disk> Writer<D> {
     fn sync(&mut self) -> Result<(), DiskError> {
         let since_us = monotonic_us();
         self.store.sync()?;
-        self.stats.syncs.observe(monotonic_us() - since_us);
+        self.intake.stats.syncs.observe(monotonic_us() - since_us);
         self.intake.note_work(true);
         self.sync_at_ms = None;
         Ok(())
@@ -289,38 +266,27 @@ impl<D: Disk> Writer<D> {
 
     /// Says to others how far it is, and how the disk is.
     fn show(&mut self, now_ms: u64) {
-        let Intake { written_seq, synced_seq, reserved_seq, state, .. } = &*self.intake;
+        let Intake { written_seq, synced_seq, reserved_seq, failure, stats, .. } = &*self.intake;
         written_seq.store(self.store.written(), Ordering::Release);
         synced_seq.store(self.store.synced(), Ordering::Release);
         reserved_seq.store(self.store.reserved(), Ordering::Release);
-        let (disk, sentence) = match self.store.refusal() {
-            None => (DiskState::Well, None),
-            Some(error) if error.kind == DiskErrorKind::Full => (DiskState::Full, Some(error)),
-            Some(error) => (DiskState::Failed, Some(error)),
-        };
-        state.store(disk as u8, Ordering::Release);
-        let is_over = sentence.is_none();
-        match (sentence, &self.logged) {
+        let error = self.store.refusal();
+        match (error, &self.logged) {
             (None, Some(_)) => tracing::warn!("the store takes messages again"),
             // Each try may be of a file with another name.
             (Some(error), logged) if !logged.as_ref().is_some_and(|it| is_same(it, error)) => {
-                self.stats.errors.add(1);
+                stats.errors.add(1);
                 tracing::error!("{error}: nothing is published until this is mended");
             }
             _ => {}
         }
-        self.logged = sentence.cloned();
-        let mut failure = stentor_io::lock(&self.stats.failure);
+        *stentor_io::lock(failure) = error.map(|error| (error.kind, error.to_string()));
+        self.logged = error.cloned();
         // mutation: bytes-in-upgrade
-        self.stats.bytes.set(self.bytes_before + self.store.bytes_written());
-        *failure = self.logged.as_ref().map(DiskError::to_string);
-        drop(failure);
-        self.retry_at_ms = match is_over {
-            true => None,
-            false => self.retry_at_ms.or(Some(now_ms + RETRY_MS)),
-        };
-        self.stats.log_bytes.set(self.store.log_bytes());
-        self.stats.snapshot_bytes.set(self.store.snapshot_bytes());
+        stats.bytes.set(self.bytes_before + self.store.bytes_written());
+        stats.log_bytes.set(self.store.log_bytes());
+        stats.snapshot_bytes.set(self.store.snapshot_bytes());
+        self.retry_at_ms = self.logged.as_ref().and(self.retry_at_ms.or(Some(now_ms + RETRY_MS)));
     }
 
     /// After a panic: nobody writes any more, and nobody is to wait for it. What is on the disk is
@@ -329,8 +295,7 @@ impl<D: Disk> Writer<D> {
         const SENTENCE: &str = "the thread that writes to the store panicked, which is a bug; \
                                 start the server again";
         tracing::error!("{SENTENCE}: until then nothing is published");
-        self.stats.fail(SENTENCE);
-        self.intake.abandon();
+        self.intake.abandon(SENTENCE);
     }
 
     /// Begins a snapshot if it is time to, and has one that is finished take its place.
@@ -347,13 +312,13 @@ impl<D: Disk> Writer<D> {
                     self.rewriting = None;
                     result.and_then(|snapshot| self.store.adopt(snapshot)).map(|()| {
                         self.rewrites_failed = 0;
-                        self.stats.snapshot_unix_s.set(unix_s());
+                        self.intake.stats.snapshot_unix_s.set(unix_s());
                     })
                 }
             },
         };
         if let Err(error) = done {
-            self.stats.errors.add(1);
+            self.intake.stats.errors.add(1);
             tracing::error!("no snapshot was made: {error}; the log grows until one is");
             // Each try costs a segment.
             self.rewrite_at_ms = now_ms + (REWRITE_AGAIN_MS << self.rewrites_failed.min(6));
@@ -371,8 +336,7 @@ where
     /// # Errors
     /// The host refuses a thread.
     pub fn start(self) -> io::Result<StoreThread<D>> {
-        let (intake, stats) = (Arc::clone(&self.intake), Arc::clone(&self.stats));
-        spawn(intake, stats, || Ok(self))
+        spawn(Arc::clone(&self.intake), || Ok(self))
     }
 
     /// Steps until it is to end.
@@ -384,7 +348,7 @@ where
                 let is_over = self.step(self.patience(now_ms), now_ms);
                 if let Some(pass) = self.pass() {
                     // Without a thread the snapshot fails by itself.
-                    snapshots = pass.start(Arc::clone(&self.stats)).ok();
+                    snapshots = pass.start(Arc::clone(&self.intake)).ok();
                 }
                 if is_over && self.intake.confirm_end() {
                     return;
@@ -419,13 +383,12 @@ impl StoreState {
     where
         D::File: Send,
     {
-        spawn(Arc::clone(&self.intake), Arc::clone(&self.stats), begin)
+        spawn(Arc::clone(&self.intake), begin)
     }
 }
 
 fn spawn<D: Disk + Send + 'static>(
     intake: Arc<Intake>,
-    stats: Arc<Stats>,
     begin: impl FnOnce() -> Result<Writer<D>, String> + Send + 'static,
 ) -> io::Result<StoreThread<D>>
 where
@@ -439,8 +402,7 @@ where
         intake.note_work(true);
         let writer = begin().inspect_err(|sentence| {
             tracing::error!("{sentence}: nothing is published");
-            stats.fail(sentence);
-            intake.abandon();
+            intake.abandon(sentence);
         });
         writer.ok().map(Writer::run)
     })
@@ -480,6 +442,7 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
     use stentor_hub::{Draft, Epoch, Limits, Precondition, Rule};
+    use stentor_io::DiskErrorKind;
     use stentor_log::{DiskFaults, Recovery, Settings, SimDisk, during_syncs};
     use stentor_wire::target::TopicName;
 
@@ -492,8 +455,7 @@ mod tests {
         let hub = Arc::new(Hub::new(Epoch::from_number(1), Vec::new(), Limits::default()));
         let state = StoreState::new(usize::MAX, u64::MAX);
         state.attach(&hub);
-        let mut writer =
-            Writer::new(store, Arc::clone(&state.intake), hub, Arc::clone(&state.stats));
+        let mut writer = Writer::new(store, Arc::clone(&state.intake), hub);
         writer.step(Duration::ZERO, 0);
         writer
     }
@@ -520,14 +482,14 @@ mod tests {
         publish(&writer, 10);
         writer.step(Duration::ZERO, 1_000);
         writer.step(Duration::ZERO, 1_000 + SYNC_MS);
-        assert_eq!(writer.intake.disk(), DiskState::Failed);
+        assert_eq!(writer.intake.disk_error(), Some(DiskErrorKind::Failed));
         disk.set_faults(DiskFaults::default());
         for now_ms in (1_200..1_000 + SYNC_MS + RETRY_MS).step_by(100) {
             writer.step(Duration::ZERO, now_ms);
-            assert_eq!(writer.intake.disk(), DiskState::Failed, "{now_ms}");
+            assert_eq!(writer.intake.disk_error(), Some(DiskErrorKind::Failed), "{now_ms}");
         }
         writer.step(Duration::ZERO, 1_000 + SYNC_MS + RETRY_MS);
-        assert_eq!((writer.intake.disk(), writer.intake.synced_seq()), (DiskState::Well, 1));
+        assert_eq!((writer.intake.disk_error(), writer.intake.synced_seq()), (None, 1));
     }
 
     /// The operator removes the directory of a server that runs.
@@ -546,7 +508,7 @@ mod tests {
             pass = next.step().map(|(pass, _)| pass);
         }
         writer.step(Duration::ZERO, 2_000 + SYNC_MS);
-        assert_eq!(writer.intake.disk(), DiskState::Well);
+        assert_eq!(writer.intake.disk_error(), None);
         disk.cut_power();
         let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
         crate::load(Recovery::open(disk).unwrap(), &hub, 1, |_| {}).unwrap();
@@ -579,7 +541,7 @@ mod tests {
             next = pass.step().map(|(pass, _)| pass);
         }
         writer.step(Duration::ZERO, now_ms);
-        assert_eq!(writer.stats.snapshot_bytes.value(), writer.store.snapshot_bytes());
+        assert_eq!(writer.intake.stats.snapshot_bytes.value(), writer.store.snapshot_bytes());
         // After one that was made the first failure costs the shortest pause.
         fill(&mut writer, now_ms);
         assert!(is_begun(&mut writer, now_ms).is_some());

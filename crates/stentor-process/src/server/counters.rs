@@ -16,10 +16,10 @@ pub(super) fn pack(Server { shared, service, .. }: &Server) -> Vec<u8> {
     counters.extend(shared.access_log.as_ref().map(|log| (LINES_LOST, log.lost())));
     if let Some(store) = service.store() {
         counters.extend([
-            (STORE_ENTRIES, store.stats.entries.value()),
-            (STORE_BYTES, store.stats.bytes.value()),
-            (STORE_ERRORS, store.stats.errors.value()),
-            (STORE_SNAPSHOT, store.stats.snapshot_unix_s.value()),
+            (STORE_ENTRIES, store.intake.stats.entries.value()),
+            (STORE_BYTES, store.intake.stats.bytes.value()),
+            (STORE_ERRORS, store.intake.stats.errors.value()),
+            (STORE_SNAPSHOT, store.intake.stats.snapshot_unix_s.value()),
         ]);
     }
     let mut out = Packer::new(0);
@@ -29,7 +29,7 @@ pub(super) fn pack(Server { shared, service, .. }: &Server) -> Vec<u8> {
         value.pack(&mut out);
     }
     if let Some(store) = service.store() {
-        pack_histogram(&store.stats.syncs, &mut out);
+        pack_histogram(&store.intake.stats.syncs, &mut out);
     }
     out.into_bytes()
 }
@@ -41,7 +41,7 @@ pub(super) fn pack(Server { shared, service, .. }: &Server) -> Vec<u8> {
 pub(super) fn unpack(server: &Server, bytes: &[u8]) -> Unpacked<()> {
     let shared = &server.shared;
     let mut input = Unpacker::new(bytes, 0);
-    let store = server.service.store().map(|store| &store.stats);
+    let store = server.service.store().map(|store| &store.intake.stats);
     for _ in 0..u32::unpack(&mut input)? {
         let (name, value) = (String::unpack(&mut input)?, u64::unpack(&mut input)?);
         match (name.as_str(), store) {

@@ -60,7 +60,7 @@ impl Server {
             return Err("the server is about to stop".to_owned());
         }
         if let Some(store) = self.service.store()
-            && let Some(failure) = store.stats.failure()
+            && let Some(failure) = store.intake.failure()
         {
             return Err(format!("nothing can be stored: {failure}"));
         }
@@ -138,7 +138,7 @@ impl Server {
         if let Err(error) = started {
             let sentence = format!("the store cannot be written to: {error}; restart the server");
             tracing::error!("{sentence}");
-            store.abandon(&sentence);
+            store.intake.abandon(&sentence);
         }
     }
 

@@ -83,7 +83,7 @@ impl Server {
             return Ok(());
         };
         let (hub, sizes_of) = (Arc::clone(&self.shared.hub), self.settings.store.clone());
-        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
+        let intake = Arc::clone(&store.intake);
         self.start_writer(move || {
             let continued = HostDisk::open(&path, None).map_err(OpenError::from).and_then(|disk| {
                 Ok((sizes(&disk, &sizes_of), Recovery::open(disk)?.continue_at(tip)?))
@@ -92,7 +92,7 @@ impl Server {
                 StartError::of_store(&path, &error).to_string() + "; restart the server"
             })?;
             let begun = Store::begin(recovered, settings, hub.epoch().number());
-            Ok(Writer::new(begun, intake, hub, stats))
+            Ok(Writer::new(begun, intake, hub))
         })
     }
 
@@ -113,8 +113,7 @@ impl Server {
         }
         store.attach(hub);
         hub.continue_by(&self.settings.rules(), upto_generation);
-        let (intake, stats) = (Arc::clone(&store.intake), Arc::clone(&store.stats));
-        let writer = Writer::new(begun, intake, Arc::clone(hub), stats);
+        let writer = Writer::new(begun, Arc::clone(&store.intake), Arc::clone(hub));
         self.start_writer(move || Ok(writer))?;
         store.reading.end();
         Ok(())

@@ -28,10 +28,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use stentor_hub::{Draft, Epoch, Hub, Keep, Limits, Op, Precondition};
-use stentor_io::{Disk, Rng, mark};
+use stentor_io::{Disk, DiskErrorKind, Rng, mark};
 use stentor_log::{DiskFaults, OpenError, Recovery, Settings, SimDisk, Store, during_syncs};
 use stentor_order::{Report, ReturnAddress};
-use stentor_store::{DiskState, Ending, Loaded, Pass, StoreState, Watch, Writer, load};
+use stentor_store::{Ending, Loaded, Pass, StoreState, Watch, Writer, load};
 use stentor_wire::target::TopicName;
 
 /// A run: a disk, and the server of one life after the other.
@@ -138,7 +138,7 @@ impl Stage {
         self.hand_overs.play(world);
         world.turn();
         chronicle.absorb(self.flip);
-        if life.state.intake.disk() == DiskState::Well {
+        if life.state.intake.disk_error().is_none() {
             self.failed_syncs = self.disk.failed_syncs();
         }
         let steps = !self.is_syncing && (rests || rng.percent(40));
@@ -257,7 +257,7 @@ impl Stage {
             self.life.step(self.now_ms);
         }
         self.life.watch.look(self.now_ms);
-        assert_eq!(self.life.state.intake.disk(), DiskState::Well);
+        assert_eq!(self.life.state.intake.disk_error(), None);
         assert!(self.life.state.publish_complaints().is_empty());
         self.disk_is_bad = false;
     }
@@ -293,7 +293,8 @@ impl Stage {
             }
             _ => {
                 // What a disk that failed has forgotten nobody can promise.
-                let has_failed = state.intake.disk() == DiskState::Failed;
+                let has_failed =
+                    state.intake.disk_error().is_some_and(|kind| kind != DiskErrorKind::Full);
                 let has_forgotten = self.disk.failed_syncs() > self.failed_syncs;
                 let is_forgotten = has_failed && (!is_down || has_forgotten);
                 if end != End::Kill || is_forgotten {
@@ -394,9 +395,8 @@ impl Life {
         workers: usize,
     ) -> Life {
         let Begun { hub, state, store, .. } = begun;
-        let (intake, stats) = (Arc::clone(&state.intake), Arc::clone(&state.stats));
         chronicle.attach(&hub);
-        let mut writer = Writer::new(store, intake, Arc::clone(&hub), stats);
+        let mut writer = Writer::new(store, Arc::clone(&state.intake), Arc::clone(&hub));
         writer.step(Duration::ZERO, now_ms);
         state.reading.end();
         let kept = Some((hub, Arc::clone(&state) as _));
