@@ -43,6 +43,11 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def log(text):
+    """One write a line, for the server writes to the same pipe. Unbuffered, `print` makes two."""
+    os.write(sys.stderr.fileno(), f"between: {text}\n".encode())
+
+
 class Between:
     def __init__(self, step, deed, command):
         self.step, self.deed = step, deed
@@ -93,7 +98,7 @@ class Between:
         name = names[message[0]] if message[0] < len(names) else ""
         if self.deed == "list" and name not in self.said:
             self.said.add(name)
-            print(f"between: said {name or message[0]}", file=sys.stderr, flush=True)
+            log(f"said {name or message[0]}")
         if name == "ready":
             (self.server,) = struct.unpack_from("<I", message, 1)
         if self.deed != "list" and name in [self.step, self.step in OPTIONAL and "w-end"]:
@@ -109,7 +114,7 @@ class Between:
             os.close(file)
 
     def act(self, message):
-        print(f"between: {self.step} {self.deed}", file=sys.stderr, flush=True)
+        log(f"{self.step} {self.deed}")
         name, _, value = self.deed.partition("=")
         numbers = [int(number) for number in value.split(",") if number]
         if name == "form":
