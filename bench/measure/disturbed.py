@@ -1,22 +1,20 @@
 """What readers feel of the disk: while a large snapshot is written, and while the disk hangs."""
 
-import re
 import shutil
 import signal
-import socket
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import table
 from .bench import OUT_DIR, Bench, MeasurementError
-from .client import LINES, Client, stream
-from .compare import start
+from .client import LINES
+from .compare import Report, finish, first, start
 from .servers import Stentor
-from .store import DATA, EVERY_SECONDS, Watched, answers_of, put_command, server, under_way
+from .store import DATA, publishing, server, under_way
 
 TOPIC = "/live/value"
 LIVE = '[[topics]]\nmatch = "/live/**"\nkeep = "memory"\n'
@@ -25,6 +23,8 @@ TOPICS = 1_000_000
 LARGE_BYTES = 1_000
 QUIET_SECONDS = 10
 HANG_SECONDS = 10
+LEAD_SECONDS = 0.3
+EACH_PER_SECOND = 400
 SNAPSHOT_SECONDS_MAX = 300
 # By default publishers are told after 5 s that the disk does not answer.
 PATIENT = "wait_max = '1m'\n"
@@ -38,48 +38,32 @@ def disturbed(bench: Bench) -> list[table.Row]:
     return table.each(table.named(while_it_hangs, beside_a_snapshot), bench)
 
 
-class WatchedStream(Watched):
-    """Also how long deliveries take."""
+def felt(bench: Bench, stentor: Stentor, act: Callable[[], Any]) -> tuple[dict[str, Report], Any]:
+    """The latencies of GETs and of deliveries while `act` goes on, and what it returned."""
+    url, load = f"http://127.0.0.1:{stentor.port}{TOPIC}", ("--rate", EACH_PER_SECOND, "--json")
+    running = {
+        "GETs": start([*first(), bench.stentor, "bench", "get", url, "--connections", 1,
+                       "--duration", "1h", *load]),
+        "deliveries": start([
+            *first(), bench.stentor, "bench", "push", url, "--publish",
+            f"http://127.0.0.1:{stentor.control_port}{TOPIC}", "--publish-method", "PUT",
+            "--connections", 1, "--messages", EACH_PER_SECOND * 3_600, *load])}
+    try:
+        time.sleep(LEAD_SECONDS)
+        result = act()
+        time.sleep(LEAD_SECONDS)
+    finally:
+        for process in running.values():
+            process.send_signal(signal.SIGINT)
+    gets, push = (finish(name, process, 60, statuses=(130,)) for name, process in running.items())
+    return {"GETs": gets["requests"]["latency"], "deliveries": push["delivery"]["latency"]}, result
 
-    def __init__(self, stentor: Stentor) -> None:
-        self.deliveries: dict[str, list[float]] = {}
-        stentor.put(TOPIC, b"0")
-        super().__init__(stentor, TOPIC)
 
-    def works(self) -> list[Callable[[], None]]:
-        return [*super().works(), self.publish, self.hear]
-
-    def publish(self) -> None:
-        """Each message is the time when it was sent."""
-        with Client(self.stentor.control_port) as publisher:
-            while not self.is_over.wait(EVERY_SECONDS):
-                publisher.put(TOPIC, f"{time.monotonic():.6f}".encode())
-
-    def hear(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.stentor.port), 60) as connection:
-            connection.sendall(stream(TOPIC))
-            rest = b""
-            while not self.is_over.is_set():
-                rest += connection.recv(65_536)
-                *lines, rest = rest.split(b"\n")
-                for line in lines:
-                    if found := re.fullmatch(rb"data: (\d+\.\d{6})\r?", line):
-                        taken = (time.monotonic() - float(found[1])) * 1e3
-                        self.deliveries.setdefault(self.phase, []).append(taken)
-
-    def rows(self, what: str, phase: str) -> list[table.Row]:
-        rows = []
-        for name, times in (("GETs", self.gets), ("deliveries", self.deliveries)):
-            if min(len(times.get(key, ())) for key in ("before", phase)) < 100:
-                rows.append(table.not_measured(f"{name} while {what}", "too few were made"))
-                continue
-            before, during = (statistics.quantiles(times[key], n=100)[98]
-                              for key in ("before", phase))
-            rows.append(table.ratio_row(
-                f"p99 of {name} while {what}", f"{during:.2f} ms of {len(times[phase]):,}",
-                f"before {before:.2f} ms of {len(times['before']):,}", during / before,
-                table.at_most(1.2)))
-        return rows
+def rows(what: str, before: dict[str, Report], during: dict[str, Report]) -> list[table.Row]:
+    return [table.ratio_row(
+        f"p99 of {name} while {what}", f"{during[name]['p99_us'] / 1e3:.2f} ms",
+        f"before {before[name]['p99_us'] / 1e3:.2f} ms",
+        during[name]["p99_us"] / before[name]["p99_us"], table.at_most(1.2)) for name in before]
 
 
 @contextmanager
@@ -106,31 +90,24 @@ def run(*command: str) -> None:
 
 
 def while_it_hangs(bench: Bench) -> list[table.Row]:
+    def hang() -> None:
+        run("fsfreeze", "--freeze", str(disk))
+        try:
+            time.sleep(HANG_SECONDS)
+        finally:
+            run("fsfreeze", "--unfreeze", str(disk))
+
     with own_disk() as disk, server(
             bench, True, VALUES, data=disk / "data", more=PATIENT) as stentor:
-        with WatchedStream(stentor) as watched:
-            publishers = start(put_command(bench, stentor.control_port, 1_000, 600, RATE,
-                                           PUBLISHERS))
-            try:
-                time.sleep(1)
-                watched.gets.clear()
-                watched.deliveries.clear()
-                time.sleep(QUIET_SECONDS)
-                run("fsfreeze", "--freeze", str(disk))
-                try:
-                    watched.phase = "meanwhile"
-                    time.sleep(HANG_SECONDS)
-                finally:
-                    watched.phase = "after"
-                    run("fsfreeze", "--unfreeze", str(disk))
-                time.sleep(2)
-            finally:
-                publishers.send_signal(signal.SIGINT)
-                answered = answers_of(publishers, 0)
-    hang = f"the disk hangs for {HANG_SECONDS} s"
-    return [*watched.rows(hang, "meanwhile"),
-            table.absolute_row(f"{PUBLISHERS} publishers over that: all answered",
-                               f"{answered.count:,}", answered.count, None)]
+        with publishing(bench, stentor, RATE, PUBLISHERS) as answered:
+            before, _ = felt(bench, stentor, lambda: time.sleep(QUIET_SECONDS))
+            during, _ = felt(bench, stentor, hang)
+            # Until all that was due meanwhile is answered.
+            time.sleep(3)
+    count = answered[0].count
+    return [*rows(f"the disk hangs for {HANG_SECONDS} s", before, during),
+            table.absolute_row(f"{PUBLISHERS} publishers over that: all answered", f"{count:,}",
+                               count, None)]
 
 
 def beside_a_snapshot(bench: Bench) -> list[table.Row]:
@@ -138,25 +115,17 @@ def beside_a_snapshot(bench: Bench) -> list[table.Row]:
     published but the topic that is watched."""
     data = "." * (LARGE_BYTES - 20)
     with server(bench, True, VALUES) as stentor:
-        for first in range(0, TOPICS, LINES):
-            put_lines(stentor, first, 0, data)
+        for first_one in range(0, TOPICS, LINES):
+            put_lines(stentor, first_one, 0, data)
         time.sleep(2)
         await_snapshot()
-        with WatchedStream(stentor) as watched:
-            time.sleep(1)
-            watched.gets.clear()
-            watched.deliveries.clear()
-            time.sleep(QUIET_SECONDS)
-            watched.phase = "overwriting"
-            live = overwrite_until_it_begins(stentor, data)
-            watched.phase = "meanwhile"
-            begin = time.monotonic()
-            live = max(live, await_snapshot())
-            watched.phase = "after"
-            taken = time.monotonic() - begin
+        before, _ = felt(bench, stentor, lambda: time.sleep(QUIET_SECONDS))
+        live, begin = overwrite_until_it_begins(stentor, data), time.monotonic()
+        during, length = felt(bench, stentor, await_snapshot)
+        taken = time.monotonic() - begin
     shutil.rmtree(DATA, ignore_errors=True)
-    return watched.rows(f"a snapshot of {live >> 20:,} MiB is written, in {taken:.0f} s",
-                        "meanwhile")
+    return rows(f"a snapshot of {max(live, length) >> 20:,} MiB is written, in {taken:.0f} s",
+                before, during)
 
 
 def await_snapshot() -> int:

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from .bench import OUT_DIR, Bench, MeasurementError
 from .load import Series, Subject
 from .publish import MESSAGE_BYTES, stream
 from .reading import PIPELINE_DEPTH, TOPIC, VALUE
-from .client import LINES, Client, publish_lines, raw
+from .client import LINES, publish_lines, raw
 from .compare import finish, start
 from .servers import Floor, Stentor, expect_body, ready
 
@@ -39,7 +39,6 @@ SEGMENT_BYTES = 64 << 20
 LOG_BYTES = 1 << 30
 SNAPSHOTS = 2
 OVERWRITING_SECONDS = 300
-EVERY_SECONDS = 0.002
 STORED, BARE = "with a store", "without a store"
 VALUES_ONLY = '[[topics]]\nmatch = "/bench/**"\nhistory = 1\n'
 
@@ -313,29 +312,28 @@ def beside_publishers(bench: Bench) -> list[table.Row]:
 
 
 @contextmanager
-def publishing(bench: Bench, stentor: Stentor, rate: int) -> Iterator[None]:
-    """Publishers at a steady rate, meanwhile."""
-    load = start(put_command(bench, stentor.control_port, TOPICS, 600, rate, PUBLISHERS))
+def publishing(bench: Bench, stentor: Stentor, rate: int,
+               publishers: int = PUBLISHERS) -> Iterator[list[Answers]]:
+    """Publishers at a steady rate, meanwhile. Their answers are there in the end."""
+    load = start(put_command(bench, stentor.control_port, TOPICS, 600, rate, publishers))
+    answered: list[Answers] = []
     try:
         time.sleep(0.3)
-        yield
+        yield answered
     finally:
         load.send_signal(signal.SIGINT)
-        answers_of(load, 0)
+        answered.append(answers_of(load, 0))
 
 
 def overwriting(bench: Bench) -> list[table.Row]:
-    """A day's worth of overwriting a million topics, made quick: what the disk must hold and take.
-
-    GETs at the same time say what they feel of the snapshots.
-    """
+    """A day's worth of overwriting a million topics, made quick: what the disk must hold and
+    take."""
     with server(bench, True) as stentor:
-        stentor.put(TOPIC, VALUE)
         data = b"." * MESSAGE_BYTES
         lines = [b"".join(b'{"topic":"/bench/topics/%07d","data":"%s"}\n' % (n, data)
                           for n in range(first, first + LINES))
                  for first in range(0, TOPICS_MANY, LINES)]
-        with WatchedDisk(stentor, TOPIC) as watched:
+        with WatchedDisk() as watched:
             given, begin = 0, time.monotonic()
             while watched.snapshots < SNAPSHOTS and time.monotonic() - begin < OVERWRITING_SECONDS:
                 for chunk in lines:
@@ -346,8 +344,6 @@ def overwriting(bench: Bench) -> list[table.Row]:
         raise MeasurementError(f"{watched.snapshots} snapshots after {given:,} messages")
     bound = 4 * watched.live + LOG_BYTES + 2 * SEGMENT_BYTES
     written = (log_bytes + watched.snapshot_bytes) / (given * (MESSAGE_BYTES + NAME_BYTES))
-    quiet, busy = (statistics.quantiles(watched.gets[phase], n=100)[98]
-                   for phase in ("before", "writing"))
     mib = 1 << 20
     what = f"{TOPICS_MANY:,} topics overwritten {given / TOPICS_MANY:.0f} times"
     return [
@@ -356,59 +352,30 @@ def overwriting(bench: Bench) -> list[table.Row]:
         table.Row(f"{what}: the most that is on the disk", f"{watched.most // mib:,} MiB",
                   f"live {watched.live // mib:,} MiB, {watched.snapshots} snapshots", "",
                   f"<= {bound // mib:,} MiB", watched.most <= bound),
-        table.ratio_row(f"p99 of GETs while a snapshot of {watched.live // mib:,} MiB is written",
-                        f"{busy:.2f} ms", f"while none is {quiet:.2f} ms", busy / quiet,
-                        table.at_most(1.2)),
     ]
 
 
-class Watched:
-    """Measures how long GETs take, in each phase of what goes on beside them."""
+class WatchedDisk(threading.Thread):
+    """The most that was on the disk at any time, and the snapshots that were written."""
 
-    def __init__(self, stentor: Stentor, topic: str) -> None:
-        self.stentor, self.topic, self.phase = stentor, topic, "before"
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
         self.is_over = threading.Event()
-        self.gets: dict[str, list[float]] = {}
-        self.threads = [threading.Thread(target=work, daemon=True) for work in self.works()]
-
-    def works(self) -> list[Callable[[], None]]:
-        return [self.ask]
+        self.most, self.live, self.snapshots, self.snapshot_bytes = 0, 0, 0, 0
 
     def __enter__(self) -> Self:
-        for each in self.threads:
-            each.start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.is_over.set()
-        for each in self.threads:
-            each.join(10)
+        self.join(10)
 
-    def ask(self) -> None:
-        with Client(self.stentor.port) as client:
-            while not self.is_over.wait(EVERY_SECONDS):
-                phase, since = self.phase, time.monotonic()
-                client.read(self.topic)
-                self.gets.setdefault(phase, []).append((time.monotonic() - since) * 1e3)
-
-
-class WatchedDisk(Watched):
-    """Also what is on the disk meanwhile. A phase is a snapshot under way, or none."""
-
-    def __init__(self, stentor: Stentor, topic: str) -> None:
-        self.most, self.live, self.snapshots, self.snapshot_bytes = 0, 0, 0, 0
-        super().__init__(stentor, topic)
-
-    def works(self) -> list[Callable[[], None]]:
-        return [*super().works(), self.look]
-
-    def look(self) -> None:
+    def run(self) -> None:
         writing = 0
         while not self.is_over.wait(0.02):
-            blocks = sum(file.st_blocks for file in stats("*"))
-            self.most = max(self.most, blocks * 512)
+            self.most = max(self.most, sum(file.st_blocks for file in stats("*")) * 512)
             now = under_way()
-            self.phase = "writing" if now else "before"
             if writing and not now:
                 self.snapshots += 1
                 self.live = max(self.live, writing)
