@@ -113,9 +113,8 @@ def stalled(bench: Bench) -> list[table.Row]:
         table.absolute_row(f"{what}: not told of a gap",
                            f"{untold} ({woken['missing']:,} messages missed)", untold,
                            table.at_most(0)),
-        table.absolute_row(f"{what}: mode=latest gets until the newest",
-                           f"{latest['stalled']['delivered'] / latest['readers_stalled']:.0f} "
-                           "messages", 0, None),
+        table.note(f"{what}: mode=latest gets until the newest",
+                   f"{latest['stalled']['delivered'] / latest['readers_stalled']:.0f} messages"),
     ]
 
 
@@ -153,8 +152,8 @@ def fair(bench: Bench) -> list[table.Row]:
         table.absolute_row(f"{what}: p99", f"{found['p99_us'] / 1e3:.2f} ms",
                            found["p99_us"] / 1e3, table.below(5, " ms"),
                            f"no fan-out {at_rest['p99_us'] / 1e3:.2f} ms"),
-        table.absolute_row(f"{what}: median, maximum", f"{found['p50_us'] / 1e3:.2f} ms, "
-                           f"{found['max_us'] / 1e3:.2f} ms", 0, None),
-        table.absolute_row(f"{what}: the worker's core; the last reader after",
-                           f"{busy:.0%}; {LAST.of(report):.0f} ms", 0, None),
+        table.note(f"{what}: median, maximum",
+                   f"{found['p50_us'] / 1e3:.2f} ms, {found['max_us'] / 1e3:.2f} ms"),
+        table.note(f"{what}: the worker's core; the last reader after",
+                   f"{busy:.0%}; {LAST.of(report):.0f} ms"),
     ]

@@ -117,11 +117,11 @@ def disk_rows() -> list[table.Row]:
     rows = []
     for count in SYNC_BYTES:
         p50, p99 = syncs(count)
-        rows.append(table.absolute_row(f"the raw disk: fdatasync of {count >> 10} KB, p50 and p99",
-                                       f"{p50:,.0f} and {p99:,.0f} us", p50, None))
+        rows.append(table.note(f"the raw disk: fdatasync of {count >> 10} KB, p50 and p99",
+                               f"{p50:,.0f} and {p99:,.0f} us"))
     p50, p99 = syncs(SYNC_BYTES[0], PAUSE_US)
-    rows.append(table.absolute_row("the same of 4 KB, each a millisecond after the one before",
-                                   f"{p50:,.0f} and {p99:,.0f} us", p50, None))
+    rows.append(table.note("the same of 4 KB, each a millisecond after the one before",
+                           f"{p50:,.0f} and {p99:,.0f} us"))
     return rows
 
 
@@ -197,16 +197,15 @@ def answers(bench: Bench) -> list[table.Row]:
         table.Row(f"{what}: answers/s, synced", f"{rate:,.0f}",
                   f"without a store {bare:,.0f}; the floor {statistics.median(floors):,.0f}",
                   f"{rate / bare:.2f}", f">= {asked:,.0f} (disk {p50:,.0f} us)", rate >= asked),
-        table.absolute_row(f"{what}: p50 of the answers",
-                           f"{of(STORED, lambda run: run.p50_us):,.0f} us", 0, None,
-                           f"without a store {of(BARE, lambda run: run.p50_us):,.0f} us"),
+        table.note(f"{what}: p50 of the answers", f"{of(STORED, lambda run: run.p50_us):,.0f} us",
+                   f"without a store {of(BARE, lambda run: run.p50_us):,.0f} us"),
         table.ratio_row(f"{what}: p99 of the answers", f"{latest:,.0f} us",
                         f"the disk {p99:,.0f} us; without a store {bare_latest:,.0f} us",
                         latest / p99, table.at_most(5)),
         table.absolute_row("the store's thread: CPU per message", f"{own:.2f} us", own,
                            table.at_most(0.7, " us")),
-        table.absolute_row(f"bytes of the log per message of {MESSAGE_BYTES} with a name of "
-                           f"{PUT_NAME_BYTES}", f"{written:.0f} B", written, None),
+        table.note(f"bytes of the log per message of {MESSAGE_BYTES} with a name of "
+                   f"{PUT_NAME_BYTES}", f"{written:.0f} B"),
     ]
 
 

@@ -141,7 +141,7 @@ def speed(what: str, rounds: list[Report]) -> table.Row:
     seconds = statistics.median(one["connections"]["opening_seconds"] for one in rounds)
     cpu = statistics.median(one["processor"]["busy_us_each"] for one in rounds)
     text = f"{rate(rounds):,.0f}/s, {seconds * 1000:.0f} ms, {cpu:.1f} us of CPU each"
-    return table.absolute_row(f"{what}: rate", text, 0, None)
+    return table.note(f"{what}: rate", text)
 
 
 def queued(bench: Bench, stentor: Path, count: int, role: str) -> Report:
@@ -174,8 +174,7 @@ def streams(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
                         f"{rate(theirs):,.0f}/s", rate(ours) / rate(theirs),
                         table.at_least(0.9)),
         *Felt.of(ours).rows(what, 500, 2, 1.3),
-        table.absolute_row(f"{what}: GET p99, unbounded",
-                           f"{Felt.of(theirs).gets[1] / 1000:.2f} ms", 0, None),
+        table.note(f"{what}: GET p99, unbounded", f"{Felt.of(theirs).gets[1] / 1000:.2f} ms"),
     ]
 
 
@@ -211,8 +210,7 @@ def returning(bench: Bench, args: argparse.Namespace) -> list[table.Row]:
         all_came(what, [at_once, steady]),
         table.absolute_row(f"{what} at once: until all are in", f"{seconds:.1f} s", seconds,
                            table.at_most(15, " s")),
-        table.absolute_row(f"{what} at once: GET p99",
-                           f"{Felt.of([at_once]).gets[1] / 1000:.2f} ms", 0, None),
+        table.note(f"{what} at once: GET p99", f"{Felt.of([at_once]).gets[1] / 1000:.2f} ms"),
         *Felt.of([steady]).rows(f"{what} in {STEADY_SECONDS} s", None, 1.2, 1.3),
     ]
 

@@ -63,6 +63,11 @@ def absolute_row(what: str, text: str, figure: float, target: Target | None,
                target.holds(figure) if target else None)
 
 
+def note(what: str, text: str, against: str = "") -> Row:
+    """A figure that is not judged."""
+    return Row(what, text, against, "", "", None)
+
+
 def either_row(what: str, judged: list[tuple[str, float, Target]]) -> Row:
     """Ratios to several subjects, one of which must reach its target; says which do."""
     reached = [name for name, ratio, target in judged if target.holds(ratio)]
