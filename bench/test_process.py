@@ -3,7 +3,9 @@
     python3 -m unittest discover --start-directory bench
 """
 
+import contextlib
 import http.server
+import io
 import sys
 import tempfile
 import threading
@@ -13,7 +15,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-from measure import client  # noqa: E402
+from measure import client, driver  # noqa: E402
 from measure.bench import MeasurementError  # noqa: E402
 from measure.process import Process  # noqa: E402
 
@@ -28,6 +30,7 @@ class ProcessTest(unittest.TestCase):
         server.start()
         self.enterContext(server)
         server.wait_for("ready: ")
+        self.addCleanup(Process.last_words_of_all)
         return server
 
     def test_a_refused_upgrade_names_the_servers_reason(self) -> None:
@@ -40,6 +43,17 @@ class ProcessTest(unittest.TestCase):
         with self.assertRaisesRegex(MeasurementError, "within 0.3 s;.*\n.*worker\n.*that is"):
             server.upgrade(0.3)
         self.assertLess(time.monotonic() - begun, 3)
+
+    def test_an_error_shows_the_end_of_each_log(self) -> None:
+        self.server("")
+
+        def fail() -> int:
+            raise MeasurementError("it failed")
+
+        with contextlib.redirect_stderr(io.StringIO()) as shown:
+            self.assertEqual(driver.guard("bench/test", fail), 1)
+        self.assertEqual(shown.getvalue(), "bench/test: it failed\n-- the log of server ends:\n"
+                                           "ready: 1 worker\n")
 
     def test_a_process_that_has_ended_is_not_waited_for(self) -> None:
         server, begun = self.server(""), time.monotonic()

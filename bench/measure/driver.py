@@ -9,6 +9,7 @@ from pathlib import Path
 
 from . import table
 from .bench import Bench, MeasurementError, Options
+from .process import Process
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,7 +55,7 @@ def guard(name: str, work: Callable[[], int],
     try:
         return int(work())
     except (MeasurementError, OSError, subprocess.SubprocessError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        print(f"{name}: {error}\n{Process.last_words_of_all()}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

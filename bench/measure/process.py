@@ -61,6 +61,7 @@ class Process(AbstractContextManager):
                 [*self.prefix, *self.command], env={**CLEAN, **self.environment},
                 **{"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **self.more})
         self.pid = self.process.pid
+        _started[self.name] = self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -85,6 +86,15 @@ class Process(AbstractContextManager):
     def last_words(self) -> str:
         text = self.log.read_bytes()[self.begin:].decode(errors="replace").strip()
         return "\n".join(text.splitlines()[-LAST_LINES:]) or "its log is empty"
+
+    @staticmethod
+    def last_words_of_all() -> str:
+        """The ends of the logs of all that was started since the last call: for an error, whichever
+        of them it is about."""
+        processes = list(_started.values())
+        _started.clear()
+        return "\n".join(f"-- the log of {process.name} ends:\n{process.last_words()}"
+                         for process in processes if process.log.exists())
 
     def log_end(self) -> int:
         return self.log.stat().st_size
@@ -231,3 +241,4 @@ def free_port() -> int:
 
 
 _handed_out: set[int] = set()
+_started: dict[str, Process] = {}

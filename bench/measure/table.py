@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .bench import MeasurementError
+from .process import Process
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,9 @@ def each(steps: dict[str, Callable[..., list[Row]]], *arguments: Any) -> list[Ro
         progress(f"{name} ...")
         try:
             rows += step(*arguments)
-        except (MeasurementError, OSError, subprocess.CalledProcessError) as error:
+        except (MeasurementError, OSError, subprocess.SubprocessError) as error:
             rows.append(not_measured(name, str(error)))
+            progress(Process.last_words_of_all())
     return rows
 
 
