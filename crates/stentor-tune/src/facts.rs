@@ -43,8 +43,6 @@ pub struct Facts {
     pub softnet: Vec<Softnet>,
     /// How the clock rates of the cores are governed; empty where the kernel has no say in it.
     pub governors: Vec<Governor>,
-    /// When the kernel uses huge pages unasked: `always`, `madvise` or `never`.
-    pub huge_pages: Option<String>,
     /// Limits of the control groups this process is in.
     pub cgroup: Cgroup,
     /// The mode of seccomp: 0 none, 2 system calls are filtered.
@@ -170,8 +168,6 @@ impl Facts {
             cards: cards::read(root),
             softnet: softnet(root),
             governors: governors(root),
-            huge_pages: text(root, "sys/kernel/mm/transparent_hugepage/enabled")
-                .and_then(|text| chosen(&text)),
             cgroup: cgroup(root),
             seccomp: field(&status, "Seccomp:").and_then(|mode| mode.parse().ok()),
             own_file_table: None,
@@ -530,7 +526,6 @@ mod tests {
             &[
                 ("proc/net/softnet_stat", "00000010 0000000a 00000002 0\nzz\n"),
                 ("proc/meminfo", "MemTotal:       100 kB\nMemAvailable:    50 kB\n"),
-                ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
                 ("proc/sys/kernel/osrelease", "6.1.0-13-amd64\n"),
                 ("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "schedutil\n"),
             ],
@@ -538,7 +533,6 @@ mod tests {
         let facts = Facts::read(&tree.0);
         assert_eq!(facts.softnet, [Softnet { processed: 16, dropped: 10, squeezed: 2 }]);
         assert_eq!(facts.memory.available_bytes, Some(50 * 1024));
-        assert_eq!(facts.huge_pages.as_deref(), Some("madvise"));
         assert_eq!(facts.kernel_version(), Some((6, 1)));
         assert_eq!(facts.governors[0].governor, "schedutil");
     }

@@ -12,7 +12,6 @@ mod conntrack;
 mod cores;
 mod governor;
 mod handshakes;
-mod huge_pages;
 mod interrupts;
 mod kernel;
 mod listen_queue;
@@ -67,7 +66,6 @@ const RULES: &[(&str, RuleFn)] = &[
     ("interrupts", interrupts::judge),
     ("packet-steering", packet_steering::judge),
     ("netdev-backlog", netdev_backlog::judge),
-    ("huge-pages", huge_pages::judge),
     ("kernel", kernel::judge),
     ("buffers", buffers::judge),
 ];

@@ -147,19 +147,6 @@ const ROWS: &[KernelRow] = &[
         cost: "nothing until the queue is full",
         fine: "used only when the queue is full",
     },
-    // Guides turn it off for streams. It is neither needed nor harmful: a connection that was
-    // silent starts again with ten packets, and a message that fits into them leaves at once.
-    KernelRow {
-        rule: "slow-start",
-        name: "net.ipv4.tcp_slow_start_after_idle",
-        is_for_clients: true,
-        is_always_there: true,
-        severity: Severity::Folklore,
-        wanted: |_, _, now| now,
-        why: "",
-        cost: "",
-        fine: "of no matter: messages of up to ten packets (14 KB) leave at once either way",
-    },
 ];
 
 /// The findings of all rows on a host.
@@ -227,8 +214,6 @@ mod tests {
             ("net.ipv4.tcp_syncookies", "0", Some("1")),
             ("net.ipv4.tcp_syncookies", "2", Some("1")),
             ("net.ipv4.tcp_syncookies", "1", None),
-            ("net.ipv4.tcp_slow_start_after_idle", "0", None),
-            ("net.ipv4.tcp_slow_start_after_idle", "1", None),
             ("net.ipv4.tcp_tw_reuse", "1", Some("2")),
             ("net.ipv4.tcp_tw_reuse", "2", None),
             ("net.ipv4.tcp_fin_timeout", "15", Some("60")),
@@ -247,9 +232,9 @@ mod tests {
         let unknown = judge(&Facts::default(), &plan(1));
         assert!(unknown.iter().all(|finding| finding.severity == Severity::Unknown));
         let rules: Vec<_> = unknown.iter().map(|finding| finding.rule).collect();
-        assert_eq!(rules, ["host-files", "orphans", "timestamps", "syncookies", "slow-start"]);
+        assert_eq!(rules, ["host-files", "orphans", "timestamps", "syncookies"]);
         let client = judge(&Facts::default(), &Plan { client: true, ..plan(1) });
-        assert_eq!(client.len(), 3, "a client has neither orphans nor cookies");
+        assert_eq!(client.len(), 2, "a client has neither orphans nor cookies");
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn hosts() -> impl Strategy<Value = Facts> {
     let lists = (option::of(garbage()), option::of(garbage()));
     let cores = (count(), count(), option::of(0.0..100.0), lists);
     let hardware = (vec(softnet(), 0..3), governors(), cards());
-    let names = (option::of(garbage()), option::of(garbage()), sizes(), sizes());
+    let names = (option::of(garbage()), sizes(), sizes());
     (process, memory, cgroup, cores, hardware, names, sysctls()).prop_map(
         |(process, memory, cgroup, cores, hardware, names, sysctls)| Facts {
             kernel: names.0,
@@ -87,12 +87,11 @@ fn hosts() -> impl Strategy<Value = Facts> {
             },
             files: FileLimits { soft: None, hard: process.0, may_raise: process.1 },
             root: process.2,
-            processes_max: names.2,
+            processes_max: names.1,
             sysctls,
             cards: hardware.2,
             softnet: hardware.0,
             governors: hardware.1,
-            huge_pages: names.1,
             cgroup: Cgroup {
                 memory_limit_bytes: cgroup.0,
                 memory_used_bytes: cgroup.1,
@@ -102,7 +101,7 @@ fn hosts() -> impl Strategy<Value = Facts> {
             seccomp: process.3,
             own_file_table: process.1,
             container: None,
-            socket_bytes: names.3.map(|bytes| bytes % 100_000),
+            socket_bytes: names.2.map(|bytes| bytes % 100_000),
         },
     )
 }
