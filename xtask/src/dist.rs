@@ -49,6 +49,8 @@ pub(crate) struct Release {
     version: String,
     /// The date of the commit, in seconds since 1970: that of every file.
     epoch: String,
+    /// The commit, in short.
+    commit: String,
 }
 
 /// Makes all of it, or that of the architectures that are named; with `--check` it tries them too,
@@ -105,12 +107,8 @@ impl Release {
             kept: kept(),
             work: kept().join("work"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            epoch: match env::var("SOURCE_DATE_EPOCH") {
-                Ok(epoch) => epoch,
-                Err(_) => output(
-                    Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()),
-                )?,
-            },
+            epoch: of_the_commit("SOURCE_DATE_EPOCH", "%ct")?,
+            commit: of_the_commit("STENTOR_COMMIT", "%h")?,
         };
         for dir in [&release.out, &release.work] {
             fresh(dir)?;
@@ -143,6 +141,15 @@ impl Release {
         self.tar(dir, members, archive)?;
         run(Command::new("gzip").args(["--no-name", "--best", "--force"]).arg(archive))
     }
+}
+
+/// A fact about the commit, by git's format. The environment replaces it where the sources have no
+/// history.
+fn of_the_commit(variable: &str, format: &str) -> Result<String, String> {
+    let format = format!("--format={format}");
+    env::var(variable).or_else(|_| {
+        output(Command::new("git").args(["log", "-1", "--abbrev=12", &format]).current_dir(root()))
+    })
 }
 
 /// An empty directory, whatever was there.

@@ -2,9 +2,9 @@
 //! `cargo xtask ci`, `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask lines`, `cargo xtask
 //! mutants`.
 //!
-//! Nothing here is needed to build or to run Stentor. The standard library is enough for it, so
-//! that a fresh machine spends no time on compiling its tools. What reviewers would otherwise
-//! repeat is a test of this package, `tests/tidy.rs`.
+//! Nothing here is needed to build or to run Stentor. It depends on `syn` and `proc-macro2`, which
+//! read Rust, and on no more, so that a fresh machine spends little time on compiling its tools.
+//! What reviewers would otherwise repeat is a test of this package, `tests/tidy.rs`.
 
 #![forbid(unsafe_code)]
 

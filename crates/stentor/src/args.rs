@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Store(store::StoreArgs),
     Token(token::TokenArgs),
     Completions(completions::CompletionsArgs),
-    /// Print the version
+    /// Print the version, and what it was built from: for reports of faults
     Version,
     #[command(hide = true)]
     Parent(parent::ParentArgs),

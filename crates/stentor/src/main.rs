@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Command::Store(args) => store::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Completions(args) => completions::run(&args),
-        Command::Version => print(&format!("stentor {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Version => print(&version()),
         Command::Parent(args) => parent::run(&args),
         #[cfg(feature = "man")]
         Command::Man(args) => man::run(&args),
@@ -90,6 +90,23 @@ fn main() -> ExitCode {
     };
     event_log::flush();
     code
+}
+
+/// The program in words, for reports of faults.
+fn version() -> String {
+    let features = [("bench", cfg!(feature = "bench")), ("tune", cfg!(feature = "tune"))];
+    let features: Vec<_> = features.iter().filter(|(_, is_there)| *is_there).collect();
+    let features: Vec<_> = features.into_iter().map(|(name, _)| *name).collect();
+    let build = if cfg!(debug_assertions) { "not for production" } else { "release" };
+    let abi = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    format!(
+        "stentor {}\n  commit    {}\n  target    {}-linux-{abi}\n  build     {build}\n  \
+         features  {}\n",
+        env!("CARGO_PKG_VERSION"),
+        option_env!("STENTOR_COMMIT").unwrap_or("not known: it was built without STENTOR_COMMIT"),
+        env::consts::ARCH,
+        features.join(", "),
+    )
 }
 
 /// Prints to standard output. A reader that has gone away is no failure; a full disk is.
@@ -205,7 +222,7 @@ impl fmt::Display for Failure {
             Failure::Interrupted(signal_hook::consts::SIGINT) => {
                 f.write_str("ended early by Ctrl-C")
             }
-            Failure::Interrupted(signal) => write!(f, "ended early by signal {signal}"),
+            Failure::Interrupted(_) => f.write_str("ended early by SIGTERM"),
             Failure::Ended(code) => write!(f, "the server ended with {code}"),
             Failure::WithTip(failure, tip) => write!(f, "{failure} (tip: {tip})"),
         }

@@ -20,6 +20,7 @@ pub(super) fn build(release: &Release, arch: &Arch) -> Result<PathBuf, String> {
         .env("RUSTFLAGS", flags("--remap-path-prefix"))
         .env("CFLAGS", flags("-ffile-prefix-map"))
         .env("SOURCE_DATE_EPOCH", &release.epoch)
+        .env("STENTOR_COMMIT", &release.commit)
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .env("CARGO_PROFILE_RELEASE_STRIP", "symbols"))?;
     Ok(release.kept.join("cargo").join(arch.target).join("release/stentor"))

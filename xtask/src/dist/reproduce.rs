@@ -24,6 +24,7 @@ pub(super) fn all(release: &Release, named: &[&str]) -> Result<(), String> {
         .args(named)
         .current_dir(&elsewhere)
         .env("SOURCE_DATE_EPOCH", &release.epoch)
+        .env("STENTOR_COMMIT", &release.commit)
         .env("TZ", "Pacific/Chatham"))
     .and_then(|()| compare(&release.out, &elsewhere.join("target/dist/packages")));
     let _ = fs::remove_dir_all(elsewhere.ancestors().nth(2).unwrap_or(&elsewhere));

@@ -167,13 +167,8 @@ impl Page<'_> {
             ("log_dropped", "log lines dropped"),
             ("access_log_dropped", "lines of the access log dropped"),
         ];
-        let mut facts: Vec<_> =
+        let facts: Vec<_> =
             counters.into_iter().filter_map(|(name, words)| self.count(name, words)).collect();
-        let overflows = self.number("host_listen_overflows");
-        if overflows > 0 {
-            let overflows = thousands(overflows);
-            facts.push(format!("{overflows} connections that this host's kernel dropped"));
-        }
         self.row("trouble", &facts);
     }
 

@@ -94,6 +94,10 @@ fn help_names_every_command() {
         assert_eq!(own.out.lines().find(is_long), None, "{command}");
     }
     assert_eq!(run(&["--version"]).out, format!("stentor {}\n", env!("CARGO_PKG_VERSION")));
+    let version = run(&["version"]).out;
+    for part in ["stentor 0.1.0\n", "\n  commit    ", "\n  features  bench, tune\n", "-linux-"] {
+        assert!(version.contains(part), "{version}");
+    }
     assert_eq!(run(&["serev"]).code, Some(2));
     assert_eq!(run(&["serve", "--wrokers", "2"]).code, Some(2));
     assert_eq!(run(&[]).code, Some(2));
