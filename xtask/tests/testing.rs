@@ -248,7 +248,7 @@ const ENDLESS_WAITS: &[(&str, usize)] = &[
 const LONG_NAMES: &[(&str, usize)] = &[
     ("stentor", 282),
     ("stentor-access", 22),
-    ("stentor-bench", 16),
+    ("stentor-bench", 15),
     ("stentor-hub", 42),
     ("stentor-io", 33),
     ("stentor-cluster", 38),

@@ -90,8 +90,7 @@ pub fn without_zeros(shown: &str) -> String {
 
 /// A value in the largest of `units` of which it has at least one; 0 in `base`. The largest unit is
 /// the first.
-#[must_use]
-pub fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
+fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
     }

@@ -7,13 +7,12 @@
 
 use std::env;
 
-use super::chart::{Bar, bars, escape};
 use super::facts;
 use super::figures::{Better, Figure, Unit};
-use super::html::{again, command_line, moment, page, verdict};
+use super::html::{again, command_line, escape, moment, page, verdict};
 use super::text::{COLUMNS_MIN, wrap};
 use super::units::{self, printable, times};
-use super::{Comparison, Report, plots};
+use super::{Comparison, Report};
 
 impl Comparison {
     /// The table in lines of at most so many columns, and [`COLUMNS_MIN`] at least. Each ends with
@@ -60,15 +59,11 @@ impl Comparison {
         let shared = self.redacted();
         let mut body = shared.head();
         let rows = rows(&shared);
-        let charts = rows.iter().take(CHARTS).map(|row| shared.chart(row)).collect::<String>();
-        if !charts.is_empty() {
-            body += &format!("<div class=\"charts\">\n{charts}</div>\n");
-        }
         body += &shared.table(&rows);
         if let Some(first) = shared.reports().next() {
             body += &again(&command_line(env::args_os().skip(1)), &first.machine);
         }
-        page(&format!("bench {}", shared.command), &body)
+        page(&format!("bench {}", shared.command), &body, None)
     }
 
     fn reports(&self) -> impl Iterator<Item = &Report> {
@@ -141,28 +136,6 @@ impl Comparison {
         }
         problems.iter().for_each(|problem| head += &verdict(false, problem));
         head + "</header>\n"
-    }
-
-    /// One figure of all servers as bars.
-    fn chart(&self, row: &FigureRow) -> String {
-        let mut all = Vec::new();
-        for (i, cell) in row.cells.iter().enumerate() {
-            let Some(cell) = cell else { continue };
-            let RoundSpread { median, low, high, .. } = cell.value;
-            let mut shown = row.unit.show(median);
-            if let Some(ratio) = &cell.ratio {
-                shown += &format!(" ({})", times(ratio.median));
-            }
-            let name = format!("{} {}", letter(i), authority(&self.subjects[i].url));
-            all.push(Bar { name, value: median, shown, range: Some((low, high)) });
-        }
-        let told = all.iter().map(|bar| format!("{}: {}", bar.name, bar.shown));
-        let label = format!("{}. {}.", row.label, told.collect::<Vec<_>>().join("; "));
-        let about = match row.better {
-            Better::Lower => "less is better",
-            Better::Higher => "more is better",
-        };
-        plots::figure(row.label, about, &[], &bars(&label, &all))
     }
 
     fn table(&self, rows: &[FigureRow]) -> String {
@@ -321,12 +294,6 @@ fn line(text: &mut String, columns: usize, cells: [&str; 7]) {
     text.push('\n');
 }
 
-/// Host and port of a URL: there is no room for more beside a bar, and the letter tells the rest.
-fn authority(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split('/').next().unwrap_or(rest)
-}
-
 /// The short name of a server: A for the first.
 fn letter(i: usize) -> String {
     match u8::try_from(i) {
@@ -339,8 +306,6 @@ fn letter(i: usize) -> String {
 const COLUMNS_OF_RANGES: usize = 99;
 const COLUMNS_OF_RATIOS: usize = 73;
 
-/// Figures that are drawn.
-const CHARTS: usize = 6;
 /// Rounds it takes to call a difference one.
 const ROUNDS_TO_JUDGE: usize = 5;
 /// Rounds with problems that are listed.

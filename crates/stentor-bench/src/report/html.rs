@@ -1,19 +1,21 @@
-//! The report as a page: one file without anything external, and without a script.
+//! The report as a page: one file without anything external.
 //!
 //! The key figures come first, then the charts, then every figure in tables, then the machine and
-//! the command that does it again. Whatever came from outside (URLs, header fields, names of
-//! machines) is escaped where it is written, and the page forbids itself to load or run anything,
-//! should that fail.
+//! the command that does it again. Two scripts draw the charts from the report in JSON: uPlot,
+//! which is small and well kept, and `page/page.js`.
+//!
+//! Text from outside (URLs, header fields, names of machines) is escaped where it is written.
+//! Should that fail, the page forbids itself to load anything, and to run other scripts.
 
 use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, UNIX_EPOCH};
 use std::{env, iter};
 
-use super::chart::escape;
 use super::facts::{self, FactSection, LATENCY_COLUMNS};
 use super::figures::Figure;
-use super::units::{bytes, count};
-use super::{Machine, Report, plots};
+use super::units::{bytes, count, printable};
+use super::{Machine, Report};
 use crate::redact;
 
 impl Report {
@@ -22,27 +24,44 @@ impl Report {
     pub fn html(&self) -> String {
         let report = &self.redacted();
         let mut body = head(report);
-        let charts = plots::plots(report);
-        if !charts.is_empty() {
-            body += &format!("<div class=\"charts\">\n{charts}</div>\n");
-        }
+        body += "<div class=\"charts\"></div>\n";
         body += &latencies(report);
         body += "<div class=\"facts\">\n";
         facts::sections(report).iter().for_each(|section| body += &table(section));
         body += "</div>\n";
         body += &again(&command_line(env::args_os().skip(1)), &report.machine);
-        page(&format!("bench {} {}", report.command, report.url), &body)
+        page(&format!("bench {} {}", report.command, report.url), &body, Some(report))
     }
 }
 
-/// A whole file around a body.
-pub(super) fn page(title: &str, body: &str) -> String {
+/// Text in a page, or in the quoted value of an attribute.
+pub(super) fn escape(text: &str) -> String {
+    html_escape::encode_quoted_attribute(&printable(text)).into_owned()
+}
+
+/// The report, and the scripts that draw its charts.
+fn scripts(report: &Report, nonce: &str) -> String {
+    // A script ends with the first `</`, also within a text.
+    let json = serde_json::to_string(report).unwrap_or_default().replace('<', "\\u003c");
+    format!(
+        "<script type=\"application/json\" id=\"report\">{json}</script>\n\
+         <script nonce=\"{nonce}\">{UPLOT}</script>\n\
+         <script nonce=\"{nonce}\">\n{DRAW}</script>\n"
+    )
+}
+
+/// A whole file around a body, with the charts of a report.
+pub(super) fn page(title: &str, body: &str, report: Option<&Report>) -> String {
+    // Only a script with this number runs. It is new, so that no text from outside can have it.
+    let nonce = format!("{:016x}", RandomState::new().hash_one(title));
+    let scripts = report.map(|report| scripts(report, &nonce)).unwrap_or_default();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'\">\n\
+         <title>{}</title>\n<style>\n{UPLOT_STYLE}{STYLE}</style>\n</head>\n<body>\n{body}{scripts}\
+         </body>\n</html>\n",
         escape(title)
     )
 }
@@ -160,4 +179,9 @@ fn table(section: &FactSection) -> String {
 const KEY_FIGURES: usize = 6;
 /// The last second that a date with four digits can name.
 const YEAR_9999_UNIX_S: u64 = 253_402_300_799;
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("page/page.css");
+const DRAW: &str = include_str!("page/page.js");
+
+/// uPlot 1.6.32, under the licence beside it.
+const UPLOT: &str = include_str!("page/uplot.min.js");
+const UPLOT_STYLE: &str = include_str!("page/uplot.min.css");

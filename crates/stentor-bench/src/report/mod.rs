@@ -4,12 +4,10 @@
 //! Times are microseconds, sizes bytes, rates per second; the names say so. A part that a run has
 //! nothing to say of is absent.
 
-mod chart;
 mod compare;
 mod facts;
 mod figures;
 mod html;
-mod plots;
 mod resolution;
 #[cfg(test)]
 mod tests;

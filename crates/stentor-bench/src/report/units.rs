@@ -1,20 +1,10 @@
 //! Numbers as a person reads them, besides those of `stentor_io::units`; text from outside.
 
-pub(super) use stentor_io::units::{
-    bytes, number, percent, scaled, thousands as count, time_us, without_zeros as plain,
-};
+pub(super) use stentor_io::units::{bytes, number, percent, thousands as count, time_us};
 
 /// How many times as much: "0.79 ×".
 pub(super) fn times(value: f64) -> String {
     format!("{} ×", number(value))
-}
-
-/// A number for an axis, short: "120 k".
-pub(super) fn compact(value: f64) -> String {
-    if value >= 1e21 {
-        return format!("{value:.0e}");
-    }
-    plain(&scaled(value, COUNT_UNITS, "")).trim_end().to_owned()
 }
 
 /// Text from outside without what would act on a terminal or turn the line around: control
@@ -42,21 +32,9 @@ pub(super) fn shortened(text: &str, chars: usize) -> String {
     short
 }
 
-const COUNT_UNITS: &[(f64, &str)] =
-    &[(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn axes_need_no_zeros() {
-        assert_eq!(compact(0.0), "0");
-        assert_eq!(compact(500.0), "500");
-        assert_eq!(compact(120_000.0), "120 k");
-        assert_eq!(compact(2.5e6), "2.5 M");
-        assert_eq!(compact(2e250), "2e250");
-    }
 
     #[test]
     fn text_from_outside_is_harmless_and_short() {
