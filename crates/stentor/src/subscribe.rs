@@ -61,6 +61,9 @@ pub(crate) struct SubArgs {
     /// End after so long, with exit code 1 if there was no stream, or fewer messages than --count
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
+    /// End with exit code 1 if there is no stream, or if it ends, instead of waiting for the server
+    #[arg(long)]
+    no_wait: bool,
     /// The server's public (or control) listener: a URL, or unix:PATH. STENTOR_SERVER names another
     /// default
     #[arg(long, value_name = "ADDRESS", value_parser = BaseUrl::parse,
@@ -162,6 +165,7 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
             match interruption {
                 Interruption::Done => return Ok(()),
                 Interruption::Final(failure) => return Err(failure),
+                Interruption::Away(reason) if self.args.no_wait => return Err(reason),
                 Interruption::Away(reason) if !self.away => {
                     self.away = true;
                     let reason = reason.reason_and_tip().0.to_string();

@@ -586,6 +586,8 @@ fn errors_look_like_those_of_clap() {
         let said = run(&[&["--color=always"], words].concat());
         said.err.split("error:").next().map(str::to_owned)
     };
+    let sub = run(&["sub", "/a", "--no-wait", "--server", "127.0.0.1:1"]);
+    assert_eq!((sub.code, sub.err.as_str()), (Some(1), expected), "it does not wait");
     let colours = of(&refused);
     assert_eq!(colours, of(&["pub"]), "the same colour");
     assert!(colours.unwrap().starts_with('\u{1b}'));
