@@ -23,7 +23,9 @@ use crate::{Failure, say};
 use signals::HeldSignals;
 
 pub(crate) use log::Log;
-pub(crate) use signals::{Signals, Stops, Told, ask_for_reload, ask_for_upgrade};
+#[cfg(feature = "bench")]
+pub(crate) use signals::Stops;
+pub(crate) use signals::{Signals, Told, ask_for_reload, ask_for_upgrade};
 pub(crate) use successor::Program;
 
 /// Has a thread of its own write to standard error from now on: before anything else of a server

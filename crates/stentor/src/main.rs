@@ -27,7 +27,10 @@ mod man;
 mod operation;
 mod parent;
 mod publish;
-#[cfg_attr(not(feature = "bench"), expect(dead_code, reason = "only `bench` reads most of them"))]
+#[cfg_attr(
+    not(any(test, feature = "bench")),
+    expect(dead_code, reason = "only `bench` reads most of them")
+)]
 mod quantity;
 mod reload;
 mod say;
