@@ -81,11 +81,12 @@ pub fn fuzz_claims(data: &[u8]) {
     let mut lines = text.lines();
     let filter = match lines.next().map(Filter::parse) {
         Some(Ok(filter)) => filter,
-        Some(Err(error)) => return check_length(&error),
+        Some(Err(error)) => return check_length(&error.detail),
         None => return,
     };
     let topic = lines.next().unwrap_or_default();
-    let is_pattern = |line: &&str| Pattern::parse(line).map_err(|e| check_length(&e)).is_ok();
+    let is_pattern =
+        |line: &&str| Pattern::parse(line).map_err(|e| check_length(&e.detail)).is_ok();
     let patterns: Vec<&str> = lines.filter(is_pattern).collect();
     let Ok(list) = Patterns::parse(patterns.iter().copied()) else { return };
     assert_eq!(Patterns::parse(list.iter()).as_ref(), Ok(&list));

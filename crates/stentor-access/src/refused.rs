@@ -7,6 +7,7 @@
 //! ([`crate::Keys::why`]).
 
 use std::fmt;
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::labels;
 
 labels! {
@@ -66,6 +67,34 @@ impl Refused {
             Refused::NotYetValid => "The token is not valid yet.",
             Refused::Audience => "The token is meant for another audience.",
             Refused::Issuer => "The token is from an issuer that is not trusted here.",
+        }
+    }
+}
+
+impl Refused {
+    /// The answer to the client that sent the token.
+    #[must_use]
+    pub fn rejection(self) -> Rejection {
+        Rejection::new(self.code(), self.sentence())
+    }
+
+    /// The error code. It tells no more than [`Refused::sentence`].
+    fn code(self) -> ErrorCode {
+        match self {
+            Refused::Malformed => ErrorCode::TokenMalformed,
+            Refused::TooLarge => ErrorCode::TokenTooLarge,
+            Refused::UnknownSecret
+            | Refused::Algorithm
+            | Refused::UnknownKey
+            | Refused::Critical
+            | Refused::Signature => ErrorCode::TokenRejected,
+            Refused::KeyOutstanding => ErrorCode::IssuerUnavailable,
+            Refused::Claims => ErrorCode::TokenClaimsInvalid,
+            Refused::Endless => ErrorCode::TokenExpMissing,
+            Refused::Expired => ErrorCode::TokenExpired,
+            Refused::NotYetValid => ErrorCode::TokenNotYetValid,
+            Refused::Audience => ErrorCode::TokenAudienceInvalid,
+            Refused::Issuer => ErrorCode::TokenIssuerInvalid,
         }
     }
 }

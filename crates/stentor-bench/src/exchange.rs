@@ -5,6 +5,7 @@
 //! WebSocket frame, that has not arrived whole is left in the input, and whoever reads keeps it
 //! until there is more. Content is lent in whatever pieces it came.
 
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::response::{self, ResponseBody, ResponseHead};
 use stentor_wire::http1::{Body, BodyLength, Step};
 use stentor_wire::status::Status;
@@ -50,7 +51,7 @@ impl AnswerParser {
             AnswerParser::Head => self.head(input),
             AnswerParser::UntilClose if input.is_empty() => Ok((0, Seen::More)),
             AnswerParser::UntilClose => Ok((input.len(), Seen::Data(input))),
-            AnswerParser::Body(body) => match body.next(input).map_err(|refusal| refusal.reason)? {
+            AnswerParser::Body(body) => match body.next(input).map_err(Rejection::fixed_text)? {
                 Step::Data { data, used } => Ok((used, Seen::Data(data))),
                 Step::More { used } => Ok((used, Seen::More)),
                 Step::End { used } => {

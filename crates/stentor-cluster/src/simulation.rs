@@ -640,7 +640,7 @@ impl World {
                     self.outcomes[0] += 1;
                     let id = match applied {
                         Applied::Put(published) => published.id,
-                        Applied::Deleted(event) => event.message.id(),
+                        Applied::Deleted(event, _) => event.message.id(),
                         other => panic!("{other:?}"),
                     };
                     if let Some(replaced) = it.replaces {

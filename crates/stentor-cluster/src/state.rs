@@ -16,6 +16,8 @@ use stentor_hub::{Epoch, Hub};
 use stentor_io::{Counter, HostDisk, Waker, monotonic_us, unix_s};
 use stentor_order::{Applier, NotReady, OrderKind, Report, Sequencer, metrics};
 use stentor_replication::{agent, authorization, snapshot_of};
+use stentor_wire::error::{ErrorCode, Rejection};
+use stentor_wire::rejections;
 use ureq::Agent;
 
 /// How it is with the cluster, for all who ask.
@@ -122,6 +124,12 @@ impl NodeStatus {
             Some(detail) => format!("{sentence} ({detail})"),
             None => sentence.to_owned(),
         })
+    }
+
+    /// What `/-/readyz/publish` says of it.
+    fn rejection(&self) -> Option<Rejection> {
+        let (reason, why) = (self.not_ready?, self.why()?);
+        Some(Rejection::because(reason.code(), format!("{why}.")))
     }
 
     /// The same behind a colon.
@@ -385,29 +393,33 @@ impl Report for ClusterState {
         Gauge cluster_saved_age_seconds [=> status.saved_s()];
     }
 
-    fn may_answer(&self) -> Result<(), &'static str> {
+    fn may_answer(&self) -> Result<(), Rejection> {
         let has_all = self.has_all().then_some(());
-        has_all.ok_or("Nothing was had of the cluster yet: try again in a while.")
+        has_all.ok_or(LOADING)
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn complaint(&self) -> Option<Rejection> {
         let status = self.status();
         let because = status.because();
         if !self.has_all() {
-            return Some(format!("Nothing was had of the cluster yet{because}."));
+            let detail = format!("Nothing was had of the cluster yet{because}.");
+            return Some(Rejection::because(ErrorCode::ClusterLoading, detail));
         }
         let age_us = status.freshness.age_us();
         let is_too_old = age_us >= AGE_USUAL_US && age_us / 1_000 > self.settings.stale_max_ms;
         let age_s = age_us / 1_000_000;
-        is_too_old.then(|| format!("What is here may be {age_s} s old{because}."))
+        is_too_old.then(|| {
+            let detail = format!("What is here may be {age_s} s old{because}.");
+            Rejection::because(ErrorCode::ClusterStale, detail)
+        })
     }
 
-    fn publish_complaints(&self) -> Vec<String> {
+    fn publish_complaints(&self) -> Vec<Rejection> {
         // The lock is free again before the next line takes it.
-        let why = self.status().why();
+        let why = self.status().rejection();
         let why = why.filter(|_| self.complaint().is_none());
         let is_full = self.intake.is_full().then_some(BROKER_BEHIND);
-        why.map(|why| format!("{why}.")).into_iter().chain(is_full.map(str::to_owned)).collect()
+        why.into_iter().chain(is_full).collect()
     }
 
     fn age_ms(&self) -> u64 {
@@ -544,7 +556,11 @@ fn since(us: u64) -> u64 {
     monotonic_us().saturating_sub(us)
 }
 
-const BROKER_BEHIND: &str = "The broker is slower than what is published: its queue is full.";
+rejections! {
+    LOADING: ClusterLoading = "Nothing was had of the cluster yet: try again in a while.";
+    BROKER_BEHIND: BrokerOverloaded =
+        "The broker is slower than what is published: its queue is full.";
+}
 
 /// A broker that is away for a moment is nothing to speak of.
 const AGE_USUAL_US: u64 = 3_000_000;
@@ -641,7 +657,7 @@ mod tests {
         assert!((55..60).contains(&state.stale_s().unwrap()));
         assert_eq!(state.complaint(), None);
         pass(10_000_000, &node);
-        assert!(state.complaint().unwrap().starts_with("What is here may be 65 s old"));
+        assert!(state.complaint().unwrap().detail.starts_with("What is here may be 65 s old"));
     }
 
     #[test]
@@ -659,7 +675,7 @@ mod tests {
         });
         assert!(thread.join().is_err());
         assert!(!state.status().is_open());
-        assert!(state.complaint().unwrap().contains("has panicked"));
+        assert!(state.complaint().unwrap().detail.contains("has panicked"));
     }
 
     #[test]
@@ -678,7 +694,7 @@ mod tests {
         state.note_refusal("http://b: 401");
         let wants = NotReady::NeedsSnapshot { epoch: Epoch::from_number(1) };
         assert!(why(wants).ends_with("has given one (http://b: 401)"));
-        assert!(state.complaint().unwrap().ends_with("given one (http://b: 401)."));
+        assert!(state.complaint().unwrap().detail.ends_with("given one (http://b: 401)."));
         // One that lets a node in and does not serve it is not better than before.
         assert!(why(NotReady::Inspecting).ends_with("(nats://a:1: it is away)"));
         state.status().not_ready = None;

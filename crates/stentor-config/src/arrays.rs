@@ -284,7 +284,7 @@ impl Repeated for TokenLayer {
 
 text_kinds! {
     /// Topics of a token.
-    Topics(Pattern), Pattern::parse;
+    Topics(Pattern), |text| Pattern::parse(text).map_err(String::from);
 }
 
 /// The SHA-256 of a secret, in hexadecimal digits.

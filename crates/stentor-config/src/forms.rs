@@ -367,7 +367,7 @@ text_kinds! {
     AccessName(Option<AccessTarget>), parse_access,
         |to: &Option<AccessTarget>| to.as_ref().map_or("off".to_owned(), ToString::to_string);
     /// Which topics a rule is for.
-    TopicPattern(Pattern), Pattern::parse, |pattern: &Pattern| pattern.as_str().to_owned();
+    TopicPattern(Pattern), |text| Pattern::parse(text).map_err(String::from), |pattern: &Pattern| pattern.as_str().to_owned();
     /// The directory of a store.
     StorePath(PathBuf), |text: &str| Ok(PathBuf::from(text)),
         |path: &PathBuf| path.display().to_string();
@@ -390,11 +390,11 @@ text_kinds! {
     /// Paths of files that never change.
     ImmutablePaths(Pattern), immutable_paths;
     /// The Cache-Control of answers.
-    Caching(CacheControl), |text| CacheControl::parse(text).map_err(str::to_owned);
+    Caching(CacheControl), |text| CacheControl::parse(text).map_err(String::from);
     /// The media type of files.
     TypeOfFiles(FileType), file_type, FileType::to_string;
     /// The content type of a look-up's answers, or of messages.
-    MediaType(ContentType), |text| ContentType::parse(text).map_err(str::to_owned);
+    MediaType(ContentType), |text| ContentType::parse(text).map_err(String::from);
     /// Who may publish.
     PublishBy(Publishers), publishers;
     /// A field that answers with a value can do without.

@@ -29,6 +29,7 @@ use crate::field::{CacheControl, ContentType, EventName};
 use crate::message::{Draft, Parts};
 use crate::pattern::Pattern;
 use crate::rules::{Guard, Keep, LeaveOut, Rule};
+use stentor_wire::error::Rejection;
 
 /// Appends an entry and its place.
 pub fn encode_entry(entry: &Entry<'_>, place: Place, out: &mut Vec<u8>) {
@@ -104,7 +105,7 @@ pub fn decode_entry(bytes: &[u8]) -> Result<(Entry<'_>, Place), &'static str> {
         reader.end()?;
         return Ok((Entry { op: Op::Rules(rules), when: Precondition::None, unix_s }, place));
     }
-    let topic = TopicName::parse(reader.text()?)?;
+    let topic = TopicName::parse(reader.text()?).map_err(Rejection::fixed_text)?;
     let when = match when {
         0 => Precondition::None,
         1 => Precondition::IfMatch(reader.bytes()?.into()),
@@ -267,14 +268,17 @@ impl<'a> Reader<'a> {
             return Err(MALFORMED);
         }
         let content_type = match ContentType::common(index) {
-            Some(text) => ContentType::parse(text)?,
-            None => ContentType::parse(self.text()?)?,
+            Some(text) => ContentType::parse(text).map_err(Rejection::fixed_text)?,
+            None => ContentType::parse(self.text()?).map_err(Rejection::fixed_text)?,
         };
         if content_type.clone().into_parts().0 != index {
             return Err(MALFORMED);
         }
-        let event = (flags & 1 != 0).then(|| EventName::parse(self.text()?)).transpose()?;
-        let control = (flags & 2 != 0).then(|| CacheControl::parse(self.text()?)).transpose()?;
+        let event = (flags & 1 != 0).then(|| self.text()).transpose()?;
+        let event = event.map(EventName::parse).transpose().map_err(Rejection::fixed_text)?;
+        let control = (flags & 2 != 0).then(|| self.text()).transpose()?;
+        let control =
+            control.map(CacheControl::parse).transpose().map_err(Rejection::fixed_text)?;
         let gzip = (flags & 4 != 0).then(|| self.bytes()).transpose()?;
         let mut draft = Draft::new(self.bytes()?).with_content_type(content_type);
         if let Some(event) = event {
@@ -290,12 +294,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn rule(&mut self) -> Result<Rule, &'static str> {
-        let pattern = Pattern::parse(self.text()?).map_err(|_| "The entry has a bad pattern.")?;
+        let pattern =
+            Pattern::parse_stored(self.text()?).map_err(|_| "The entry has a bad pattern.")?;
         let history = u32::try_from(self.varint()?).map_err(|_| MALFORMED)?;
         let history_bytes = usize::try_from(self.varint()?).map_err(|_| MALFORMED)?;
         let cache_control = match self.text()? {
             "" => None,
-            text => Some(CacheControl::parse(text)?),
+            text => Some(CacheControl::parse(text).map_err(Rejection::fixed_text)?),
         };
         let flags = self.byte()?;
         let guard = Guard { is_private: flags & 8 != 0, list: flags >> 4 };

@@ -173,8 +173,8 @@ impl Precondition {
 pub enum Applied {
     /// A message was published.
     Put(Published),
-    /// A topic was deleted: the message that says so.
-    Deleted(Event),
+    /// A topic was deleted: the message that says so, and how many readers it went to.
+    Deleted(Event, u64),
     /// The rules were replaced: their generation.
     Rules(u64),
     /// No reader sees anything new: its place was passed already, or its topic had it. If its topic

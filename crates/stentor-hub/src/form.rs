@@ -9,11 +9,12 @@ use std::sync::Arc;
 use stentor_wire::deflate::Deflater;
 use stentor_wire::http1::write_chunk;
 use stentor_wire::lookup::json_string;
-use stentor_wire::sse::{self, Notice};
+use stentor_wire::sse;
 use stentor_wire::websocket::{self, Opcode};
 
 use crate::event::Event;
 use crate::field;
+use crate::message::JsonPlace;
 use crate::rendered::{RenderedBytes, RenderedKind, StreamForm};
 
 /// A message of at most this many bytes is deflated, where it is first needed: within a
@@ -87,11 +88,12 @@ impl Event {
         let id = self.message.id().text();
         let id = Some(id.as_str());
         if self.message.is_deletion() {
-            return sse::notice(out, id, Notice::Deletion, text(&self.place()));
+            return sse::notice(out, id, text(&self.deletion()));
         }
         match str::from_utf8(self.message.data()) {
             Ok(data) => sse::event(out, id, self.message.event(), data),
-            Err(_) => sse::binary_event(out, id, self.message.data()),
+            // An event stream is text.
+            Err(_) => sse::notice(out, id, text(&self.envelope())),
         }
     }
 
@@ -99,8 +101,9 @@ impl Event {
         if self.message.is_deletion() {
             return self.write_event(out);
         }
+        // The event name is in the envelope: a page reads all topics in one handler.
         let id = self.message.id().text();
-        sse::event(out, Some(id.as_str()), self.message.event(), text(&self.envelope()));
+        sse::event(out, Some(id.as_str()), None, text(&self.envelope()));
     }
 
     /// What a frame carries: the envelope, or in a stream of this one topic the data.
@@ -120,11 +123,11 @@ impl Event {
     fn envelope(&self) -> Vec<u8> {
         let message = &self.message;
         if message.is_deletion() {
-            return [br#"{"delete":"#, &self.place()[..], b"}"].concat();
+            return self.deletion();
         }
         let mut out = Vec::with_capacity(message.data().len() + ENVELOPE_BYTES_USUAL);
         self.write_before_data(&mut out);
-        message.write_json(&mut out);
+        message.write_json(JsonPlace::Member, &mut out);
         self.write_after_data(&mut out);
         out
     }
@@ -138,7 +141,7 @@ impl Event {
         let mut around = Vec::with_capacity(ENVELOPE_BYTES_USUAL);
         self.write_before_data(&mut around);
         self.write_after_data(&mut around);
-        around.len() + self.message.json_len()
+        around.len() + self.message.json_len(JsonPlace::Member)
     }
 
     /// Appends a part of the envelope: with at most so many bytes of the data, from this one on.
@@ -156,7 +159,7 @@ impl Event {
         if from == 0 {
             self.write_before_data(out);
         }
-        let next = self.message.write_json_part(from, bytes_max, out);
+        let next = self.message.write_json_part(JsonPlace::Member, from, bytes_max, out);
         if next.is_none() {
             self.write_after_data(out);
         }
@@ -167,7 +170,7 @@ impl Event {
         self.write_place(out);
         out.extend_from_slice(br#","type":"#);
         json_string(out, self.message.content_type());
-        out.extend_from_slice(br#","data":"#);
+        out.push(b',');
     }
 
     fn write_after_data(&self, out: &mut Vec<u8>) {
@@ -178,15 +181,15 @@ impl Event {
         out.push(b'}');
     }
 
-    /// Topic and id as a JSON object.
-    fn place(&self) -> Vec<u8> {
+    /// The JSON object of a deletion.
+    fn deletion(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_place(&mut out);
-        out.push(b'}');
+        out.extend_from_slice(br#","deleted":true}"#);
         out
     }
 
-    /// The same without the brace at its end.
+    /// The beginning of an envelope: topic and id.
     fn write_place(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"topic":"#);
         json_string(out, self.topic());

@@ -39,6 +39,7 @@ mod id;
 mod interleave;
 mod lock;
 mod message;
+mod object;
 mod pack;
 mod pattern;
 mod rendered;
@@ -63,7 +64,8 @@ pub use hub::{Adopted, Counts, Hub, Limits, NotAdopted, Page, Share, Shortage, S
 pub use id::{Epoch, Id, IdText, InvalidId, Life};
 #[cfg(any(test, feature = "interleave"))]
 pub use interleave::{with_hook, with_hook_inside};
-pub use message::{Draft, Form, Message};
+pub use message::{Draft, Form, JsonPlace, Message};
+pub use object::MessageObject;
 pub use pattern::{Pattern, PatternRef};
 pub use rendered::{RenderedBytes, StreamForm};
 pub use rules::{AccessList, Guard, Keep, LeaveOut, Rule, access_list};

@@ -226,14 +226,37 @@ pub struct Form<'a> {
     pub rendered: Option<&'a Arc<RenderedBytes>>,
 }
 
+/// Where the data of a message stands in a JSON document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JsonPlace {
+    /// As a member of a message object: `"data":…`, or `"data_base64":"…"` for bytes.
+    Member,
+    /// As a value by itself; bytes are an object with the member `data_base64`.
+    Value,
+}
+
+impl JsonPlace {
+    /// What stands before and after the data.
+    fn around(self, embed: Embed) -> [&'static [u8]; 2] {
+        match (self, embed) {
+            (JsonPlace::Member, Embed::Json) => [br#""data":"#, b""],
+            (JsonPlace::Member, Embed::Text) => [br#""data":""#, b"\""],
+            (JsonPlace::Member, Embed::Bytes) => [br#""data_base64":""#, b"\""],
+            (JsonPlace::Value, Embed::Json) => [b"", b""],
+            (JsonPlace::Value, Embed::Text) => [b"\"", b"\""],
+            (JsonPlace::Value, Embed::Bytes) => [br#"{"data_base64":""#, br#""}"#],
+        }
+    }
+}
+
 /// How a message's data goes into a JSON document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Embed {
     /// As it is: the content type says JSON and the data is exactly one JSON value.
     Json,
-    /// As a JSON string: it is UTF-8.
+    /// As a JSON string: the content type says otherwise, and the data is UTF-8.
     Text,
-    /// Neither.
+    /// In base64: anything else.
     Bytes,
 }
 
@@ -521,17 +544,18 @@ impl Message {
         }
     }
 
-    /// Appends the data as a JSON value: as it is, as a string, or bytes as `{"base64":"…"}`
-    /// (standard alphabet, padded). It is JSON if the content type says so and it parses, and text
-    /// if it is UTF-8.
-    pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.write_json_part(0, usize::MAX, out);
+    /// Appends the data as JSON, where `place` says: what is JSON by its content type and parses is
+    /// written as it is, other text as a string, and everything else in base64 (standard alphabet,
+    /// padded).
+    pub fn write_json(&self, place: JsonPlace, out: &mut Vec<u8>) {
+        self.write_json_part(place, 0, usize::MAX, out);
     }
 
-    /// Appends the part of that JSON value which at most so many bytes of the data make, from this
-    /// one on. Returns where the next part begins; `None` if this was the last.
+    /// Appends the part of that JSON which at most so many bytes of the data make, from this one
+    /// on. Returns where the next part begins; `None` if this was the last.
     pub fn write_json_part(
         &self,
+        place: JsonPlace,
         from: usize,
         bytes_max: usize,
         out: &mut Vec<u8>,
@@ -539,11 +563,7 @@ impl Message {
         // Three bytes make a group of base64.
         let to = from.saturating_add((bytes_max / 3).max(1) * 3).min(self.data.len());
         let (part, is_first, is_last) = (&self.data[from..to], from == 0, to == self.data.len());
-        let [before, after]: [&[u8]; 2] = match self.embed() {
-            Embed::Json => [b"", b""],
-            Embed::Text => [b"\"", b"\""],
-            Embed::Bytes => [BASE64_BEFORE, br#""}"#],
-        };
+        let [before, after] = place.around(self.embed());
         if is_first {
             out.extend_from_slice(before);
         }
@@ -561,12 +581,15 @@ impl Message {
     /// How many bytes [`Message::write_json`] appends: never fewer than the data has. Found out
     /// without writing them.
     #[must_use]
-    pub fn json_len(&self) -> usize {
-        match self.embed() {
+    pub fn json_len(&self, place: JsonPlace) -> usize {
+        let data = match self.embed() {
             Embed::Json => self.data.len(),
-            Embed::Text => json_string_len(str::from_utf8(&self.data).unwrap_or_default()),
-            Embed::Bytes => self.data.len().div_ceil(3) * 4 + BASE64_BEFORE.len() + 2,
-        }
+            // The quotes are around it.
+            Embed::Text => json_string_len(str::from_utf8(&self.data).unwrap_or_default()) - 2,
+            Embed::Bytes => self.data.len().div_ceil(3) * 4,
+        };
+        let [before, after] = place.around(self.embed());
+        before.len() + data + after.len()
     }
 
     fn classify(&self) -> Embed {
@@ -574,9 +597,12 @@ impl Message {
         match std::str::from_utf8(&self.data) {
             Err(_) => Embed::Bytes,
             Ok(text) => {
-                let json = field::is_json(self.content_type())
-                    && serde_json::from_str::<IgnoredAny>(text).is_ok();
-                if json { Embed::Json } else { Embed::Text }
+                match field::is_json(self.content_type()) {
+                    false => Embed::Text,
+                    true if serde_json::from_str::<IgnoredAny>(text).is_ok() => Embed::Json,
+                    // As a string it would be read as JSON.
+                    true => Embed::Bytes,
+                }
             }
         }
     }
@@ -605,6 +631,9 @@ impl Message {
         // A 304 repeats the fields from here on.
         let unchanged_at = (head.len() - UNCHANGED_AT_BYTES) as u16;
         let _ = write!(head, "ETag: \"{}{}\"\r\n", self.id(), encoding.suffix());
+        if let Some(event) = self.event() {
+            let _ = write!(head, "Stentor-Event: {event}\r\n");
+        }
         if let Some(directives) = self.cache_control() {
             let _ = write!(head, "Cache-Control: {directives}\r\n");
         }
@@ -733,9 +762,6 @@ const DELETION: u8 = 4;
 
 /// Room for a usual head: an estimate that saves growing, not a limit.
 const HEAD_BYTES_USUAL: usize = 256;
-
-/// What stands before bytes in JSON.
-const BASE64_BEFORE: &[u8] = br#"{"base64":""#;
 
 /// Head and body of a form, for tests.
 #[cfg(test)]

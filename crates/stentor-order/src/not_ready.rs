@@ -2,6 +2,7 @@
 
 use std::fmt;
 use stentor_hub::Epoch;
+use stentor_wire::error::ErrorCode;
 
 /// Why a node of a cluster takes no changes. It has two texts: [`fmt::Display`] for the operator,
 /// in the log, `/-/status` and `/-/readyz`, and [`NotReady::answer`] for a publisher.
@@ -49,6 +50,22 @@ pub enum NotReady {
 }
 
 impl NotReady {
+    /// The error code of publishing and of readiness.
+    #[must_use]
+    pub fn code(self) -> ErrorCode {
+        match self {
+            NotReady::Disconnected => ErrorCode::BrokerUnavailable,
+            NotReady::Inspecting
+            | NotReady::Suspecting { .. }
+            | NotReady::StartingEpoch
+            | NotReady::Bootstrapping => ErrorCode::ClusterRecovering,
+            NotReady::NeedsSnapshot { .. } => ErrorCode::ClusterSnapshotNeeded,
+            NotReady::OtherVersion { .. } => ErrorCode::ClusterVersionUnsupported,
+            NotReady::OtherCluster { .. } => ErrorCode::ClusterMismatch,
+            NotReady::TooLarge { .. } => ErrorCode::BrokerMessageTooLarge,
+        }
+    }
+
     /// What a publisher is answered.
     #[must_use]
     pub fn answer(self) -> &'static str {

@@ -8,6 +8,7 @@ use crate::sequencer::{OrderKind, Sequencer};
 use serde_json::Value;
 use std::sync::Arc;
 use stentor_hub::Hub;
+use stentor_wire::error::Rejection;
 
 /// A service that makes the order or keeps it.
 pub trait Report: Send + Sync {
@@ -26,15 +27,15 @@ pub trait Report: Send + Sync {
     /// Whether requests can be answered yet. Every request asks.
     ///
     /// # Errors
-    /// The reason, as the client reads it.
-    fn may_answer(&self) -> Result<(), &'static str>;
+    /// What clients are answered meanwhile.
+    fn may_answer(&self) -> Result<(), Rejection>;
 
     /// Why this server is not ready to serve readers on its account, if so.
-    fn complaint(&self) -> Option<String>;
+    fn complaint(&self) -> Option<Rejection>;
 
     /// Why this server is not ready to publish on its account, beside [`Report::complaint`]: a
     /// sentence for each reason. Empty: it is ready.
-    fn publish_complaints(&self) -> Vec<String> {
+    fn publish_complaints(&self) -> Vec<Rejection> {
         Vec::new()
     }
 

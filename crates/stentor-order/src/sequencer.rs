@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use stentor_hub::{Applied, Entry, Hub, Keep, Place, Refusal};
 use stentor_io::Peer;
-use stentor_wire::status::Status;
+use stentor_wire::error::{ErrorCode, Rejection};
 
 /// What came of a change.
 pub type Outcome = Result<Applied, CommitError>;
@@ -45,26 +45,34 @@ pub enum CommitError {
 }
 
 impl CommitError {
-    /// What a publisher is answered.
-    pub fn status(self) -> Status {
+    /// The error code of the answer to the publisher.
+    #[must_use]
+    pub fn code(self) -> ErrorCode {
         match self {
-            CommitError::Refused(Refusal::TooLarge { .. }) | CommitError::BrokerRefuses { .. } => {
-                Status::CONTENT_TOO_LARGE
-            }
-            CommitError::Refused(Refusal::TooManyTopics { .. } | Refusal::StorageFull { .. }) => {
-                Status::INSUFFICIENT_STORAGE
-            }
-            CommitError::Refused(Refusal::MemoryShort) => Status::TOO_MANY_REQUESTS,
-            CommitError::Refused(Refusal::NotFound) => Status::NOT_FOUND,
-            CommitError::Refused(Refusal::PreconditionFailed) => Status::PRECONDITION_FAILED,
-            CommitError::DiskFull => Status::INSUFFICIENT_STORAGE,
-            CommitError::DiskFailed
-            | CommitError::DiskBehind
-            | CommitError::Elsewhere
-            | CommitError::NotReady(_)
-            | CommitError::BrokerBehind
-            | CommitError::Failed => Status::SERVICE_UNAVAILABLE,
+            CommitError::Refused(refusal) => match refusal {
+                Refusal::TooLarge { .. } => ErrorCode::MessageTooLarge,
+                Refusal::TooManyTopics { .. } => ErrorCode::TopicLimit,
+                Refusal::StorageFull { .. } => ErrorCode::StoredBytesLimit,
+                Refusal::MemoryShort => ErrorCode::PublishPaused,
+                Refusal::NotFound => ErrorCode::TopicNotFound,
+                Refusal::PreconditionFailed => ErrorCode::PreconditionFailed,
+            },
+            CommitError::DiskFull => ErrorCode::StoreFull,
+            CommitError::DiskFailed => ErrorCode::StoreFailed,
+            CommitError::DiskBehind => ErrorCode::StoreOverloaded,
+            CommitError::Elsewhere => ErrorCode::NotLeader,
+            CommitError::NotReady(NotReady::TooLarge { .. }) => ErrorCode::BrokerOverloaded,
+            CommitError::NotReady(not_ready) => not_ready.code(),
+            CommitError::BrokerBehind => ErrorCode::BrokerOverloaded,
+            CommitError::BrokerRefuses { .. } => ErrorCode::BrokerMessageTooLarge,
+            CommitError::Failed => ErrorCode::OutcomeUnknown,
         }
+    }
+
+    /// The answer to the publisher.
+    #[must_use]
+    pub fn rejection(self) -> Rejection {
+        Rejection::because(self.code(), self.to_string())
     }
 }
 

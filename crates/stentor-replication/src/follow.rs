@@ -24,6 +24,8 @@ use stentor_io::{Counter, WaitingThread, monotonic_us};
 use stentor_order::{
     Applier, Commit, CommitError, OrderKind, Report, ReturnAddress, Sequencer, metrics,
 };
+use stentor_wire::error::{ErrorCode, Rejection};
+use stentor_wire::rejections;
 
 /// How it is with whoever is followed, for all who ask.
 #[derive(Default)]
@@ -148,32 +150,38 @@ impl Report for FollowState {
         Counter follow_bytes_total [=> self.bytes.value()];
     }
 
-    fn may_answer(&self) -> Result<(), &'static str> {
+    fn may_answer(&self) -> Result<(), Rejection> {
         let has_all = self.has_all.load(Ordering::Acquire).then_some(());
-        has_all.ok_or("Nothing was had of the leader yet: try again in a while.")
+        has_all.ok_or(LOADING)
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn complaint(&self) -> Option<Rejection> {
         let (leader, failure) = self.leader().clone();
         let why = failure.map_or_else(String::new, |why| format!(": {why}"));
         if self.may_answer().is_err() {
-            return Some(match &*leader {
+            let detail = match &*leader {
                 "" => "No leader was asked for its values yet.".to_owned(),
                 _ => format!("The leader {leader} has given no values yet{why}."),
-            });
+            };
+            return Some(Rejection::because(ErrorCode::FollowerLoading, detail));
         }
         let silence_us = self.silence_us();
         let is_too_old = silence_us / 1_000 > self.settings.stale_max_ms;
         let silence_s = silence_us / 1_000_000;
-        is_too_old.then(|| match &*leader {
-            "" => format!("No leader has answered for {silence_s} s, and none was asked yet."),
-            _ => format!("No leader has answered for {silence_s} s; the last was {leader}{why}."),
+        is_too_old.then(|| {
+            let detail = match &*leader {
+                "" => format!("No leader has answered for {silence_s} s, and none was asked yet."),
+                _ => {
+                    format!("No leader has answered for {silence_s} s; the last was {leader}{why}.")
+                }
+            };
+            Rejection::because(ErrorCode::FollowerStale, detail)
         })
     }
 
-    fn publish_complaints(&self) -> Vec<String> {
+    fn publish_complaints(&self) -> Vec<Rejection> {
         let is_redirected = self.settings.publish_url.is_some();
-        let reason = (!is_redirected).then(|| CommitError::Elsewhere.to_string());
+        let reason = (!is_redirected).then(|| CommitError::Elsewhere.rejection());
         reason.into_iter().collect()
     }
 
@@ -192,6 +200,10 @@ impl Report for FollowState {
         let comma = if via.is_empty() { "" } else { ", " };
         Some(format!("{}{comma}{via}", self.own))
     }
+}
+
+rejections! {
+    LOADING: FollowerLoading = "Nothing was had of the leader yet: try again in a while.";
 }
 
 impl PauseGate {

@@ -25,11 +25,11 @@ use stentor_config::{Cors, Settings};
 use stentor_hub::Filter;
 use stentor_io::{LAYERED, Role, listener_of};
 use stentor_wire::credentials::{Credential, Place};
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::{Method, Request};
-use stentor_wire::lookup::json_string;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::notice;
 use stentor_wire::target::{self, ipv6_of};
-use stentor_wire::{packed, refusals};
+use stentor_wire::{packed, rejections};
 
 /// Something that not everybody may do.
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +92,9 @@ pub(crate) enum Author {
 packed!(enum Author { 0 => Anyone, 1 => Holder(grant, origin, claims), 2 => Guest });
 
 /// Why something is refused: the answer, and what a client is told to do about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Denied {
-    pub(crate) refusal: Refusal,
+    pub(crate) rejection: Rejection,
     pub(crate) why: Why,
 }
 
@@ -156,13 +156,13 @@ impl<'a> Visitor<'a> {
                 let all = Filter::any();
                 let may = |grant: &Grant| grant.scope.publish().coverage(&all) == Coverage::Whole;
                 match self.grant() {
-                    Some(grant) if !may(grant) => Err(NOT_FOR_OPERATING.because(Why::NotCovered)),
+                    Some(grant) if !may(grant) => Err(NOT_FOR_OPERATING.denied(Why::NotCovered)),
                     _ => Ok(()),
                 }
             }
             Act::Copy(filters) if self.asks_for_token() => match self.bearer {
                 Bearer::Good { .. } if covers_copy(self.allowed(), filters) => Ok(()),
-                Bearer::Good { .. } => Err(NOT_FOR_FOLLOWING.because(Why::NotCovered)),
+                Bearer::Good { .. } => Err(NOT_FOR_FOLLOWING.denied(Why::NotCovered)),
                 bearer => bearer.must_be_good(),
             },
             Act::PublishTo(topic) => {
@@ -175,8 +175,8 @@ impl<'a> Visitor<'a> {
                 let by_rule = listener.publishes || rules.takes_tokens_for(topic);
                 match (grant.scope.may_publish(topic), by_rule) {
                     (true, true) => Ok(()),
-                    (true, false) => Err(NOT_BY_RULE.because(Why::NotCovered)),
-                    (false, _) => Err(NOT_FOR_PUBLISHING.because(Why::NotCovered)),
+                    (true, false) => Err(NOT_BY_RULE.denied(Why::NotCovered)),
+                    (false, _) => Err(NOT_FOR_PUBLISHING.denied(Why::NotCovered)),
                 }
             }
             Act::See(topic) if self.asks_for_token() && rules.is_private(topic) => {
@@ -186,7 +186,7 @@ impl<'a> Visitor<'a> {
                 match self.bearer {
                     // What was judged was a value. Since it is gone a file may have its name.
                     // mutation: held-request
-                    Bearer::Judged => Err(NO_TOKEN.because(Why::NoToken)),
+                    Bearer::Judged => Err(NO_TOKEN.denied(Why::NoToken)),
                     _ => self.may_read(|allowed| allowed.matches(name)),
                 }
             }
@@ -302,7 +302,7 @@ impl<'a> Visitor<'a> {
         match self.bearer {
             Bearer::Judged => Ok(()),
             Bearer::Good { grant, .. } if is_covered(grant.scope.read()) => Ok(()),
-            Bearer::Good { .. } => Err(NOT_FOR_READING.because(Why::NotCovered)),
+            Bearer::Good { .. } => Err(NOT_FOR_READING.denied(Why::NotCovered)),
             bearer => bearer.must_be_good(),
         }
     }
@@ -324,7 +324,7 @@ impl<'a> Visitor<'a> {
                 Err(COOKIE_ALONE.into())
             }
             Bearer::Good { grant, .. } if grant.scope.publish().is_empty() => {
-                Err(NOT_FOR_PUBLISHING.because(Why::NotCovered))
+                Err(NOT_FOR_PUBLISHING.denied(Why::NotCovered))
             }
             Bearer::Good { .. } => Ok(()),
             bearer => bearer.must_be_good(),
@@ -383,7 +383,7 @@ impl Bearer {
     /// That a token came, and that it is good.
     fn must_be_good(&self) -> Result<(), Denied> {
         match self {
-            Bearer::Nobody => Err(NO_TOKEN.because(Why::NoToken)),
+            Bearer::Nobody => Err(NO_TOKEN.denied(Why::NoToken)),
             Bearer::Bad(refused) => Err(Denied::bad_token(*refused)),
             Bearer::Good { .. } | Bearer::Judged => Ok(()),
         }
@@ -393,11 +393,7 @@ impl Bearer {
 impl Denied {
     /// The answer to a token that is not good.
     pub(crate) fn bad_token(refused: Refused) -> Denied {
-        let status = match refused {
-            Refused::KeyOutstanding => Status::SERVICE_UNAVAILABLE,
-            _ => Status::UNAUTHORIZED,
-        };
-        Refusal::new(status, refused.sentence()).because(Why::BadToken(refused))
+        Denied { rejection: refused.rejection(), why: Why::BadToken(refused) }
     }
 
     /// Whether the same request may be allowed in a while.
@@ -409,27 +405,17 @@ impl Denied {
     /// The answer to one who may not read, with a good token or without any.
     pub(crate) fn unread(has_token: bool) -> Denied {
         match has_token {
-            true => NOT_FOR_READING.because(Why::NotCovered),
-            false => NO_TOKEN.because(Why::NoToken),
+            true => NOT_FOR_READING.denied(Why::NotCovered),
+            false => NO_TOKEN.denied(Why::NoToken),
         }
     }
 }
 
 impl Sight {
-    /// What may not be seen, in the words of whoever asked for it, as a JSON object.
-    pub(crate) fn json(&self) -> String {
-        let mut out = Vec::new();
-        for (key, filters) in [("{\"none\":[", &self.none), ("],\"part\":[", &self.part)] {
-            out.extend_from_slice(key.as_bytes());
-            for (i, filter) in filters.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                json_string(&mut out, &filter.to_string());
-            }
-        }
-        out.extend_from_slice(b"]}");
-        String::from_utf8(out).unwrap_or_default()
+    /// The notice of what the client asked for and may not see.
+    pub(crate) fn notice(&self) -> String {
+        let texts = |filters: &[Filter]| filters.iter().map(Filter::to_string).collect::<Vec<_>>();
+        notice::access(&texts(&self.none), &texts(&self.part))
     }
 
     /// Whether something that was asked for may not be seen.
@@ -496,20 +482,20 @@ impl Visitor<'_> {
     }
 }
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Denied {
-        Denied { refusal, why: Why::Policy }
+impl From<Rejection> for Denied {
+    fn from(rejection: Rejection) -> Denied {
+        Denied { rejection, why: Why::Policy }
     }
 }
 
-/// A refusal, and why.
+/// A rejection, and why.
 trait Because {
-    fn because(self, why: Why) -> Denied;
+    fn denied(self, why: Why) -> Denied;
 }
 
-impl Because for Refusal {
-    fn because(self, why: Why) -> Denied {
-        Denied { refusal: self, why }
+impl Because for Rejection {
+    fn denied(self, why: Why) -> Denied {
+        Denied { rejection: self, why }
     }
 }
 
@@ -536,35 +522,35 @@ fn is_meant(settings: &Settings, request: &Request<'_>) -> bool {
         || settings.control_hosts.iter().any(|known| is_name(known))
 }
 
-refusals! {
+rejections! {
     /// The answer to a request that is not meant for this host (RFC 9110 section 15.5.20).
-    MISDIRECTED: MISDIRECTED_REQUEST =
+    MISDIRECTED: HostNotAllowed =
         "This listener does not go by this name: ask it by its address or as localhost, or list \
          the name in control_hosts.";
-    PAGE: FORBIDDEN = "Web pages cannot publish: a request with an Origin is refused here.";
-    FOREIGN_PAGE: FORBIDDEN =
+    PAGE: OriginNotAllowed = "Web pages cannot publish: a request with an Origin is refused here.";
+    FOREIGN_PAGE: OriginNotAllowed =
         "Web pages cannot publish: what a page of another site makes a browser send is refused \
          here (Sec-Fetch-Site).";
-    NOT_OWN_PAGE: FORBIDDEN =
+    NOT_OWN_PAGE: OriginNotAllowed =
         "Only a page of this server writes here, and only under an address or as localhost.";
     /// Whoever reads by pattern is told the names of all topics that match.
-    NO_PATTERNS: FORBIDDEN =
+    NO_PATTERNS: PatternsDisabled =
         "Patterns may not be read here (streams.public_patterns): name the topics.";
-    BAD_ORIGIN: FORBIDDEN = "Pages of this origin may not read here (cors.origins).";
+    BAD_ORIGIN: OriginNotAllowed = "Pages of this origin may not read here (cors.origins).";
     /// What is asked for is private. The same is said of topics that do not exist.
-    NO_TOKEN: UNAUTHORIZED =
-        "This needs a token: send it as Authorization: Bearer, as ?token= or as a cookie.";
-    NOT_FOR_READING: FORBIDDEN = "The token does not allow to read this.";
-    NOT_FOR_FOLLOWING: FORBIDDEN =
+    NO_TOKEN: TokenRequired =
+        "This needs a token: send it as Authorization: Bearer, as ?access_token= or as a cookie.";
+    NOT_FOR_READING: TokenInsufficient = "The token does not allow to read this.";
+    NOT_FOR_FOLLOWING: TokenInsufficient =
         "The token does not allow to read all of this: without ?topic= that is every topic.";
-    NOT_FOR_PUBLISHING: FORBIDDEN = "The token does not allow to publish here.";
-    NOT_BY_RULE: FORBIDDEN =
+    NOT_FOR_PUBLISHING: TokenInsufficient = "The token does not allow to publish here.";
+    NOT_BY_RULE: TokenInsufficient =
         "The token allows it, and this listener does not: the rule of the topic would have to say \
          publish = \"token\".";
     /// Whoever may have it started anew may have it run another program.
-    NOT_FOR_OPERATING: FORBIDDEN =
+    NOT_FOR_OPERATING: TokenInsufficient =
         "The token does not allow to upgrade or reload: that takes one that publishes everything.";
-    COOKIE_ALONE: FORBIDDEN =
+    COOKIE_ALONE: OriginNotAllowed =
         "A cookie publishes only for a page of a listed origin: send the token as Authorization: \
          Bearer.";
 }

@@ -486,6 +486,7 @@ impl Context {
         if let Some(request) = request.into() {
             shape.origin = shape.listener.listed_origin(request, &self.settings.cors);
             shape.head_only = request.method == Method::Head;
+            shape.accept = request.accept;
         }
         let reply = Reply {
             out: &mut self.out,

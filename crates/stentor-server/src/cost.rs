@@ -24,8 +24,8 @@ use std::sync::Arc;
 use stentor_access::Keys;
 use stentor_config::{Lookup, Settings};
 use stentor_hub::{
-    ContentType, Draft, Epoch, Event, Hub, Id, Limits, Mode, Op, Place, Precondition, Rule, Span,
-    StreamForm,
+    ContentType, Draft, Epoch, Event, Hub, Id, JsonPlace, Limits, Mode, Op, Place, Precondition,
+    Rule, Span, StreamForm,
 };
 use stentor_order::{Applier, Committer, Compressor, Ticket};
 use stentor_wire::http1::{Method, Request};
@@ -124,20 +124,20 @@ impl Desk {
 
     /// Publishes a value as somebody would who names no type, or text if the rule names none.
     fn publish(&self, topic: &str, bytes: usize) -> io::Result<Event> {
-        let refused = |reason: &str| io::Error::other(format!("{topic} as a sample: {reason}"));
-        let name = TopicName::parse(topic).map_err(&refused)?;
+        let refused = |reason: String| io::Error::other(format!("{topic} as a sample: {reason}"));
+        let name = TopicName::parse(topic).map_err(|it| refused(it.into()))?;
         let content_type = self.cx.settings.content_type(topic).unwrap_or(&ContentType::TEXT);
         let draft = Draft::new(sample(content_type, bytes)).with_content_type(content_type.clone());
         let op = Op::Put(name.clone(), draft);
         let entry = self.hub.admit(op, Precondition::None, self.cx.clock.unix_s);
-        let entry = entry.map_err(|refusal| refused(&format!("{refusal:?}")))?;
+        let entry = entry.map_err(|refusal| refused(format!("{refusal:?}")))?;
         let before = self.hub.seq();
         let applied = self.cx.shared.committer.applier().apply(entry, Place::Next);
-        applied.map_err(|error| refused(&format!("{error:?}")))?;
+        applied.map_err(|error| refused(format!("{error:?}")))?;
         let mut events = Vec::new();
         let span = Span { since: before, upto: u64::MAX, mode: Mode::All };
         self.hub.missed(&name, span, usize::MAX, &mut events);
-        events.pop().ok_or_else(|| refused("it is not there"))
+        events.pop().ok_or_else(|| refused("it is not there".to_owned()))
     }
 
     /// What a GET is answered with: the bytes that are made for it, and how many follow them that
@@ -207,12 +207,12 @@ fn of_rule(mut desk: Desk, rule: &Rule, bytes: usize) -> io::Result<Vec<Account>
     }
 
     let mut body = Vec::new();
-    let (seq, rest) =
-        write_array(&mut body, [None, None], std::slice::from_ref(&event), event.seq());
-    let cursor = Id { epoch: desk.hub.epoch(), seq };
+    let id_of = |seq| Id { epoch: desk.hub.epoch(), seq };
+    let found = std::slice::from_ref(&event);
+    let rest = write_array(&mut body, [None, None], found, event.seq(), id_of);
     let (array, _) = desk.exchange(&Request::new(Method::Get, EVENTS), |x, _| {
         x.resources.scratch.body.extend_from_slice(&body);
-        answer_array(x, Some(cursor), rest)
+        answer_array(x, rest)
     });
     let mut rows = head(&array);
     let body = &array[sum(&rows)..];
@@ -236,7 +236,7 @@ fn of_lookup(mut desk: Desk, lookup: &Lookup, bytes: usize) -> io::Result<Vec<Ac
                 pieces.map(|(kind, piece)| (kind, readable(piece), piece.len())).collect()
             }
             None => vec![
-                (PieceKind::Value, VALUE.to_owned(), message.json_len()),
+                (PieceKind::Value, VALUE.to_owned(), message.json_len(JsonPlace::Value)),
                 (PieceKind::Name, NAME.to_owned(), json_string_len(name)),
                 (PieceKind::Literal, "braces and colon".to_owned(), b"{:}".len()),
             ],

@@ -105,13 +105,14 @@ mod tests {
     use super::*;
     use stentor_access::Refused;
     use stentor_io::PAUSE_LOG_MS;
-    use stentor_wire::status::{Refusal, Status};
+    use stentor_wire::status::Status;
 
     #[test]
     fn every_reason_may_stand_in_a_field() {
         for refused in Refused::ALL {
-            let refusal = Refusal::new(Status::UNAUTHORIZED, refused.sentence());
-            let value = Denied { refusal, why: Why::BadToken(refused) }.challenge().unwrap();
+            let value = Denied { rejection: refused.rejection(), why: Why::BadToken(refused) }
+                .challenge()
+                .unwrap();
             assert!(!value.contains(|c: char| !c.is_ascii() || c.is_control()), "{value}");
             assert!(value.matches('"').count() == 6 && !value.contains('\\'), "{value}");
         }

@@ -19,6 +19,7 @@ use crate::response::{Persistence, Reply};
 use crate::shared::Shared;
 use crate::state::{AccessState, Clocks, Inbox, Resources, StreamState};
 use crate::stream::Opening;
+use crate::transport::TOO_MANY_TOPICS;
 use std::borrow::Cow;
 use std::sync::Arc;
 use stentor_access::Grant;
@@ -28,11 +29,12 @@ use stentor_hub::{Op, Precondition};
 use stentor_io::Rng;
 use stentor_order::{Commit, Due, Outcome, Promised, ReturnAddress, Ticket};
 use stentor_replication::Transfer;
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::negotiate::{Encoding, accepts_events};
 use stentor_wire::pack::Moment;
 use stentor_wire::packed;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::status::Status;
 
 /// What becomes of a request once its head is known.
 #[derive(Debug)]
@@ -183,7 +185,10 @@ impl Exchange<'_> {
     /// all, or since a token came with it.
     pub(crate) fn publishes(&self) -> bool {
         let listener = self.listener();
-        listener.publishes || listener.reads && !matches!(self.requester.bearer, Bearer::Nobody)
+        let has_token = || !matches!(self.requester.bearer, Bearer::Nobody);
+        // A client that has lost its token is asked for one.
+        let asks_for_token = || self.settings.access.topics.takes_tokens();
+        listener.publishes || listener.reads && (has_token() || asks_for_token())
     }
 
     /// Whether the value of a topic may be sent. From now on the answer is known to be private if
@@ -236,19 +241,18 @@ impl Exchange<'_> {
 
     fn answer_denied(&mut self, denied: &Denied) -> Answer {
         if denied.may_pass_later() {
-            return self.put_off_until_later(false, None, denied.refusal.reason);
+            return self.put_off_until_later(false, None, &denied.rejection);
         }
-        let Denied { refusal: Refusal { status, reason }, .. } = *denied;
         let challenge = denied.challenge();
-        let caching = challenge.is_some().then_some((Field::CACHE_CONTROL, "no-store"));
         let challenge = challenge.map(|value| (Field::WWW_AUTHENTICATE, value.into_owned()));
-        self.reply.begin(status).fields(challenge).fields(caching).refuse(reason);
+        let head = self.reply.begin(denied.rejection.status()).fields(challenge);
+        head.reject(&denied.rejection);
         Answer::Now
     }
 
     /// Refuses a request.
-    pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Answer {
-        self.reply.refuse(refusal.status, refusal.reason);
+    pub(crate) fn reject(&mut self, rejection: &Rejection) -> Answer {
+        self.reply.reject(rejection);
         Answer::Now
     }
 
@@ -321,11 +325,11 @@ impl Exchange<'_> {
     /// Refuses a request for a stream.
     pub(crate) fn refuse_stream(&mut self, request: &Request<'_>, refused: NoStream) -> Answer {
         match refused {
-            NoStream::Refused(status, reason) => self.reply.refuse(status, &reason),
-            NoStream::NoRoom(reason) => return self.put_off(request, reason),
+            NoStream::Rejected(rejection) => self.reply.reject(&rejection),
+            NoStream::NoRoom => return self.put_off(request, &TOO_MANY_TOPICS),
             NoStream::Denied(denied) if denied.may_pass_later() => {
                 self.note_denied(&denied);
-                return self.put_off(request, denied.refusal.reason);
+                return self.put_off(request, &denied.rejection);
             }
             NoStream::Denied(denied) => return self.deny(&denied),
         }
@@ -355,9 +359,9 @@ impl Exchange<'_> {
     }
 
     /// Puts off a request, in the form that its client understands.
-    pub(crate) fn put_off(&mut self, request: &Request<'_>, reason: &str) -> Answer {
+    pub(crate) fn put_off(&mut self, request: &Request<'_>, rejection: &Rejection) -> Answer {
         let is_stream = accepts_events(request.accept) && request.upgrade.is_none();
-        self.put_off_until_later(is_stream, None, reason)
+        self.put_off_until_later(is_stream, None, rejection)
     }
 
     /// The same for a request that may not be whole. Pages of this `origin` may read the stream.
@@ -365,20 +369,20 @@ impl Exchange<'_> {
         &mut self,
         is_stream: bool,
         origin: Option<&str>,
-        reason: &str,
+        rejection: &Rejection,
     ) -> Answer {
         self.reply.stats.requests_put_off.add(1);
         let chance = self.rng.next_u64();
         if is_stream {
             let mut body = Vec::new();
-            put_off::write_last_events(&mut body, chance, reason);
+            put_off::write_last_events(&mut body, chance, &rejection.detail);
             let head = self.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
             let head = head.fields(origin.map(|origin| (Field::ALLOW_ORIGIN, origin)));
             head.content(put_off::EVENT_STREAM, &body);
         } else {
             let wait_s = (put_off::wait_ms(chance) / 1_000).to_string();
-            let head = self.reply.begin(Status::SERVICE_UNAVAILABLE);
-            head.field(Field::RETRY_AFTER, wait_s).refuse(reason);
+            let head = self.reply.begin(rejection.status());
+            head.reject_for(rejection, &wait_s);
         }
         Answer::Now
     }
@@ -387,8 +391,8 @@ impl Exchange<'_> {
 /// Why there is no stream.
 #[derive(Debug)]
 pub(crate) enum NoStream {
-    Refused(Status, String),
+    Rejected(Rejection),
     /// There is no room for it now.
-    NoRoom(&'static str),
+    NoRoom,
     Denied(Denied),
 }

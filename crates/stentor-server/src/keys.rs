@@ -19,6 +19,7 @@ use stentor_http_client::{Agent, agent};
 use stentor_io::{
     FileStates, FileWatcher, LookThread, lock, monotonic_us, read_file, states_of, unix_s,
 };
+use stentor_wire::error::{ErrorCode, Rejection};
 
 /// The keys that tokens are verified with, and the tokens that were verified.
 pub struct TokenState {
@@ -65,11 +66,12 @@ impl TokenState {
     }
 
     /// Why the server is not ready yet, if keys of an issuer are to come.
-    pub(crate) fn not_ready_reason(&self) -> Option<String> {
+    pub(crate) fn not_ready_reason(&self) -> Option<Rejection> {
         let current = lock(&self.current);
         let waited = Duration::from_micros(monotonic_us().saturating_sub(current.started_us?));
         let url = current.documents.as_ref()?.awaited(waited)?;
-        Some(format!("Keys of tokens are not known yet: {} was not fetched.", url.as_str()))
+        let detail = format!("Keys of tokens are not known yet: {} was not fetched.", url.as_str());
+        Some(Rejection::because(ErrorCode::IssuerUnavailable, detail))
     }
 
     /// Has workers that begin verify with these keys.
@@ -294,7 +296,7 @@ mod tests {
         let _third = begun(tokens, &[other], tokens.fetched());
         assert!(tokens.keys().has(grant.scope.key()));
         assert_eq!(tokens.keys().verify(&token, 1), Err(Refused::KeyOutstanding));
-        assert!(tokens.not_ready_reason().unwrap().contains(other));
+        assert!(tokens.not_ready_reason().unwrap().detail.contains(other));
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod panics;
 mod paths;
 mod phase;
 mod pressure;
+mod problem;
 mod put_off;
 mod report;
 mod response;

@@ -9,6 +9,9 @@ use stentor_wire::target;
 /// The page for streams of many topics.
 pub(crate) const EVENTS: &[u8] = b"/-/events";
 
+/// The page that says what a client talks to.
+pub(crate) const INFO: &[u8] = b"/-/info";
+
 /// The page of many values.
 pub(crate) const VALUES: &str = "/-/values";
 
@@ -44,8 +47,8 @@ fn may_be_listed(path: &[u8], settings: &Settings) -> bool {
 /// Whether a request only asks how the server is.
 pub(crate) fn is_probe(request: &Request<'_>) -> bool {
     let (path, _) = target::split(request.target);
-    let probes: [&[u8]; 5] =
-        [b"/-/healthz", b"/-/readyz", b"/-/readyz/publish", b"/-/status", b"/-/metrics"];
+    let probes: [&[u8]; 6] =
+        [INFO, b"/-/healthz", b"/-/readyz", b"/-/readyz/publish", b"/-/status", b"/-/metrics"];
     is_read(request.method) && probes.contains(&path)
 }
 

@@ -5,7 +5,8 @@
 //! that says when to come again, and ends. Those who are put off together do not come together.
 
 use crate::head::{self, Field};
-use crate::response::TEXT;
+use crate::problem::{PROBLEM, problem};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::sse;
 use stentor_wire::status::Status;
 
@@ -22,9 +23,10 @@ pub(crate) fn farewell(asked: &[u8], chance: u64) -> Vec<u8> {
         return head::last_response(Status::OK, &fields, EVENT_STREAM, &body);
     }
     let wait_s = (wait_ms(chance) / 1_000).to_string();
-    let fields = [(Field::RETRY_AFTER, &*wait_s), caching];
-    let body = format!("{TOO_MANY}\n");
-    head::last_response(Status::SERVICE_UNAVAILABLE, &fields, TEXT, body.as_bytes())
+    let code = (Field::ERROR, TOO_MANY.code.name());
+    let fields = [(Field::RETRY_AFTER, &*wait_s), caching, code];
+    let body = problem(&TOO_MANY, Some(&wait_s));
+    head::last_response(TOO_MANY.status(), &fields, PROBLEM, &body)
 }
 
 /// Whether the part of a head that has arrived names the type of an event stream.
@@ -34,7 +36,7 @@ pub(crate) fn asks_for_events(head: &[u8]) -> bool {
 
 /// The end of a stream of a client that has too many connections.
 pub(crate) fn last_events(out: &mut Vec<u8>, chance: u64) {
-    write_last_events(out, chance, TOO_MANY);
+    write_last_events(out, chance, &TOO_MANY.detail);
 }
 
 /// The end of a stream: when to come again, and for people why.
@@ -51,8 +53,11 @@ pub(crate) fn wait_ms(chance: u64) -> u64 {
 }
 
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
-pub(crate) const TOO_MANY: &str =
-    "Too many connections come from your address: close some, or try again in a while.";
+/// The client has as many connections as one address may have.
+pub(crate) const TOO_MANY: Rejection = Rejection::new(
+    ErrorCode::AddressLimit,
+    "Too many connections come from your address: close some, or try again in a while.",
+);
 
 /// Whoever is put off comes again after a time between these.
 const WAIT_MS_MIN: u64 = 5_000;

@@ -6,12 +6,14 @@ use crate::limits::TURN_COST_MAX;
 use crate::listeners::{LISTENERS, Listener, PUBLIC, listener};
 use crate::output::Output;
 use crate::panics::may_panic;
+use crate::problem::{PROBLEM, prefers_text, problem};
 use crate::stats::Stats;
 use std::sync::Arc;
 use stentor_config::{Cors, Settings};
 use stentor_files::{CachedFile, Head as FileHead};
 use stentor_hub::Message;
 use stentor_io::{File, LAYERED, Role, listener_of};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;
 use stentor_wire::status::Status;
@@ -111,7 +113,8 @@ fn add_constant_fields(fields: &mut Vec<u8>, cors: &Cors) {
 }
 
 /// Fields that a page of another origin may read.
-const EXPOSED: &str = "Content-Range, ETag, Stentor-Heartbeat, Stentor-Stale";
+const EXPOSED: &str = "Content-Range, ETag, Location, Retry-After, Stentor-Error, Stentor-Event, \
+                       Stentor-Heartbeat, Stentor-Stale, WWW-Authenticate";
 
 /// What of a request decides the shape of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +128,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) persistence: Persistence,
     /// The origin of the page that asks, if it is listed.
     pub(crate) origin: Option<&'a [u8]>,
+    /// The field `Accept`: it chooses the form of an error.
+    pub(crate) accept: Option<&'a [u8]>,
     /// It is meant for whoever asks and for nobody else: caches must not mix it up.
     pub(crate) is_private: bool,
     /// A browser must not run what is in it in the name of this origin.
@@ -140,6 +145,7 @@ impl Shape<'_> {
             head_only: false,
             persistence,
             origin: None,
+            accept: None,
             is_private: false,
             is_sandboxed: false,
         }
@@ -224,18 +230,37 @@ impl<'r, 'a> Head<'r, 'a> {
         head.end_with_length(body.len() as u64).body(body);
     }
 
-    /// Ends the head with one line that says what was wrong.
-    pub(crate) fn refuse(self, reason: &str) {
-        let mut line = String::with_capacity(reason.len() + 1);
-        line.push_str(reason);
-        line.push('\n');
-        *self.reply.cost += line.len();
-        let head = self.field(Field::CONTENT_TYPE, TEXT);
-        let reply = head.end_with_length(line.len() as u64);
-        reply.body(line.as_bytes());
+    /// Ends the head of a rejection with its code, and with a body that says what was wrong: JSON
+    /// (RFC 9457), or the sentence for a client that prefers text.
+    pub(crate) fn reject(self, rejection: &Rejection) {
+        self.reject_until(rejection, None);
+    }
+
+    /// The same for what the client may try again in so many seconds.
+    pub(crate) fn reject_for(self, rejection: &Rejection, wait_s: &str) {
+        self.field(Field::RETRY_AFTER, wait_s).reject_until(rejection, Some(wait_s));
+    }
+
+    fn reject_until(self, rejection: &Rejection, wait_s: Option<&str>) {
+        let Rejection { code, detail } = rejection;
+        // A value may be published here at any time, and a page may ask for a stream then.
+        let caching = match code {
+            ErrorCode::TopicNotFound | ErrorCode::FileNotFound => "no-cache",
+            _ => "no-store",
+        };
+        let head = self.field(Field::CACHE_CONTROL, caching).field(Field::ERROR, code.name());
         if tracing::enabled!(tracing::Level::DEBUG) {
-            reply.answers.refuse(reason);
+            head.reply.answers.refuse(detail);
         }
+        match prefers_text(head.reply.shape.accept) {
+            true => head.sentence(detail),
+            false => head.content(PROBLEM, &problem(rejection, wait_s)),
+        }
+    }
+
+    /// Ends the head with one line for people.
+    pub(crate) fn sentence(self, text: &str) {
+        self.content(TEXT, &[text.as_bytes(), b"\n"].concat());
     }
 
     fn ended(self) -> &'r mut Reply<'a> {
@@ -337,9 +362,9 @@ impl<'a> Reply<'a> {
         Head { reply: self, from }
     }
 
-    /// A refusal: the status and one line that says what was wrong.
-    pub(crate) fn refuse(&mut self, status: Status, reason: &str) {
-        self.begin(status).refuse(reason);
+    /// Answers with a rejection.
+    pub(crate) fn reject(&mut self, rejection: &Rejection) {
+        self.begin(rejection.status()).reject(rejection);
     }
 
     /// So many bytes of body belong to the answer.

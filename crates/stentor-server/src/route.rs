@@ -8,10 +8,11 @@ use crate::head::Field;
 use crate::labels::RequestKind;
 use crate::limits::panics_are_tested;
 use crate::listeners::Listener;
-use crate::paths::{ECHO, EVENTS, FEED, RELOAD, SNAPSHOT, UPGRADE, VALUES, is_read};
+use crate::paths::{ECHO, EVENTS, FEED, INFO, RELOAD, SNAPSHOT, UPGRADE, VALUES, is_read};
 use crate::transport::{long_poll, sse, websocket};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::accepts_events;
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 
@@ -34,7 +35,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, body: BodyLengt
     let deletes = request.method == Method::Delete && x.publishes();
     match body {
         _ if !is_read(request.method) && !deletes && !operates => answer(x, request),
-        BodyLength::Length(bytes) if bytes > bytes_max => x.refuse(&endpoint::TOO_LARGE),
+        BodyLength::Length(bytes) if bytes > bytes_max => x.reject(&endpoint::TOO_LARGE),
         _ => Answer::AfterBody(Sink::discard(request)),
     }
 }
@@ -123,6 +124,7 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
     let probes = monitors || x.settings.public_probes;
     match path {
         b"/-/stentor.js" if reads => endpoint::client::get(x, request),
+        INFO => endpoint::info::get(x, request),
         b"/-/status" if monitors => endpoint::status::status(x, request),
         b"/-/metrics" if monitors => endpoint::metrics::metrics(x),
         b"/-/healthz" if probes => x.reply.fresh("text/plain; charset=utf-8", b"ok\n"),
@@ -131,26 +133,13 @@ fn reserved(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Opt
         b"/-/topics" if operates => endpoint::topics::topics(x, query),
         b"/-/publish" | UPGRADE | RELOAD if operates => not_allowed(x, request, path),
         ECHO if operates => {
-            let head = x.reply.begin(Status::UPGRADE_REQUIRED).field(Field::UPGRADE, "websocket");
-            head.refuse("This page is a WebSocket.");
+            let head = x.reply.begin(NO_WEBSOCKET.status()).field(Field::UPGRADE, "websocket");
+            head.reject(&NO_WEBSOCKET);
         }
         b"/-/panic" if panics_are_tested() => panic!("a panic for the tests"),
-        _ if operates => x.reply.refuse(
-            Status::NOT_FOUND,
-            "No such page; there are /-/values, /-/events, /-/stentor.js, /-/publish, /-/upgrade, \
-             /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
-             /-/readyz/publish, /-/topics and /-/echo.",
-        ),
-        _ if monitors => x.reply.refuse(
-            Status::NOT_FOUND,
-            "No such page here; there are /-/status, /-/metrics, /-/healthz, /-/readyz and \
-             /-/readyz/publish.",
-        ),
-        _ => x.reply.refuse(
-            Status::NOT_FOUND,
-            "No such page here; /-/values, /-/events and /-/stentor.js are public, all others are \
-             on the control listener.",
-        ),
+        _ if operates => x.reply.reject(&NOT_ON_CONTROL),
+        _ if monitors => x.reply.reject(&NOT_ON_MONITOR),
+        _ => x.reply.reject(&NOT_ON_PUBLIC),
     }
 }
 
@@ -195,6 +184,20 @@ fn field_names(list: &[u8]) -> Option<&str> {
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b',' | b' ');
     let text = str::from_utf8(list).ok().filter(|text| text.contains(char::is_alphanumeric))?;
     (text.len() <= FIELD_NAMES_BYTES_MAX && text.bytes().all(is_of_a_list)).then_some(text)
+}
+
+rejections! {
+    NO_WEBSOCKET: WebsocketRequired = "This page is a WebSocket.";
+    NOT_ON_CONTROL: EndpointNotFound =
+        "No such page; there are /-/values, /-/events, /-/info, /-/stentor.js, /-/publish, /-/upgrade, \
+         /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
+         /-/readyz/publish, /-/topics and /-/echo.";
+    NOT_ON_MONITOR: EndpointNotFound =
+        "No such page here; there are /-/info, /-/status, /-/metrics, /-/healthz, /-/readyz and \
+         /-/readyz/publish.";
+    NOT_ON_PUBLIC: EndpointNotFound =
+        "No such page here; /-/values, /-/events, /-/info and /-/stentor.js are public, all others are on \
+         the control listener.";
 }
 
 /// The longest list of names of fields that the answer to a preflight repeats, in bytes.

@@ -17,6 +17,7 @@ use stentor_files::FileCache;
 use stentor_hub::{Hub, Message};
 use stentor_order::Committer;
 use stentor_tls_layer::Acceptors;
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::Request;
 
 /// The state that all workers share. A read writes none of it.
@@ -113,7 +114,7 @@ impl Shared {
     ///
     /// # Errors
     /// The reason, as the client reads it.
-    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), &'static str> {
+    pub(crate) fn may_answer(&self, request: &Request<'_>) -> Result<(), Rejection> {
         let may_answer = self.committer.service().map_or(Ok(()), |service| service.may_answer());
         may_answer.or_else(|reason| if paths::is_probe(request) { Ok(()) } else { Err(reason) })
     }

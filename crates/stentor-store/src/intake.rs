@@ -382,7 +382,7 @@ impl Sequencer for Intake {
         };
         let message = match &applied {
             Applied::Put(Published { message, .. }) => message,
-            Applied::Deleted(deletion) => &deletion.message,
+            Applied::Deleted(deletion, _) => &deletion.message,
             Applied::Rules(_) | Applied::Known => return Commit::Known(Ok(applied)),
         };
         let due = Due { seq: message.seq(), keep: message.keep() };

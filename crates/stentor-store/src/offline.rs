@@ -7,16 +7,13 @@
 
 use crate::rewrite::write_slices;
 use crate::{Loaded, load};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
+use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::time::Duration;
+use stentor_config::{date_of, parse_moment};
 use stentor_hub::{
-    CacheControl, ContentType, Draft, Entry, Epoch, Event, EventName, Hub, Id, Limits, Op, Past,
-    Pattern, Place, Rule,
+    Entry, Epoch, Event, Hub, Id, Limits, MessageObject, Op, Past, Pattern, Place, Rule, StreamForm,
 };
 use stentor_io::{Disk, DiskErrorKind, HostDisk, sleep, unix_s};
 use stentor_log::{Damage, OpenError, Recovery};
@@ -106,9 +103,11 @@ impl Export {
     /// # Errors
     /// What is written to says.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut line = Vec::new();
         for event in &self.0 {
-            serde_json::to_writer(&mut *out, &ExportLine::of(event))?;
-            out.write_all(b"\n")?;
+            line.clear();
+            export_line(event, &mut line);
+            out.write_all(&line)?;
         }
         out.flush()
     }
@@ -140,9 +139,8 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
             break;
         }
         if !text.trim().is_empty() {
-            let line: ExportLine<'_> =
-                serde_json::from_str(&text).map_err(|error| wrong(in_one_line(&error)))?;
-            line.apply(&hub).map_err(wrong)?;
+            let object = MessageObject::parse(&text).map_err(String::from);
+            object.and_then(|object| apply(object, &hub)).map_err(wrong)?;
         }
     }
     let made = stentor_log::import(&disk, epoch.number(), |writer| {
@@ -160,114 +158,72 @@ pub fn import(path: &Path, lines: &mut dyn BufRead) -> Result<Contents, String> 
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// A message or a deletion as a line.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExportLine<'a> {
-    #[serde(borrow)]
-    topic: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    id: Option<Cow<'a, str>>,
+/// What an export has of a message besides the members of its envelope.
+#[derive(Serialize)]
+struct ExportMembers<'a> {
+    published_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    published_at: Option<u64>,
-    #[serde(borrow, rename = "type", skip_serializing_if = "Option::is_none")]
-    content_type: Option<Cow<'a, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    event: Option<Cow<'a, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Cow<'a, str>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    data: Option<Cow<'a, str>>,
-    /// The data, if it is no text.
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    base64: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    deleted: bool,
+    cache_control: Option<&'a str>,
     /// Of a deletion, the number of the topic's last value.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_seq: Option<u64>,
 }
 
-impl<'a> ExportLine<'a> {
-    fn of(event: &'a Event) -> ExportLine<'a> {
-        let message = &event.message;
-        let line = ExportLine {
-            topic: event.topic().into(),
-            id: Some(message.id().to_string().into()),
-            published_at: Some(message.published_at()),
-            deleted: message.is_deletion(),
-            ..ExportLine::default()
-        };
-        if message.is_deletion() {
-            return ExportLine { last_seq: Some(message.last_seq()), ..line };
-        }
-        let text = std::str::from_utf8(message.data()).ok();
-        let coded = || STANDARD.encode(message.data()).into();
-        ExportLine {
-            content_type: Some(message.content_type().into()),
-            event: message.event().map(Into::into),
-            cache_control: message.own_cache_control().map(Into::into),
-            data: text.map(Into::into),
-            base64: text.is_none().then(coded),
-            ..line
-        }
-    }
+/// Writes a message object as a line: the envelope that streams send, and the other members.
+fn export_line(event: &Event, out: &mut Vec<u8>) {
+    let message = &event.message;
+    event.append(StreamForm::Envelope, out);
+    let members = ExportMembers {
+        published_at: date_of(message.published_at()),
+        cache_control: message.own_cache_control(),
+        last_seq: message.is_deletion().then(|| message.last_seq()),
+    };
+    // Strings and numbers always make JSON: an object, of which the braces are left out.
+    let members = serde_json::to_string(&members).unwrap_or_default();
+    out.pop();
+    out.push(b',');
+    out.extend_from_slice(members.trim_start_matches('{').as_bytes());
+    // A line break in JSON is white space between tokens: strings escape theirs.
+    out.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    out.push(b'\n');
+}
 
-    /// Has the hub know of it, behind all that it knows already.
-    fn apply(&self, hub: &Hub) -> Result<(), String> {
-        let topic = TopicName::parse(&*self.topic)?;
-        let number = match &self.id {
-            None => hub.seq() + 1,
-            Some(id) => id.parse::<Id>().map_err(|_| format!("'{id}' is no id"))?.seq,
-        };
-        if number <= hub.seq() {
-            return Err(format!(
-                "{number} is not behind {}: the numbers of the ids must grow from line to line",
-                hub.seq()
-            ));
-        }
-        // So many are put apart for what is published before they are on the disk.
-        if number > SEQ_MAX {
-            return Err(format!("{number} is more than the greatest number, {SEQ_MAX}"));
-        }
-        if let Some(last_seq) = self.last_seq.filter(|last_seq| *last_seq >= number) {
-            return Err(format!("last_seq {last_seq} is not below the number {number}"));
-        }
-        if let Some(at) = self.published_at.filter(|at| *at > unix_s() + DAY_S) {
-            return Err(format!(
-                "published_at {at} is later than tomorrow: it is in seconds since 1970"
-            ));
-        }
-        let (op, last_seq) = match (self.deleted, self.last_seq) {
-            (true, last_seq) => (Op::Delete(topic), last_seq.unwrap_or(0)),
-            (false, None) => (Op::Put(topic, self.draft()?), 0),
-            (false, Some(_)) => return Err("last_seq is of deletions only".to_owned()),
-        };
-        let entry = Entry::past(op, self.published_at.unwrap_or_else(unix_s));
-        let past = Past { number, shares_second: false, last_seq };
-        hub.apply(entry, Place::Was(past)).map(drop).map_err(|refusal| refusal.to_string())
+/// Has the hub know of a message or a deletion, behind all that it knows already.
+fn apply(object: MessageObject<'_>, hub: &Hub) -> Result<(), String> {
+    let topic = TopicName::parse(&*object.topic)?;
+    let number = match &object.id {
+        None => hub.seq() + 1,
+        Some(id) => id.parse::<Id>().map_err(|_| format!("'{id}' is no id"))?.seq,
+    };
+    if number <= hub.seq() {
+        return Err(format!(
+            "{number} is not behind {}: the numbers of the ids must grow from line to line",
+            hub.seq()
+        ));
     }
-
-    fn draft(&self) -> Result<Draft, String> {
-        let data = match (&self.data, &self.base64) {
-            (Some(text), None) => text.as_bytes().to_vec(),
-            (None, Some(coded)) => STANDARD
-                .decode(coded.as_bytes())
-                .map_err(|error| format!("base64 is broken: {error}"))?,
-            _ => return Err("a message has data or base64, and a deletion deleted".to_owned()),
-        };
-        let mut draft = Draft::new(data);
-        if let Some(text) = &self.content_type {
-            draft = draft.with_content_type(ContentType::parse(text)?);
-        }
-        if let Some(name) = &self.event {
-            draft = draft.with_event(EventName::parse(name)?);
-        }
-        if let Some(text) = &self.cache_control {
-            draft = draft.with_cache_control(CacheControl::parse(text)?);
-        }
-        Ok(draft)
+    // So many are put apart for what is published before they are on the disk.
+    if number > SEQ_MAX {
+        return Err(format!("{number} is more than the greatest number, {SEQ_MAX}"));
     }
+    if let Some(last_seq) = object.last_seq.filter(|last_seq| *last_seq >= number) {
+        return Err(format!("last_seq {last_seq} is not below the number {number}"));
+    }
+    let at = object.published_at.as_deref().map(parse_moment).transpose();
+    let at = at.map_err(|reason| format!("published_at: {reason}"))?;
+    if let Some(at) = at.filter(|at| *at > unix_s() + DAY_S) {
+        return Err(format!("published_at {} is later than tomorrow", date_of(at)));
+    }
+    let (op, last_seq) = match (object.deleted, object.last_seq) {
+        (true, last_seq) => {
+            object.expect_no_data()?;
+            (Op::Delete(topic), last_seq.unwrap_or(0))
+        }
+        (false, None) => (Op::Put(topic, object.draft(None)?), 0),
+        (false, Some(_)) => return Err("last_seq is of deletions only".to_owned()),
+    };
+    let entry = Entry::past(op, at.unwrap_or_else(unix_s));
+    let past = Past { number, shares_second: false, last_seq };
+    hub.apply(entry, Place::Was(past)).map(drop).map_err(|refusal| refusal.to_string())
 }
 
 /// Reads a store that may be in use, and begins anew where its server was in the way.
@@ -359,11 +315,6 @@ fn refuse_root(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with a line; which one it is is said already.
-fn in_one_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", ", at column ")
-}
-
 fn told(path: &Path) -> impl Fn(OpenError) -> String {
     move |error| format!("the store in {}: {error}", path.display())
 }
@@ -383,13 +334,8 @@ mod tests {
         let apply = |number: u64| {
             let hub = Hub::new(Epoch::from_number(1), Vec::new(), Limits::default());
             let id = Id { epoch: Epoch::from_number(1), seq: number }.to_string();
-            let line = ExportLine {
-                topic: "/a".into(),
-                id: Some(id.into()),
-                data: Some("1".into()),
-                ..ExportLine::default()
-            };
-            line.apply(&hub)
+            let line = format!("{{\"topic\":\"/a\",\"id\":\"{id}\",\"data\":\"1\"}}");
+            super::apply(MessageObject::parse(&line).unwrap(), &hub)
         };
         assert_eq!(apply(1 << 53), Ok(()));
         assert!(apply((1 << 53) + 1).unwrap_err().contains("the greatest number"));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use stentor_hub::Hub;
 use stentor_io::Times;
 use stentor_order::{OrderKind, Report, Sequencer, metrics};
+use stentor_wire::error::{ErrorCode, Rejection};
+use stentor_wire::rejections;
 
 impl Report for StoreState {
     fn order(&self) -> (OrderKind, Arc<dyn Sequencer>) {
@@ -55,24 +57,34 @@ impl Report for StoreState {
         Histogram store_sync_seconds [=> &Times::of(&self.intake.stats.syncs)];
     }
 
-    fn may_answer(&self) -> Result<(), &'static str> {
+    fn may_answer(&self) -> Result<(), Rejection> {
         let is_over = self.reading.is_over().then_some(());
-        is_over.ok_or("The store is being read: try again in a while.")
+        is_over.ok_or(LOADING)
     }
 
-    fn complaint(&self) -> Option<String> {
-        (!self.reading.is_over()).then(|| self.reading.to_string())
+    fn complaint(&self) -> Option<Rejection> {
+        let loading = || Rejection::because(ErrorCode::StoreLoading, self.reading.to_string());
+        (!self.reading.is_over()).then(loading)
     }
 
-    fn publish_complaints(&self) -> Vec<String> {
+    fn publish_complaints(&self) -> Vec<Rejection> {
         let failed = self.intake.failure();
-        let failed = failed.map(|it| format!("Nothing can be stored, so nothing is taken: {it}."));
+        let failed = failed.map(|it| {
+            let detail = format!("Nothing can be stored, so nothing is taken: {it}.");
+            Rejection::because(ErrorCode::StoreFailed, detail)
+        });
         let stalled = Some(self.stalled_s()).filter(|stalled_s| *stalled_s > 0);
         let stalled = stalled.map(|it| {
-            format!("The disk of the store has not answered for {it} s: publishers wait.")
+            let detail =
+                format!("The disk of the store has not answered for {it} s: publishers wait.");
+            Rejection::because(ErrorCode::StoreOverloaded, detail)
         });
         failed.into_iter().chain(stalled).collect()
     }
+}
+
+rejections! {
+    LOADING: StoreLoading = "The store is being read: try again in a while.";
 }
 
 impl StoreState {

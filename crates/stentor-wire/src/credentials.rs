@@ -2,7 +2,7 @@
 //!
 //! `Authorization: Bearer` (RFC 6750 section 2.1) is the way of programs. A page cannot set a field
 //! of an EventSource or a WebSocket, so there are three more: a subprotocol that is offered beside
-//! the one that is spoken, a parameter `token` of the query, and a cookie of a configured name. The
+//! the one that is spoken, a parameter `access_token` of the query (RFC 6750 section 2.3), and a cookie of a configured name. The
 //! first of them in this order counts and the others are not looked at: a cookie comes along by
 //! itself, so whatever was said on purpose goes before it.
 //!
@@ -31,7 +31,7 @@ pub enum Place {
     Field,
     /// `Sec-WebSocket-Protocol: stentor.token.…`
     Subprotocol,
-    /// `?token=`
+    /// `?access_token=`
     Query,
     /// The cookie of the configured name. It is sent by browsers on behalf of any page.
     Cookie,
@@ -75,14 +75,14 @@ fn subprotocol(offers: &[u8]) -> Option<&[u8]> {
     offers.find_map(|offer| offer.strip_prefix(SUBPROTOCOL))
 }
 
-/// The parameter `token` of a query; the last, if there are several. One that cannot be decoded is
+/// The parameter `access_token` of a query; the last, if there are several. One that cannot be decoded is
 /// taken as it stands: it is no good token either way, and whoever sent it is to hear so.
 fn in_query(query: &[u8]) -> Option<Cow<'_, [u8]>> {
     // Nearly every query has none.
-    memmem::find(query, b"token=")?;
+    memmem::find(query, PARAMETER)?;
     let mut found = None;
     for piece in query.split(|&byte| byte == b'&') {
-        if let Some(raw) = piece.strip_prefix(b"token=") {
+        if let Some(raw) = piece.strip_prefix(PARAMETER) {
             found = Some(match target::pairs(piece).next() {
                 Some(Ok((_, value))) => Cow::Owned(value.into_owned().into_bytes()),
                 _ => Cow::Borrowed(raw),
@@ -100,7 +100,10 @@ pub fn without_token(target: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(target);
     };
     let mut kept = path.to_vec();
-    let pieces = query.split(|&byte| byte == b'&').filter(|piece| !piece.starts_with(b"token="));
+    let is_secret = |piece: &[u8]| {
+        piece.split(|&byte| byte == b'=').next().is_some_and(|name| SECRETS.contains(&name))
+    };
+    let pieces = query.split(|&byte| byte == b'&').filter(|piece| !is_secret(piece));
     for (i, piece) in pieces.enumerate() {
         kept.push(if i == 0 { b'?' } else { b'&' });
         kept.extend_from_slice(piece);
@@ -119,6 +122,12 @@ fn in_cookies<'a>(cookies: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let bare = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
     Some(bare.unwrap_or(value))
 }
+
+const PARAMETER: &[u8] = b"access_token=";
+
+/// The parameters whose values are secrets. Clients may still send the name `token`, which Stentor
+/// no longer reads.
+pub(crate) const SECRETS: [&[u8]; 2] = [b"access_token", b"token"];
 
 /// What the subprotocol begins with that is a token and is never spoken.
 pub const SUBPROTOCOL: &[u8] = b"stentor.token.";
@@ -144,10 +153,11 @@ mod tests {
         for (target, expected) in [
             ("/a", "/a"),
             ("/a?b=c", "/a?b=c"),
-            ("/a?token=t", "/a"),
-            ("/a?token=t&b=c", "/a?b=c"),
-            ("/a?b=c&token=t&d=e&token=u", "/a?b=c&d=e"),
+            ("/a?access_token=t", "/a"),
+            ("/a?access_token=t&b=c", "/a?b=c"),
+            ("/a?b=c&access_token=t&d=e&access_token=u", "/a?b=c&d=e"),
             ("/token=t?mytoken=u", "/token=t?mytoken=u"),
+            ("/a?token=t&b", "/a?b"),
         ] {
             let kept = without_token(target.as_bytes());
             assert_eq!(std::str::from_utf8(&kept).unwrap(), expected, "{target}");
@@ -167,13 +177,13 @@ mod tests {
             ("/a", "Authorization: Bearer\r\n", Some((Field, ""))),
             ("/a", "Authorization: Bearert\r\n", None),
             ("/a", "Authorization: Basic dTpw\r\n", None),
-            ("/a?token=t", "", Some((Query, "t"))),
-            ("/a?b=c&token=t%2Eu&d", "", Some((Query, "t.u"))),
-            ("/a?token=s&token=t", "", Some((Query, "t"))),
-            ("/a?token=%zz", "", Some((Query, "%zz"))),
-            ("/a?token=", "", Some((Query, ""))),
-            ("/a?token", "", None),
-            ("/a?atoken=t&Token=t&token_=t", "", None),
+            ("/a?access_token=t", "", Some((Query, "t"))),
+            ("/a?b=c&access_token=t%2Eu&d", "", Some((Query, "t.u"))),
+            ("/a?access_token=s&access_token=t", "", Some((Query, "t"))),
+            ("/a?access_token=%zz", "", Some((Query, "%zz"))),
+            ("/a?access_token=", "", Some((Query, ""))),
+            ("/a?access_token", "", None),
+            ("/a?xaccess_token=t&Access_Token=t&access_token_=t&token=t", "", None),
             ("/token=t", "", None),
             ("/a", "Cookie: auth=t\r\n", Some((Cookie, "t"))),
             ("/a", "Cookie: b=c; auth=\"t\"; auth=u\r\n", Some((Cookie, "t"))),
@@ -183,10 +193,22 @@ mod tests {
             }),
             ("/a", &format!("{protocols}stentor.v1, stentor.tokens\r\n"), None),
             // What was said on purpose goes before what comes along.
-            ("/a?token=q", "Cookie: auth=c\r\nAuthorization: Bearer f\r\n", Some((Field, "f"))),
-            ("/a?token=q", "Cookie: auth=c\r\n", Some((Query, "q"))),
-            ("/a?token=q", "Cookie: auth=c\r\nAuthorization: Basic x\r\n", Some((Query, "q"))),
-            ("/a?token=q", &format!("{protocols}stentor.token.p\r\n"), Some((Subprotocol, "p"))),
+            (
+                "/a?access_token=q",
+                "Cookie: auth=c\r\nAuthorization: Bearer f\r\n",
+                Some((Field, "f")),
+            ),
+            ("/a?access_token=q", "Cookie: auth=c\r\n", Some((Query, "q"))),
+            (
+                "/a?access_token=q",
+                "Cookie: auth=c\r\nAuthorization: Basic x\r\n",
+                Some((Query, "q")),
+            ),
+            (
+                "/a?access_token=q",
+                &format!("{protocols}stentor.token.p\r\n"),
+                Some((Subprotocol, "p")),
+            ),
         ] {
             let expected = expected.map(|(place, token)| (place, token.to_owned()));
             assert_eq!(carried(target, fields), expected, "{target} {fields}");

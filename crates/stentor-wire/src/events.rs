@@ -8,11 +8,15 @@
 use std::borrow::Cow;
 
 use memchr::memchr;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
+use crate::error::{ErrorCode, Rejection};
 use crate::json::surrogate_fault;
+use crate::pack::{Packed, Packer, Unpacked, Unpacker, format};
+use crate::rejections;
 use crate::saturating_decimal;
-use crate::target::{BadEscape, is_ignored, pairs, shortened, unknown_parameter};
+use crate::target::{broken_query, is_ignored, pairs, shortened, unknown_parameter};
 
 /// What a query asks for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -27,10 +31,12 @@ pub struct EventsQuery {
     pub wait_s: Option<u64>,
 }
 
-/// What a client of `stentor.v1` commands.
+/// What a client of `stentor.v1` commands. A command that asks for nothing is a ping.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Command {
+    /// The reply to the command repeats it.
+    pub id: Option<CommandId>,
     /// Topics and patterns to be told of from now on; not checked.
     pub subscribe: Vec<String>,
     /// Topics and patterns to be told of no more; not checked.
@@ -39,8 +45,53 @@ pub struct Command {
     pub since: Option<String>,
     /// A token that takes the place of the one before. Not checked.
     pub token: Option<String>,
-    /// A number to be told again when all commands before this one are obeyed.
-    pub ping: Option<u64>,
+}
+
+/// The id that a client gives to a command, as JSON: a number, or a string of at most 64 bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandId(Box<str>);
+
+impl CommandId {
+    /// The id as JSON.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of a command that is otherwise not valid, if the command has one that is.
+    #[must_use]
+    pub fn of_invalid(command: &str) -> Option<CommandId> {
+        #[derive(Deserialize)]
+        struct IdAlone {
+            id: CommandId,
+        }
+        serde_json::from_str::<IdAlone>(command).ok().map(|command| command.id)
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandId {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<CommandId, D::Error> {
+        let value = serde_json::Value::deserialize(input)?;
+        let is_id = match &value {
+            serde_json::Value::Number(_) => true,
+            serde_json::Value::String(text) => text.len() <= COMMAND_ID_BYTES_MAX,
+            _ => false,
+        };
+        let invalid = "the id of a command must be a number, or a string of at most 64 bytes";
+        if is_id { Ok(CommandId(value.to_string().into())) } else { Err(D::Error::custom(invalid)) }
+    }
+}
+
+impl Packed for CommandId {
+    const FORMAT: u64 = format("command id", &[]);
+
+    fn pack(&self, out: &mut Packer) {
+        self.0.to_string().pack(out);
+    }
+
+    fn unpack(input: &mut Unpacker<'_>) -> Unpacked<CommandId> {
+        Ok(CommandId(String::unpack(input)?.into()))
+    }
 }
 
 /// Reads the query of `/-/events`: `topic`, of which there may be `topics_max`, `since` or
@@ -52,15 +103,17 @@ pub struct Command {
 ///
 /// # Errors
 ///
-/// One plain sentence: a parameter that is unknown or broken, or too many topics.
-pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, String> {
+/// A parameter that is unknown or broken, or too many topics.
+pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Rejection> {
     let mut reading = QueryReader::default();
     for piece in pieces(query) {
         let (name, value) = decoded(piece)?;
         // Lists of other clients are called so.
         if matches!(&*name, "topic" | "topic[]") {
             if reading.query.topics.len() == topics_max {
-                return Err(format!("At most {topics_max} topics may be asked for at once."));
+                return Err(too_many_topics(format!(
+                    "At most {topics_max} topics may be asked for at once."
+                )));
             }
             reading.query.topics.push(value.into_owned());
         } else if !is_ignored(&name) && !reading.parameter(&name, &value)? {
@@ -78,8 +131,8 @@ pub fn parse_query(query: &[u8], topics_max: usize) -> Result<EventsQuery, Strin
 ///
 /// # Errors
 ///
-/// One plain sentence: a parameter that is known and broken.
-pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
+/// A parameter that is known and broken.
+pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, Rejection> {
     let mut reading = QueryReader::default();
     for piece in pieces(query) {
         let name = name_of(piece);
@@ -96,7 +149,7 @@ pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, String> {
 #[must_use]
 pub fn topics_named(query: &[u8]) -> usize {
     let is_other = |name: &[u8]| {
-        matches!(name, b"since" | b"mode" | b"wait" | b"token" | [b'_', ..])
+        matches!(name, b"since" | b"mode" | b"wait" | b"access_token" | [b'_', ..])
             || is_last_event_id(name)
     };
     pieces(query).filter(|piece| !is_other(name_of(piece))).count()
@@ -119,45 +172,36 @@ fn name_of(piece: &[u8]) -> &[u8] {
 
 /// Name and value of one piece. A cursor that cannot be decoded is one that means nothing, which is
 /// for the reader to be told in the stream: an error would keep it from coming back.
-fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), String> {
+fn decoded(piece: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), Rejection> {
     match (pairs(piece).next(), name_of(piece)) {
         (Some(Ok(pair)), _) => Ok(pair),
         (_, b"since") => Ok((Cow::Borrowed("since"), Cow::Borrowed(NO_CURSOR))),
         (_, name) if is_last_event_id(name) => {
             Ok((Cow::Borrowed("last_event_id"), Cow::Borrowed(NO_CURSOR)))
         }
-        _ => Err(format!("The query is broken. {BadEscape}")),
+        _ => Err(broken_query()),
     }
 }
 
-/// Reads a command of `stentor.v1`: a JSON object with a list `subscribe`, a list `unsubscribe`, or
-/// both, of at most `topics_max` names each, and perhaps the string `since`; or with the string
-/// `token`, alone or beside them; or with the number `ping`, alone.
+/// Reads a command of `stentor.v1`: a JSON object whose members are all optional. They are the
+/// lists `subscribe` and `unsubscribe`, of at most `topics_max` names each, the strings `since` and
+/// `token`, and `id`.
 ///
 /// # Errors
 ///
-/// One plain sentence, for the `error` that is sent back.
-pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, String> {
+/// Why the command is rejected; the server sends it back as `error`.
+pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, Rejection> {
+    let invalid = |detail: String| Rejection::because(ErrorCode::CommandInvalid, detail);
     // A list of them would be read as well, by its order, which nobody has agreed on.
     if !text.trim_start().starts_with('{') {
-        return Err("A command must be a JSON object.".to_owned());
+        return Err(NOT_AN_OBJECT);
     }
     let mut command: Command = serde_json::from_str(text).map_err(|error| {
         let broken = || format!("The command is broken: {}.", shortened(&error.to_string()));
-        surrogate_fault(text, &error).unwrap_or_else(broken)
+        invalid(surrogate_fault(text, &error).unwrap_or_else(broken))
     })?;
-    if let Some(number) = command.ping {
-        return match command == (Command { ping: Some(number), ..Command::default() }) {
-            true => Ok(command),
-            false => Err("A ping must be a command of its own.".to_owned()),
-        };
-    }
-    let names_none = command.subscribe.is_empty() && command.unsubscribe.is_empty();
-    if names_none && command.token.is_none() {
-        return Err("A command must name topics to subscribe or to unsubscribe.".to_owned());
-    }
     if command.subscribe.len().max(command.unsubscribe.len()) > topics_max {
-        return Err(format!("At most {topics_max} topics may be named at once."));
+        return Err(too_many_topics(format!("At most {topics_max} topics may be named at once.")));
     }
     command.since = command.since.filter(|since| !since.is_empty());
     Ok(command)
@@ -172,7 +216,7 @@ struct QueryReader {
 
 impl QueryReader {
     /// Takes one parameter. Returns whether it is known.
-    fn parameter(&mut self, name: &str, value: &str) -> Result<bool, String> {
+    fn parameter(&mut self, name: &str, value: &str) -> Result<bool, Rejection> {
         let cursor = || (!value.is_empty()).then(|| value.to_owned());
         match name {
             "since" => self.query.since = cursor(),
@@ -181,13 +225,12 @@ impl QueryReader {
                 self.query.latest = Some(match value {
                     "latest" => true,
                     "all" => false,
-                    _ => return Err("The parameter mode must be all or latest.".to_owned()),
+                    _ => return Err(BAD_MODE),
                 });
             }
             "wait" => {
                 let seconds = saturating_decimal(value.as_bytes());
-                self.query.wait_s =
-                    Some(seconds.ok_or("The parameter wait must be a whole number of seconds.")?);
+                self.query.wait_s = Some(seconds.ok_or(BAD_WAIT)?);
             }
             _ => return Ok(false),
         }
@@ -199,6 +242,19 @@ impl QueryReader {
         self.query
     }
 }
+
+fn too_many_topics(detail: String) -> Rejection {
+    Rejection::because(ErrorCode::SubscriptionLimit, detail)
+}
+
+rejections! {
+    NOT_AN_OBJECT: CommandInvalid = "A command must be a JSON object.";
+    BAD_MODE: ParameterInvalid = "The parameter mode must be all or latest.";
+    BAD_WAIT: ParameterInvalid = "The parameter wait must be a whole number of seconds.";
+}
+
+/// The longest id of a command that is a string, in bytes.
+const COMMAND_ID_BYTES_MAX: usize = 64;
 
 /// What stands for a cursor that cannot be read: no id looks like it.
 const NO_CURSOR: &str = "?";

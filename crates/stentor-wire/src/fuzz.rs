@@ -6,6 +6,7 @@
 
 use crate::condition::{Comparison, Validators, Verdict, if_range, judge, named};
 use crate::deflate::{Deflater, Inflater};
+use crate::error::Rejection;
 use crate::events::{EventsQuery, parse_command, parse_query, parse_topic_query};
 use crate::file_name::content_type;
 use crate::http1::response::{self, ResponseHead};
@@ -20,7 +21,6 @@ use crate::negotiate::{
 };
 use crate::range::{ByteRange, RANGES_MAX, Ranges, ranges};
 use crate::sse::{self, Item, TooLong};
-use crate::status::Refusal;
 use crate::target::{NotAFile, TopicName, check_file, decode, pairs, split};
 use crate::websocket::client::{self, ServerFrame};
 use crate::websocket::{
@@ -343,7 +343,7 @@ pub fn fuzz_file(data: &[u8]) {
             assert_eq!(decode(encode(&path).as_bytes()).as_deref(), Ok(&*path));
             assert!(check_file(&format!("{path}/..")).is_err());
         }
-        Err(NotAFile::Refused(reason)) => check_sentence(reason),
+        Err(NotAFile::Refused(reason)) => check_sentence(&reason.detail),
         Err(NotAFile::Hidden) => {
             let is_hidden = |segment: &str| segment.starts_with('.') || segment.len() > 255;
             let is_reserved = path == "/-" || path.starts_with("/-/");
@@ -440,14 +440,14 @@ pub fn fuzz_sse(data: &[u8]) {
     sse::event(&mut stream, None, None, &text);
     sse::event(&mut stream, Some(&word), Some(&word), &text);
     stream.extend_from_slice(sse::HEARTBEAT);
-    sse::binary_event(&mut stream, None, data);
+    sse::notice(&mut stream, None, &text);
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     let expected = [
         Item::Retry(data.len() as u64),
         Item::Event { id: None, name: None, data: lines.clone() },
-        Item::Event { id: some(&word), name: some(&word), data: lines },
+        Item::Event { id: some(&word), name: some(&word), data: lines.clone() },
         Item::Comment,
-        Item::Event { id: some(&word), name: some("base64"), data: STANDARD.encode(data) },
+        Item::Event { id: some(&word), name: some(sse::NOTICE), data: lines },
     ];
     let items = read_pieces(&stream, [stream.len() / 2], usize::MAX);
     assert_eq!(items.into_iter().collect::<Result<Vec<_>, _>>().as_deref(), Ok(&expected[..]));
@@ -486,10 +486,10 @@ pub fn fuzz_events(data: &[u8]) {
             let alone = EventsQuery { topics: Vec::new(), ..query };
             assert_eq!(parse_topic_query(written.as_bytes()), Ok(alone));
         }
-        Err(reason) => check_sentence(&reason),
+        Err(reason) => check_sentence(&reason.detail),
     }
     if let Err(reason) = parse_topic_query(data) {
-        check_sentence(&reason);
+        check_sentence(&reason.detail);
     }
     let text = String::from_utf8_lossy(data);
     match parse_command(&text, topics_max) {
@@ -497,13 +497,17 @@ pub fn fuzz_events(data: &[u8]) {
             assert!(command.subscribe.len() <= topics_max);
             assert!(command.unsubscribe.len() <= topics_max);
             let since = command.since.as_deref();
+            let id = command
+                .id
+                .as_ref()
+                .map(|id| serde_json::from_str::<serde_json::Value>(id.json()).unwrap());
             let written = serde_json::json!({
                 "subscribe": command.subscribe, "unsubscribe": command.unsubscribe, "since": since,
-                "token": command.token, "ping": command.ping,
+                "token": command.token, "id": id,
             });
             assert_eq!(parse_command(&written.to_string(), topics_max), Ok(command));
         }
-        Err(reason) => check_sentence(&reason),
+        Err(reason) => check_sentence(&reason.detail),
     }
 }
 
@@ -674,7 +678,7 @@ fn check_sentence(reason: &str) {
 }
 
 /// Scans bytes that arrive in pieces that end at `cuts`.
-fn scan_pieces(data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Scan, Refusal> {
+fn scan_pieces(data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Scan, Rejection> {
     let mut scanned = 0;
     for cut in cuts {
         match scan(&data[..cut], scanned)? {
@@ -690,7 +694,7 @@ fn scan_pieces(data: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<Sca
 fn decode_pieces(
     data: &[u8],
     cuts: impl IntoIterator<Item = usize>,
-) -> (Vec<u8>, Option<Result<usize, Refusal>>) {
+) -> (Vec<u8>, Option<Result<usize, Rejection>>) {
     let mut body = Body::new(BodyLength::Chunked);
     let mut content = Vec::new();
     let mut at = 0;

@@ -10,7 +10,7 @@
 //! streams ([`sse`]) and of WebSocket ([`websocket`]), and what a reader of many topics asks for
 //! ([`events`]). The coders of [`deflate`] serve all that either end may compress.
 //!
-//! The crate is sans-io: functions take bytes and return meaning, or a [`status::Refusal`] that
+//! The crate is sans-io: functions take bytes and return meaning, or a [`error::Rejection`] that
 //! says what was wrong. There is no clock, no socket, no unsafe code, and nothing on the path of an
 //! ordinary request allocates.
 //!
@@ -21,6 +21,7 @@
 pub mod condition;
 pub mod credentials;
 pub mod deflate;
+pub mod error;
 pub mod events;
 pub mod file_name;
 pub mod forwarded;
@@ -29,6 +30,7 @@ pub mod json;
 pub mod label;
 pub mod lookup;
 pub mod negotiate;
+pub mod notice;
 pub mod pack;
 pub mod proxy_protocol;
 pub mod range;

@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::error::Rejection;
 use crate::target::TopicName;
 
 /// What has a packed form.
@@ -634,7 +635,7 @@ impl Packed for TopicName<'static> {
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<TopicName<'static>> {
-        TopicName::parse(String::unpack(input)?)
+        TopicName::parse(String::unpack(input)?).map_err(Rejection::fixed_text)
     }
 }
 

@@ -12,11 +12,9 @@
 //! [`first_event`] is for those who hold so many streams that a decoder for each is too much. It
 //! keeps nothing and copies nothing: an event is lent from the input if it is there whole.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use memchr::{memchr, memchr2};
 
-use crate::{labels, saturating_decimal};
+use crate::saturating_decimal;
 
 /// What is sent when there is nothing to say: a comment, which readers pass over. It stands before
 /// whatever comes next: at an empty line some readers would report what came last once more.
@@ -28,37 +26,19 @@ pub const HEARTBEAT_CHUNK: &[u8] = b"2\r\n:\n\r\n";
 /// What a stream may begin with, and what then is no part of its first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-labels! {
-    /// The events by which the server speaks for itself on event streams. No publisher can choose
-    /// these names, see [`is_reserved`].
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Notice {
-        /// Messages are missing.
-        Gap = "gap",
-        /// The topic was deleted.
-        Deletion = "delete",
-        /// A message whose data is not text, in base64.
-        Binary = "base64",
-        /// The reader may not read any more.
-        Expired = "expired",
-        /// A part of the subscription may not be read.
-        Uncovered = "uncovered",
-    }
-}
+/// The event name of everything that is not a published message as text. Its data is JSON.
+pub const NOTICE: &str = "stentor";
 
-/// Whether publishers cannot choose this name for an event: it is a notice, belongs to
-/// `EventSource` itself, whose handlers `onopen` and `onerror` would be called, or has the name of
-/// the server.
+/// Whether publishers cannot choose this name for an event: it is the server's own, or belongs to
+/// `EventSource` itself, whose handlers `onopen` and `onerror` would be called.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
-    Notice::ALL.iter().any(|notice| notice.name() == name)
-        || matches!(name, "open" | "error" | "stentor")
-        || name.starts_with("stentor.")
+    matches!(name, NOTICE | "open" | "error") || name.starts_with("stentor.")
 }
 
 /// Appends a notice. `id` must not have CR, LF or NUL.
-pub fn notice(out: &mut Vec<u8>, id: Option<&str>, notice: Notice, data: &str) {
-    event(out, id, Some(notice.name()), data);
+pub fn notice(out: &mut Vec<u8>, id: Option<&str>, json: &str) {
+    event(out, id, Some(NOTICE), json);
 }
 
 /// Appends one message to `out`, as an event of its publisher's name.
@@ -81,12 +61,6 @@ pub fn event(out: &mut Vec<u8>, id: Option<&str>, name: Option<&str>, data: &str
     }
     field(out, b"data: ", rest);
     out.push(b'\n');
-}
-
-/// Appends an event for bytes that are not text: it is named `base64`, and its data is `data` in
-/// the standard alphabet with padding (RFC 4648 section 4).
-pub fn binary_event(out: &mut Vec<u8>, id: Option<&str>, data: &[u8]) {
-    notice(out, id, Notice::Binary, &STANDARD.encode(data));
 }
 
 /// Appends how many milliseconds a reader shall wait before it connects again: a line of whatever

@@ -1,4 +1,4 @@
-//! The status codes Stentor sends, and the refusal that carries one.
+//! The status codes Stentor sends.
 //!
 //! One table holds code, name and reason phrase, and from it come the constants and the complete
 //! status lines, so that an answer never formats a number.
@@ -6,37 +6,6 @@
 /// A status code of RFC 9110 section 15. The constants are all that Stentor sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub u16);
-
-/// Why a request is refused. The connection closes when framing is in doubt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The status to answer with.
-    pub status: Status,
-    /// One plain sentence that says what was wrong and what to do.
-    pub reason: &'static str,
-}
-
-impl Refusal {
-    /// A refusal with the given status and its one-sentence reason.
-    pub const fn new(status: Status, reason: &'static str) -> Refusal {
-        Refusal { status, reason }
-    }
-
-    /// `400 Bad Request`, the answer to nearly everything that is wrong with framing.
-    pub(crate) const fn bad(reason: &'static str) -> Refusal {
-        Refusal::new(Status::BAD_REQUEST, reason)
-    }
-}
-
-/// Makes constants of refusals, each with its status and its sentence.
-#[macro_export]
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident: $status:ident = $reason:literal;)*) => {$(
-        $(#[$doc])*
-        const $name: $crate::status::Refusal =
-            $crate::status::Refusal::new($crate::status::Status::$status, $reason);
-    )*};
-}
 
 macro_rules! statuses {
     ($($code:literal $name:ident $reason:literal)*) => {

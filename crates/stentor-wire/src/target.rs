@@ -11,6 +11,9 @@ use std::ops::Deref;
 
 use memchr::{memchr, memchr2};
 
+use crate::error::{ErrorCode, Rejection};
+use crate::rejections;
+
 /// Text could not be percent-decoded: a `%` without two hexadecimal digits, or not UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadEscape;
@@ -137,12 +140,12 @@ pub fn pairs(
     })
 }
 
-/// Whether a parameter has no meaning for the page that is asked for. `token` belongs to access
+/// Whether a parameter has no meaning for the page that is asked for. `access_token` belongs to access
 /// control. A name that begins with `_` is of a client that adds a number to each address, so that
 /// no cache answers.
 #[must_use]
 pub fn is_ignored(name: &str) -> bool {
-    name == "token" || name.starts_with('_')
+    name == "access_token" || name.starts_with('_')
 }
 
 /// The parameters of a query, as [`pairs`] returns them, if their names are among `names`. Those of
@@ -150,23 +153,29 @@ pub fn is_ignored(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// One plain sentence, for the client: a parameter that is broken or unknown.
+/// [`ErrorCode::QueryInvalid`] or [`ErrorCode::ParameterUnknown`].
 pub fn parameters<'q>(
     query: &'q [u8],
     names: &[&str],
-) -> impl Iterator<Item = Result<(Cow<'q, str>, Cow<'q, str>), String>> {
+) -> impl Iterator<Item = Result<(Cow<'q, str>, Cow<'q, str>), Rejection>> {
     let known = |pair: Result<(Cow<'q, str>, Cow<'q, str>), BadEscape>| match pair {
         Ok((name, _)) if is_ignored(&name) => None,
         Ok((name, _)) if !names.contains(&&*name) => Some(Err(unknown_parameter(&name, names))),
-        pair => Some(pair.map_err(|error| format!("The query is broken. {error}"))),
+        pair => Some(pair.map_err(|_| broken_query())),
     };
     pairs(query).filter_map(known)
 }
 
-/// The sentence that refuses a parameter that is not among `names`.
-pub(crate) fn unknown_parameter(name: &str, names: &[&str]) -> String {
+/// Rejects a query that cannot be decoded.
+pub(crate) fn broken_query() -> Rejection {
+    Rejection::because(ErrorCode::QueryInvalid, format!("The query is broken. {BadEscape}"))
+}
+
+/// Rejects a parameter that is not among `names`.
+pub(crate) fn unknown_parameter(name: &str, names: &[&str]) -> Rejection {
     let (name, names) = (shortened(name), names.join(", "));
-    format!("There is no parameter '{name}'; there are {names} and token.")
+    let detail = format!("There is no parameter '{name}'; there are {names} and access_token.");
+    Rejection::because(ErrorCode::ParameterUnknown, detail)
 }
 
 /// Escapes and shortens a client's text for a sentence that repeats it.
@@ -195,8 +204,8 @@ impl<'a> TopicName<'a> {
     ///
     /// # Errors
     ///
-    /// One plain sentence, if it may not name a topic.
-    pub fn parse(text: impl Into<Cow<'a, str>>) -> Result<TopicName<'a>, &'static str> {
+    /// If it may not name a topic.
+    pub fn parse(text: impl Into<Cow<'a, str>>) -> Result<TopicName<'a>, Rejection> {
         let text = text.into();
         check_topic(&text)?;
         Ok(TopicName(text))
@@ -206,16 +215,14 @@ impl<'a> TopicName<'a> {
     ///
     /// # Errors
     ///
-    /// One plain sentence, if a segment is `*` or `**`. Readers could not name the topic: to them
-    /// it would be a pattern. Topics that are stored under such names can still be read and
-    /// deleted.
-    pub fn published(self) -> Result<TopicName<'a>, &'static str> {
-        let has_star = memchr::memchr(b'*', self.0.as_bytes()).is_some();
-        if has_star && self.0.split('/').any(|segment| matches!(segment, "*" | "**")) {
-            return Err("A topic must not have a segment '*' or '**': readers take it for a \
-                        pattern.");
+    /// If it has a `*`. Readers could not name the topic: a segment that is `*` is a pattern, and
+    /// other uses of `*` are kept for later. Topics that are stored under such names can still be
+    /// read and deleted.
+    pub fn published(self) -> Result<TopicName<'a>, Rejection> {
+        match memchr(b'*', self.0.as_bytes()) {
+            None => Ok(self),
+            Some(_) => Err(STAR_IN_TOPIC),
         }
-        Ok(self)
     }
 
     /// Takes the path of a request target for a name; borrows when there is nothing to decode.
@@ -223,7 +230,7 @@ impl<'a> TopicName<'a> {
     /// # Errors
     ///
     /// As [`TopicName::parse`]; or [`BAD_PATH`], if it cannot be decoded.
-    pub fn from_path(path: &'a [u8]) -> Result<TopicName<'a>, &'static str> {
+    pub fn from_path(path: &'a [u8]) -> Result<TopicName<'a>, Rejection> {
         TopicName::parse(decode(path).map_err(|_| BAD_PATH)?)
     }
 
@@ -256,32 +263,32 @@ impl fmt::Display for TopicName<'_> {
 }
 
 /// Whether a text may name a topic. If not, says why.
-fn check_topic(name: &str) -> Result<(), &'static str> {
+fn check_topic(name: &str) -> Result<(), Rejection> {
     let Some(path) = name.strip_prefix('/') else {
-        return Err("A topic must begin with '/'.");
+        return Err(TOPIC_START);
     };
     if name.len() > TOPIC_BYTES_MAX {
-        return Err("A topic must not be longer than 512 bytes.");
+        return Err(TOPIC_BYTES);
     }
     if name.chars().any(char::is_control) {
-        return Err("A topic must not have control characters.");
+        return Err(TOPIC_CONTROL);
     }
     // As bytes, which are split faster than characters: every line of a bulk publish comes by here.
     let mut segments = path.as_bytes().split(|byte| *byte == b'/');
     if segments.clone().any(|segment| matches!(segment, b"" | b"." | b"..")) {
-        return Err("A topic must not have a segment that is empty, '.' or '..'.");
+        return Err(TOPIC_SEGMENT);
     }
     if matches!(segments.next(), Some(b"-" | b".well-known")) {
-        return Err("Topics under /-/ and /.well-known/ are reserved for the server.");
+        return Err(TOPIC_RESERVED);
     }
     Ok(())
 }
 
 /// Why a path names no file that may be served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotAFile {
-    /// It can name none, and whoever sent it did not mean well (400); why, in one plain sentence.
-    Refused(&'static str),
+    /// It can name none, and looks like an attack (400).
+    Refused(Rejection),
     /// There may be one, but it is as if there were not (404).
     Hidden,
 }
@@ -295,17 +302,15 @@ pub enum NotAFile {
 /// which is the server's own, segments longer than 255 bytes, and paths longer than 4096 bytes.
 pub fn check_file(path: &str) -> Result<(), NotAFile> {
     let Some(relative) = path.strip_prefix('/') else {
-        return Err(NotAFile::Refused("A path must begin with '/'."));
+        return Err(NotAFile::Refused(PATH_START));
     };
     if path.chars().any(|char| char.is_control() || char == '\\') {
-        let reason = "The path of a file must not have control characters or backslashes.";
-        return Err(NotAFile::Refused(reason));
+        return Err(NotAFile::Refused(PATH_CHARACTER));
     }
     // At the end it means a directory, and by itself the root.
     let segments = relative.strip_suffix('/').unwrap_or(relative).split('/');
     if path != "/" && segments.clone().any(|segment| matches!(segment, "" | "." | "..")) {
-        let reason = "The path of a file must not have a segment that is empty, '.' or '..'.";
-        return Err(NotAFile::Refused(reason));
+        return Err(NotAFile::Refused(PATH_SEGMENT));
     }
     let is_hidden = |(i, segment): (usize, &str)| {
         let is_for_all = i == 0 && segment == ".well-known";
@@ -342,8 +347,24 @@ fn unescape(text: &[u8], plus_is_space: bool) -> Result<Cow<'_, str>, BadEscape>
     String::from_utf8(decoded).map(Cow::Owned).map_err(|_| BadEscape)
 }
 
-/// Why a path names nothing at all.
-pub const BAD_PATH: &str = "The path has a broken %-escape or is not UTF-8.";
+/// A path that names nothing at all.
+pub const BAD_PATH: Rejection =
+    Rejection::new(ErrorCode::PathInvalid, "The path has a broken %-escape or is not UTF-8.");
+
+rejections! {
+    TOPIC_START: TopicInvalid = "A topic must begin with '/'.";
+    TOPIC_BYTES: TopicInvalid = "A topic must not be longer than 512 bytes.";
+    TOPIC_CONTROL: TopicInvalid = "A topic must not have control characters.";
+    TOPIC_SEGMENT: TopicInvalid = "A topic must not have a segment that is empty, '.' or '..'.";
+    TOPIC_RESERVED: TopicReserved =
+        "Topics under /-/ and /.well-known/ are reserved for the server.";
+    STAR_IN_TOPIC: TopicInvalid = "A topic must not have a '*': it is kept for patterns.";
+    PATH_START: PathInvalid = "A path must begin with '/'.";
+    PATH_CHARACTER: PathInvalid =
+        "The path of a file must not have control characters or backslashes.";
+    PATH_SEGMENT: PathInvalid =
+        "The path of a file must not have a segment that is empty, '.' or '..'.";
+}
 
 /// The longest topic, in bytes of UTF-8, the leading slash included.
 pub const TOPIC_BYTES_MAX: usize = 512;

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use stentor_wire::sse::{Decoder, Item, is_reserved};
+use stentor_wire::sse::{Decoder, Item};
 use ureq::http::header::{ACCEPT, CONTENT_TYPE};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
@@ -227,13 +227,14 @@ impl<'a, O: Write, N: Write> StreamFollower<'a, O, N> {
             Item::Comment => self.attempts = 0,
             Item::Event { id, name, data } => {
                 self.attempts = 0;
-                self.output.event(name.as_deref(), &data)?;
+                self.output.event(&data)?;
                 // A gap has no id. The cursor it speaks of is kept: should the stream end before
                 // the next message, the next one has to know what was seen.
                 if id.is_some() {
                     self.cursor = id;
                 }
-                if !name.as_deref().is_some_and(is_reserved) {
+                // On `/-/events` only what is no message has a name.
+                if name.is_none() {
                     self.count_message()?;
                 }
             }

@@ -98,7 +98,7 @@ impl Hub {
     ) -> Result<Event, Refusal> {
         let entry = self.admit(Op::Delete(topic), when, now_unix)?;
         match self.apply(entry, Place::Next)? {
-            Applied::Deleted(deletion) => Ok(deletion),
+            Applied::Deleted(deletion, _) => Ok(deletion),
             _ => unreachable!("a topic is deleted in the next place, or that is refused"),
         }
     }
@@ -256,9 +256,9 @@ impl Hub {
             evicted = topic.clear();
         }
         drop(tombstones);
-        self.announce(sequence, &topic, &deletion.message);
+        let readers = self.announce(sequence, &topic, &deletion.message);
         drop((outdated, evicted));
-        Ok(Applied::Deleted(deletion))
+        Ok(Applied::Deleted(deletion, readers))
     }
 
     pub(super) fn replace_rules(&self, rules: Vec<Rule>, place: Place) -> Applied {

@@ -33,6 +33,7 @@ use crate::pattern::Pattern;
 use crate::rules::{Keep, Rules, Terms};
 use crate::tombstones::{UNSTORED_MAX, Unstored};
 use crate::topic::Topic;
+use stentor_wire::error::Rejection;
 
 /// A snapshot that is being written.
 pub struct Snapshot {
@@ -467,7 +468,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
         let [upto, count] = reader.varints()?;
         let [upto] = self.numbers([upto])?;
         let rule = |_| {
-            let pattern = Pattern::parse(reader.text()?).map_err(|_| MALFORMED)?;
+            let pattern = Pattern::parse_stored(reader.text()?).map_err(|_| MALFORMED)?;
             Ok((pattern, reader.flag()?))
         };
         let rules = (0..count).map(rule).collect::<Result<_, &'static str>>()?;
@@ -486,7 +487,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     }
 
     fn read_deletion(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        let name = TopicName::parse(reader.text()?)?;
+        let name = TopicName::parse(reader.text()?).map_err(Rejection::fixed_text)?;
         let (terms, seq, at) = self.read_message(&name, reader)?;
         let [last_seq] = self.numbers([reader.varint()?])?;
         let topic = Arc::new(Topic::deleted(&name, Arc::clone(&terms), seq));
@@ -501,7 +502,7 @@ impl<H: Deref<Target = Hub>> Restore<H> {
     }
 
     fn read_topic(&mut self, reader: &mut Reader<'_>) -> Result<(), &'static str> {
-        let name = TopicName::parse(reader.text()?)?;
+        let name = TopicName::parse(reader.text()?).map_err(Rejection::fixed_text)?;
         let [terms, lost_seq, count] = reader.varints()?;
         let [lost_seq] = self.numbers([lost_seq])?;
         let terms = self.terms_at(terms, &name)?;

@@ -282,15 +282,17 @@ fn what_json_takes_is_known_before_it_is_written() {
     ] {
         for content_type in [ContentType::TEXT, ContentType::JSON] {
             let message = message(Draft::new(data).with_content_type(content_type));
-            let mut out = Vec::new();
-            message.write_json(&mut out);
-            assert_eq!(message.json_len(), out.len(), "{data:?}");
-            for bytes_max in 1..8 {
-                let (mut parts, mut from) = (Vec::new(), Some(0));
-                while let Some(at) = from {
-                    from = message.write_json_part(at, bytes_max, &mut parts);
+            for place in [JsonPlace::Member, JsonPlace::Value] {
+                let mut out = Vec::new();
+                message.write_json(place, &mut out);
+                assert_eq!(message.json_len(place), out.len(), "{data:?}");
+                for bytes_max in 1..8 {
+                    let (mut parts, mut from) = (Vec::new(), Some(0));
+                    while let Some(at) = from {
+                        from = message.write_json_part(place, at, bytes_max, &mut parts);
+                    }
+                    assert_eq!(parts, out, "{data:?} {bytes_max}");
                 }
-                assert_eq!(parts, out, "{data:?} {bytes_max}");
             }
         }
     }
@@ -303,7 +305,7 @@ fn embedding() {
         assert_eq!(json(good.as_bytes()), Embed::Json, "{good}");
     }
     for bad in ["", "{", "1 2", "{} {}", "nul", "{'a':1}", "[1,]", "\"\n\"", "NaN", "\u{feff}1"] {
-        assert_eq!(json(bad.as_bytes()), Embed::Text, "{bad}");
+        assert_eq!(json(bad.as_bytes()), Embed::Bytes, "{bad}");
     }
     // The text of a string need not be looked at to find its end, but it is.
     assert_eq!(json(b"\"\xff\""), Embed::Bytes);
@@ -321,7 +323,7 @@ fn deep_nesting_does_no_harm() {
     let deep = message(Draft::new(nested.into_bytes()).with_content_type(ContentType::JSON));
     assert_eq!(deep.embed(), Embed::Json);
     let open = message(Draft::new(vec![b'['; 1 << 20]).with_content_type(ContentType::JSON));
-    assert_eq!(open.embed(), Embed::Text);
+    assert_eq!(open.embed(), Embed::Bytes);
 }
 
 #[test]

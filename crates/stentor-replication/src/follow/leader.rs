@@ -291,7 +291,7 @@ pub(super) fn agent_of(settings: &Settings) -> Result<Agent, String> {
 }
 
 fn id_of(answer: &Response<Body>) -> Option<Id> {
-    answer.headers().get("stentor-id")?.to_str().ok()?.parse().ok()
+    answer.headers().get("stentor-cursor")?.to_str().ok()?.parse().ok()
 }
 
 /// What an answer says that is none of use.

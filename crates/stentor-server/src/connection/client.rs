@@ -49,8 +49,8 @@ impl Connection {
         request: &Request<'_>,
         named: Option<IpAddr>,
     ) -> bool {
-        let reason = match cx.shared.may_answer(request) {
-            Err(reason) => reason,
+        let rejection = match cx.shared.may_answer(request) {
+            Err(rejection) => rejection,
             Ok(()) if self.take_client(cx, named) => {
                 cx.heed_access_lists();
                 return false;
@@ -62,7 +62,7 @@ impl Connection {
         };
         cx.stats.requests.add(1);
         let head_only = request.method == Method::Head;
-        self.last_exchange(cx, head_only).put_off(request, reason);
+        self.last_exchange(cx, head_only).put_off(request, &rejection);
         true
     }
 

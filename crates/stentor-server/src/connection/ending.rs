@@ -6,7 +6,7 @@ use super::{Connection, Origin, RequestWait};
 use crate::context::Context;
 use stentor_config::Close;
 use stentor_io::{Backend, Flow};
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::rejections;
 
 impl Connection {
     /// The deadline has come: tells a client that was in the middle of a request, and ends.
@@ -20,14 +20,12 @@ impl Connection {
             }
             return;
         }
-        let reason = match &self.state {
+        let rejection = match &self.state {
             State::Http(http) => match http.wait() {
-                RequestWait::Head if self.has_begun_a_head() => {
-                    "The request head took too long to arrive."
-                }
+                RequestWait::Head if self.has_begun_a_head() => SLOW_HEAD,
                 // The client would send, and what it sent is not committed yet.
                 RequestWait::Body if http.is_sink_full() => return,
-                RequestWait::Body => "The request body arrives too slowly.",
+                RequestWait::Body => SLOW_BODY,
                 _ => return self.close(cx, io),
             },
             State::Stream(_) => return self.expire_stream(cx, io),
@@ -53,7 +51,7 @@ impl Connection {
             Some(asked) => cx.responses.answers.asked = asked,
             None => self.note_asked(cx, self.work.input()),
         }
-        self.refuse(cx, &Refusal { status: Status::REQUEST_TIMEOUT, reason }, false);
+        self.reject(cx, &rejection, false);
         let result = self.work.flush(cx, io).map(drop);
         // Nothing more is read, so there is nothing to pause or resume.
         let _ = self.settle(cx, io, result);
@@ -122,4 +120,9 @@ impl Connection {
         self.enter(cx, State::Free);
         self.work.clear();
     }
+}
+
+rejections! {
+    SLOW_HEAD: HeadTimeout = "The request head took too long to arrive.";
+    SLOW_BODY: BodyTimeout = "The request body arrives too slowly.";
 }

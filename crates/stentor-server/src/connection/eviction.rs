@@ -89,6 +89,6 @@ impl Connection {
         }
         // A page of another origin may not know why, but is to come again.
         let mut x = self.last_exchange(cx, false);
-        x.put_off_until_later(is_stream, Some("*"), TOO_MANY);
+        x.put_off_until_later(is_stream, Some("*"), &TOO_MANY);
     }
 }

@@ -13,23 +13,26 @@ use crate::access::{Act, Bearer, Denied, Sight, Visitor, covers_copy};
 use crate::budget::Permit;
 use crate::context::Context;
 use crate::listeners::listener;
+use crate::stream::HAS_PASS;
 use crate::stream::format::Ended;
-use crate::stream::{HAS_PASS, PARTIAL};
-use stentor_access::{Coverage, PatternsRef, Refused};
+use stentor_access::{Coverage, Grant, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, mark};
-use stentor_wire::websocket::{Opcode, frame};
+use stentor_wire::error::{ErrorCode, Rejection};
 
 impl Connection {
-    /// What may be subscribed to stays; the rest it is to be told of.
+    /// What may be subscribed to stays; the rest it is to be told of. `grant` is of a token that
+    /// takes the place of the one before.
     pub(super) fn may_subscribe(
-        &mut self,
+        &self,
         cx: &mut Context,
         filters: &mut Vec<Filter>,
+        grant: Option<&Grant>,
         _: &Permit,
-    ) -> Result<Sight, String> {
-        let bearer = match cx.access.passes.get(cx.peer).filter(|_| self.has_pass()) {
-            Some(pass) => Bearer::Good { grant: pass.grant(), by_cookie: false },
+    ) -> Result<Sight, Rejection> {
+        let pass = || cx.access.passes.get(cx.peer).filter(|_| self.has_pass());
+        let bearer = match grant.cloned().or_else(|| pass().map(|pass| pass.grant())) {
+            Some(grant) => Bearer::Good { grant, by_cookie: false },
             None => Bearer::Nobody,
         };
         let settings = &cx.settings;
@@ -38,45 +41,41 @@ impl Connection {
         let sight = visitor.may(Act::Read(filters));
         let sight = sight.and_then(|()| visitor.sight(filters, &mut cost));
         cx.load.budget.cost += cost;
-        let sight = sight.map_err(|denied| {
+        sight.map_err(|denied| {
             cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
-            denied.refusal.reason.to_owned()
-        })?;
-        if let Some(reading) = self.reading_mut().filter(|_| !sight.part.is_empty()) {
-            reading.set_trait(PARTIAL, true);
-        }
-        Ok(sight)
+            denied.rejection
+        })
     }
 
-    /// Takes a token in place of the one before, unless less would be covered by it than is read.
-    pub(super) fn renew(
-        &mut self,
+    /// Checks a token that is to take the place of the one before: it must cover what is read.
+    pub(super) fn check_token(
+        &self,
         cx: &mut Context,
         token: &str,
         permit: &Permit,
-    ) -> Result<(), String> {
+    ) -> Result<Grant, Rejection> {
         let grant = match cx.verify(token, false, permit) {
             Bearer::Good { grant, .. } => grant,
             Bearer::Bad(refused) => {
                 let denied = Denied::bad_token(refused);
                 cx.access.denials.note(&cx.stats, denied.why, || None, cx.clock.now_ms);
-                return Err(denied.refusal.reason.to_owned());
+                return Err(denied.rejection);
             }
-            _ => return Ok(()),
+            Bearer::Nobody | Bearer::Judged => return Err(Refused::Malformed.rejection()),
         };
         let (covers, cost) = self.covers(cx, Some(grant.scope.read()));
         cx.load.budget.cost += cost;
-        if !covers {
-            return Err(COVERS_LESS.to_owned());
-        }
-        cx.access.passes.give(cx.peer, &grant);
+        if covers { Ok(grant) } else { Err(COVERS_LESS) }
+    }
+
+    /// Gives the reader another token.
+    pub(super) fn renew(&mut self, cx: &mut Context, grant: &Grant) {
+        cx.access.passes.give(cx.peer, grant);
         if let Some(reading) = self.reading_mut() {
             reading.set_trait(HAS_PASS, true);
         }
         // Its end is another.
         cx.rearm();
-        frame(cx.out.bytes(), Opcode::Text, false, RENEWED);
-        Ok(())
     }
 
     /// Whether what is read may be by who is allowed these, as far as was promised; and what it
@@ -116,7 +115,7 @@ impl Connection {
             }
             State::Transfer(_) => self.end_copying(cx, is_feed(cx)),
             State::Stream(reading) => {
-                (reading.traits().transport.manner().expired)(cx.out.bytes(), why);
+                (reading.traits().transport.manner().end)(cx.out.bytes(), why);
                 self.enter(cx, State::Refusing);
             }
             _ => {}
@@ -199,9 +198,8 @@ impl Connection {
 /// What it costs to compare one pattern with those of a token.
 const COVERAGE_COST: usize = 256;
 
-/// A token took the place of the one before.
-const RENEWED: &[u8] = b"{\"renewed\":true}";
-
 /// A token would end a part of what is read, and nobody would say so.
-const COVERS_LESS: &str =
-    "The token does not cover what is subscribed to: unsubscribe from that first.";
+const COVERS_LESS: Rejection = Rejection::new(
+    ErrorCode::TokenInsufficient,
+    "The token does not cover what is subscribed to: unsubscribe from that first.",
+);

@@ -17,10 +17,10 @@ use crate::{paths, route};
 use std::net::IpAddr;
 use stentor_config::Settings;
 use stentor_tls_layer::TlsFailure;
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::{self, FieldSlots, Framing, Head, Method, Request, Scan, Version};
 use stentor_wire::pack::Moment;
 use stentor_wire::packed;
-use stentor_wire::status::Refusal;
 
 /// The current request, as far as it has arrived.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl Connection {
             }
             Err(refusal) => {
                 self.note_asked(cx, input);
-                self.refuse(cx, &refusal, false);
+                self.reject(cx, &refusal, false);
                 Progress::Used(0)
             }
         }
@@ -221,7 +221,7 @@ impl Connection {
             Err(refusal) => {
                 cx.stats.requests.add(1);
                 let is_head = bytes.trim_ascii_start().starts_with(b"HEAD ");
-                self.refuse(cx, &refusal, is_head);
+                self.reject(cx, &refusal, is_head);
             }
         }
         Progress::Used(bytes.len())
@@ -239,11 +239,11 @@ impl Connection {
     ) -> bool {
         let is_meant = match self.origin {
             Origin::Unix => Ok(()),
-            _ => cx.may(self.role, Act::Ask(request)).map_err(|denied| denied.refusal),
+            _ => cx.may(self.role, Act::Ask(request)).map_err(|denied| denied.rejection),
         };
         if let Err(refusal) = is_meant {
             cx.stats.requests.add(1);
-            self.refuse(cx, &refusal, request.method == Method::Head);
+            self.reject(cx, &refusal, request.method == Method::Head);
             return true;
         }
         if self.is_put_off(cx, request, client) {
@@ -312,7 +312,7 @@ impl Connection {
             Err(refusal) => (refusal, 0),
         };
         cx.responses.answers.asked = std::mem::take(&mut incoming.asked);
-        self.refuse(cx, &refusal, false);
+        self.reject(cx, &refusal, false);
         Progress::Used(used)
     }
 
@@ -409,8 +409,8 @@ impl Connection {
     }
 
     /// Answers with a refusal, after which nothing of the connection's input means anything.
-    pub(super) fn refuse(&mut self, cx: &mut Context, refusal: &Refusal, head_only: bool) {
-        self.last_exchange(cx, head_only).refuse(refusal);
+    pub(super) fn reject(&mut self, cx: &mut Context, rejection: &Rejection, head_only: bool) {
+        self.last_exchange(cx, head_only).reject(rejection);
     }
 
     /// The exchange for an answer behind which the connection ends.

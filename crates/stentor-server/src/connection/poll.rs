@@ -41,9 +41,8 @@ pub(super) struct Poll {
     held: HeldPoll,
     /// The gap that the answer reports first.
     gap: Option<Gap>,
-    /// The subscriptions that the client may not see, as a JSON object: the answer reports them
-    /// first, too.
-    uncovered: Option<String>,
+    /// The notice of subscriptions that the client may not see: the answer reports them first, too.
+    access: Option<String>,
     wait: ReplyWait,
 }
 
@@ -61,27 +60,27 @@ pub(super) enum Answer {
 
 impl Poll {
     pub(super) fn new(reading: Reading, wait: ReplyWait, parts: PollParts) -> Poll {
-        let (held, gap, uncovered) = parts;
-        Poll { reading, held, gap, uncovered, wait }
+        let (held, gap, access) = parts;
+        Poll { reading, held, gap, access, wait }
     }
 
     /// Packs the parts besides what it reads, or none.
     /// The form of [`Poll::pack_parts`].
     pub(super) const FORMAT: u64 =
-        pack::format("Poll held gap uncovered", &[HeldPoll::FORMAT, Gap::FORMAT]);
+        pack::format("Poll held gap access", &[HeldPoll::FORMAT, Gap::FORMAT]);
 
     pub(super) fn pack_parts(poll: Option<&Poll>, out: &mut Packer) {
         poll.is_some().pack(out);
         poll.inspect(|poll| poll.held.pack(out));
         poll.map_or(&None, |poll| &poll.gap).pack(out);
-        poll.map_or(&None, |poll| &poll.uncovered).pack(out);
+        poll.map_or(&None, |poll| &poll.access).pack(out);
     }
 
     pub(super) fn unpack_parts(input: &mut Unpacker<'_>) -> Unpacked<Option<PollParts>> {
         let held = Option::unpack(input)?;
-        let (gap, uncovered) = (Option::unpack(input)?, Option::unpack(input)?);
-        let is_whole = held.is_some() || gap.is_none() && uncovered.is_none();
-        if is_whole { Ok(held.map(|held| (held, gap, uncovered))) } else { Err(MISFIT) }
+        let (gap, access) = (Option::unpack(input)?, Option::unpack(input)?);
+        let is_whole = held.is_some() || gap.is_none() && access.is_none();
+        if is_whole { Ok(held.map(|held| (held, gap, access))) } else { Err(MISFIT) }
     }
 
     pub(super) fn reading(&self) -> &Reading {
@@ -103,8 +102,8 @@ impl Poll {
     }
 
     pub(super) fn own_bytes(&self) -> usize {
-        let uncovered = self.uncovered.as_ref().map_or(0, |json| json.len());
-        size_of::<Poll>() + self.reading.own_bytes() + self.held.own_bytes() + uncovered
+        let access = self.access.as_ref().map_or(0, |json| json.len());
+        size_of::<Poll>() + self.reading.own_bytes() + self.held.own_bytes() + access
     }
 
     /// When the deadline is, and what that is for.
@@ -191,7 +190,7 @@ impl Connection {
             return;
         }
         let is_over = cx.draining || poll.held.deadline.0 <= cx.clock.now_ms;
-        if is_over && poll.uncovered.is_some() && answer.is_none() {
+        if is_over && poll.access.is_some() && answer.is_none() {
             // Nothing but that not all of it may be read.
             cx.streams.found.clear();
             answer = Some(Answer::Many(poll.reading.cursor()));
@@ -205,15 +204,18 @@ impl Connection {
     pub(super) fn answer_poll(&mut self, cx: &mut Context, answer: &Answer, permit: &Permit) {
         // mutation: poll-panic
         let State::Poll(poll) = &mut self.state else { return };
-        let (mut seq, traits) = (poll.reading.cursor(), poll.reading.traits());
+        let traits = poll.reading.traits();
         let mut rest = None;
-        if let Answer::Many(upto_seq) = answer {
-            let first = [
-                poll.uncovered.as_ref().map(|json| format!("{{\"uncovered\":{json}}}")),
-                poll.gap.as_ref().map(Gap::object),
-            ];
+        let upto_seq = match answer {
+            Answer::Many(upto_seq) => Some(*upto_seq),
+            Answer::Nothing if poll.is_of_many() => Some(poll.reading.cursor()),
+            _ => None,
+        };
+        if let Some(upto_seq) = upto_seq {
+            let first = [poll.access.clone(), poll.gap.as_ref().map(Gap::notice)];
             let (body, found) = (&mut cx.resources.scratch.body, &cx.streams.found);
-            (seq, rest) = write_array(body, first, found, *upto_seq);
+            let hub = &cx.shared.hub;
+            rest = write_array(body, first, found, upto_seq, |seq| hub.id(seq));
             cx.streams.found.clear();
             cx.load.budget.cost += cx.resources.scratch.body.len();
         }
@@ -222,7 +224,6 @@ impl Connection {
         cx.responses.answers.asked = exchange.asked;
         let keep_alive = exchange.persistence.keep_alive && !cx.draining;
         let persistence = Persistence { keep_alive, ..exchange.persistence };
-        let cursor = traits.has(ENVELOPED).then_some(cx.shared.hub.id(seq));
         let request = request.borrowed();
         let mut x = cx.exchange(self.role, &request, persistence, self.ticket(cx), permit);
         // Whether it may be answered was looked at just now.
@@ -231,11 +232,12 @@ impl Connection {
         let answer = match answer {
             Answer::Expelled(why) => x.deny(&Connection::denied_as(*why, traits.has(HAS_PASS))),
             Answer::Value => answer_value(&mut x, &request),
-            Answer::Many(_) => answer_array(&mut x, cursor, rest),
+            _ if upto_seq.is_some() => answer_array(&mut x, rest),
+            Answer::Many(_) => unreachable!("an answer of many has a cursor"),
             Answer::Nothing if expects_value && !has_value(&x, &request) => {
                 answer_value(&mut x, &request)
             }
-            Answer::Nothing => answer_nothing(&mut x, &request, cursor),
+            Answer::Nothing => answer_nothing(&mut x, &request),
         };
         let keep_alive = x.reply.shape.persistence.keep_alive;
         self.answered(cx, answer, (keep_alive, State::Closing), permit);
@@ -247,33 +249,35 @@ fn answer_value(x: &mut Exchange<'_>, request: &Request<'_>) -> exchange::Answer
     endpoint::value::get(x, request, target::split(request.target).0, Looks::default())
 }
 
-/// Writes the beginning of what a replay has found as an array, as much as one answer may hold.
-/// Returns the number up to which the client has then seen everything, which is `upto_seq` if it is
-/// sent all; and what is still to be written.
+/// Writes the beginning of what a replay has found, as much as one answer may hold: an object with
+/// the events and with the cursor behind them, which is `upto_seq` if the client is sent all.
+/// Returns what is still to be written.
 pub(crate) fn write_array(
     body: &mut Vec<u8>,
     first: [Option<String>; 2],
     found: &[Event],
     upto_seq: u64,
-) -> (u64, Option<ArrayBody>) {
-    body.push(b'[');
+    id_of: impl Fn(u64) -> Id,
+) -> Option<ArrayBody> {
+    body.extend_from_slice(EVENTS_BEFORE);
     for object in first.iter().flatten() {
-        if body.len() > 1 {
+        if body.len() > EVENTS_BEFORE.len() {
             body.push(b',');
         }
         body.extend_from_slice(object.as_bytes());
     }
     let mut seq = upto_seq;
     let mut last_seq = None;
-    let mut rest = ArrayBody { events: Vec::new(), is_continued: body.len() > 1, bytes: 1 };
+    let is_continued = body.len() > EVENTS_BEFORE.len();
+    let mut rest = ArrayBody { events: Vec::new(), is_continued, bytes: 0, after: String::new() };
     for event in found {
         may_panic();
-        let bytes = body.len() + rest.bytes - 1;
+        let bytes = body.len() + rest.bytes;
         if let Some(last_seq) = last_seq.filter(|_| bytes > MANY_BYTES_MAX) {
             seq = last_seq;
             break;
         }
-        let between = usize::from(bytes > 1);
+        let between = usize::from(bytes > EVENTS_BEFORE.len());
         if rest.events.is_empty() && body.len() + event.message.data().len() <= PART_BYTES {
             body.extend_from_slice(&b","[..between]);
             event.append(StreamForm::Envelope, body);
@@ -284,12 +288,17 @@ pub(crate) fn write_array(
         }
         last_seq = Some(event.seq());
     }
+    rest.after = format!("],\"cursor\":\"{}\"}}\n", id_of(seq));
     if rest.events.is_empty() {
-        body.push(b']');
-        return (seq, None);
+        body.extend_from_slice(rest.after.as_bytes());
+        return None;
     }
-    (seq, Some(rest))
+    rest.bytes += rest.after.len();
+    Some(rest)
 }
+
+/// What stands before the events of an answer.
+const EVENTS_BEFORE: &[u8] = b"{\"events\":[";
 
 /// The rest of an array.
 #[derive(Debug)]
@@ -299,6 +308,8 @@ pub(crate) struct ArrayBody {
     is_continued: bool,
     /// The number of bytes that it makes.
     bytes: usize,
+    /// What stands behind the events.
+    after: String,
 }
 
 impl LargeBody for ArrayBody {
@@ -307,7 +318,7 @@ impl LargeBody for ArrayBody {
         while out.len() < end {
             may_panic();
             let Some(event) = self.events.get(mark.item) else {
-                out.push(b']');
+                out.extend_from_slice(self.after.as_bytes());
                 return None;
             };
             if mark.offset == 0 && (mark.item > 0 || self.is_continued) {
@@ -322,7 +333,7 @@ impl LargeBody for ArrayBody {
     }
 
     fn own_bytes(&self) -> usize {
-        self.events.capacity() * size_of::<Event>()
+        self.events.capacity() * size_of::<Event>() + self.after.capacity()
     }
 
     fn detached_share(&self) -> usize {
@@ -330,17 +341,12 @@ impl LargeBody for ArrayBody {
     }
 }
 
-/// Answers with what is in the scratch body, and the rest behind it. The cursor goes with it: it
-/// may be beyond the last message, and after a gap there need be none.
-pub(crate) fn answer_array(
-    x: &mut Exchange<'_>,
-    cursor: Option<Id>,
-    rest: Option<ArrayBody>,
-) -> exchange::Answer {
+/// Answers with what is in the scratch body, and the rest behind it.
+pub(crate) fn answer_array(x: &mut Exchange<'_>, rest: Option<ArrayBody>) -> exchange::Answer {
     let rest_bytes = rest.as_ref().map_or(0, |rest| rest.bytes);
     *x.reply.cost += x.resources.scratch.body.len();
     let head = x.reply.begin(Status::OK).field(Field::CACHE_CONTROL, "no-store");
-    let head = head.fields(tag(cursor)).field(Field::NO_SNIFFING, NO_SNIFFING);
+    let head = head.field(Field::NO_SNIFFING, NO_SNIFFING);
     let body = &mut x.resources.scratch.body;
     head.field(Field::CONTENT_TYPE, "application/json")
         .end_with_length((body.len() + rest_bytes) as u64)
@@ -352,23 +358,13 @@ pub(crate) fn answer_array(
     }
 }
 
-/// Where the client is now.
-fn tag(cursor: Option<Id>) -> Option<(Field, String)> {
-    cursor.map(|cursor| (Field::ETAG, format!("\"{cursor}\"")))
-}
-
-/// Those who asked by tag get what the GET itself says, 304; those who asked by cursor get 204.
-/// Whoever asked for many is told where it is, since it may have had no cursor yet.
-fn answer_nothing(
-    x: &mut Exchange<'_>,
-    request: &Request<'_>,
-    cursor: Option<Id>,
-) -> exchange::Answer {
-    if cursor.is_none() && request.prefer.is_some() && request.if_none_match.is_some() {
+/// The time of a poll of one topic is up. A client that asked by tag gets the answer of a plain
+/// GET, 304; a client that asked by cursor gets 204.
+fn answer_nothing(x: &mut Exchange<'_>, request: &Request<'_>) -> exchange::Answer {
+    if request.prefer.is_some() && request.if_none_match.is_some() {
         return answer_value(x, request);
     }
-    let head = x.reply.begin(Status::NO_CONTENT).field(Field::CACHE_CONTROL, "no-store");
-    head.fields(tag(cursor)).end();
+    x.reply.begin(Status::NO_CONTENT).field(Field::CACHE_CONTROL, "no-store").end();
     exchange::Answer::Now
 }
 

@@ -13,6 +13,7 @@ use crate::budget::Permit;
 use crate::context::Context;
 use crate::exchange::HeldPoll;
 use crate::phase::ReplyWait;
+use crate::problem::command_ok;
 use crate::stream::feeds::{FeedId, Feeds, Member};
 use crate::stream::format::Transport;
 use crate::stream::replay::{Replay, Sources, Wants};
@@ -23,9 +24,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Event, Filter, Mode, Span};
 use stentor_io::Peer;
+use stentor_wire::events::CommandId;
+use stentor_wire::notice;
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
-use stentor_wire::websocket::Decoder;
+use stentor_wire::websocket::{Decoder, Opcode, frame};
 
 /// The reader of a connection, in 24 bytes. It has the event that the deadline of a stream is for;
 /// a long-poll has an event of its own.
@@ -48,11 +51,21 @@ pub(super) struct Extra {
     /// Feeds it has entered and will read once it has caught up with those it reads already.
     joining: Option<Joining>,
     replay: Option<Box<Replay>>,
+    /// What the client is told once the replay of its command is over.
+    reply: Option<Reply>,
     /// A frame that is not complete.
     decoder: Option<Box<Decoder>>,
     /// Of several feeds those of which it was told that it may not see all, in order.
     partial: Vec<FeedId>,
 }
+
+/// The reply to a command that subscribed to something.
+#[derive(Debug)]
+struct Reply {
+    id: Option<CommandId>,
+}
+
+packed!(struct Reply { id });
 
 /// One of several feeds that are read.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +90,7 @@ impl Extra {
     fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
             && self.joining.is_none()
+            && self.reply.is_none()
             && self.replay.is_none()
             && self.decoder.is_none()
             && self.partial.is_empty()
@@ -346,8 +360,8 @@ impl Reading {
     /// Says that messages are missing.
     fn tell_gap(&self, cx: &mut Context, gap: Gap, kept: &mut Option<Gap>) {
         cx.stats.gaps.add(1);
-        match self.traits.transport.manner().gap {
-            Some(write) => write(cx.out.bytes(), &gap),
+        match self.traits.transport.manner().notice {
+            Some(write) => write(cx.out.bytes(), None, &gap.notice()),
             None => *kept = Some(gap),
         }
     }
@@ -355,9 +369,11 @@ impl Reading {
     /// Tells a reader that was sent nothing where it is: were it to lose the connection before the
     /// first message, it could not say from where to resume, or would hear of the same gap again.
     fn tell_cursor(&self, cx: &mut Context) {
-        let id = cx.shared.hub.id(self.cursor);
-        let is_enveloped = self.traits.has(ENVELOPED);
-        (self.traits.transport.manner().cursor)(cx.out.bytes(), id, is_enveloped);
+        // A raw WebSocket carries data alone.
+        let is_raw = self.traits.transport == Transport::WebSocket && !self.traits.has(ENVELOPED);
+        let Some(write) = self.traits.transport.manner().notice.filter(|_| !is_raw) else { return };
+        let id = cx.shared.hub.id(self.cursor).text();
+        write(cx.out.bytes(), Some(id.as_str()), &notice::cursor(id.as_str()));
     }
 
     /// Has the replay find its next part, and tells of a gap before it. Returns up to which number
@@ -412,11 +428,17 @@ impl Reading {
         let Some(replay) = &mut extra.replay else { return };
         replay.advance(upto_seq, messages);
         // A message may have been cut short: where the reader is then, it is told behind the rest.
-        let tells_later = reads_more && messages > 0;
+        let tells_later = (reads_more || extra.reply.is_some()) && messages > 0;
         if replay.is_over() && !tells_later {
             let (since_seq, knows_cursor) = (replay.since_seq(), replay.has_told_cursor());
             self.cursor = self.cursor.max(since_seq);
             extra.replay = None;
+            if let Some(Reply { id }) = extra.reply.take() {
+                let cursor = cx.shared.hub.id(self.cursor).text();
+                let ok = command_ok(id.as_ref(), Some(cursor.as_str()));
+                frame(cx.out.bytes(), Opcode::Text, false, ok.as_bytes());
+                return;
+            }
             // Behind newer messages older ones came: the last id is to be the newest again.
             if !knows_cursor || reads_more {
                 self.tell_cursor(cx);
@@ -427,11 +449,12 @@ impl Reading {
     /// The parts of a reader that are packed first. `stamp` is that of its connection.
     /// The form of [`Reading::pack`] and [`Reading::pack_extra`].
     pub(super) const FORMAT: u64 = pack::format(
-        "Reading cursor feed stamp traits subscriptions joining replay decoder poll partial",
+        "Reading cursor feed stamp traits subscriptions joining reply replay decoder poll partial",
         &[
             ReaderTraits::FORMAT,
             Subscription::FORMAT,
             Joining::FORMAT,
+            Reply::FORMAT,
             Replay::FORMAT,
             Decoder::FORMAT,
             <Vec<FeedId>>::FORMAT,
@@ -458,9 +481,10 @@ impl Reading {
         has_extra.pack(out);
         if has_extra {
             let extra = self.extra.as_deref().unwrap_or(&none);
-            let Extra { subscriptions, joining, replay, decoder, partial } = extra;
+            let Extra { subscriptions, joining, replay, reply, decoder, partial } = extra;
             subscriptions.pack(out);
             joining.pack(out);
+            reply.pack(out);
             replay.pack(out);
             decoder.pack(out);
             Poll::pack_parts(poll, out);
@@ -476,6 +500,7 @@ impl Reading {
         let mut extra = Extra {
             subscriptions: Packed::unpack(input)?,
             joining: Packed::unpack(input)?,
+            reply: Packed::unpack(input)?,
             replay: Packed::unpack(input)?,
             decoder: Packed::unpack(input)?,
             partial: Vec::new(),
@@ -513,13 +538,13 @@ impl Connection {
         held: Option<HeldPoll>,
         permit: &Permit,
     ) {
-        let Opening { mut traits, cursor, mut filters, start, grant, part, uncovered } = opening;
+        let Opening { mut traits, cursor, mut filters, start, grant, part, access } = opening;
         traits.set(HAS_PASS, grant.is_some());
         traits.set(PARTIAL, !part.is_empty());
         let reading = Reading::new(cursor, traits);
         let state = match held {
             Some(held) => {
-                let parts = (held, None, uncovered.clone().map(String::from));
+                let parts = (held, None, access.clone().map(String::from));
                 State::Poll(Box::new(Poll::new(reading, ReplyWait::Event, parts)))
             }
             None => State::Stream(reading),
@@ -529,8 +554,8 @@ impl Connection {
             cx.access.passes.give(cx.peer, &grant);
         }
         traits.transport.readers(&cx.stats).add(1);
-        if let (Some(json), Some(write)) = (uncovered, traits.transport.manner().uncovered) {
-            write(cx.out.bytes(), &json);
+        if let (Some(json), Some(write)) = (access, traits.transport.manner().notice) {
+            write(cx.out.bytes(), None, &json);
         }
         // Named twice, it is read once.
         let mut named = HashSet::new();

@@ -10,20 +10,17 @@ use crate::access::Author;
 use crate::exchange::{Answer, Awaits, Exchange};
 use crate::limits::{BULK_ERRORS_TOLD, BULK_LINE_OVERHEAD_BYTES};
 use crate::stats::Stats;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use stentor_config::Settings;
-use stentor_hub::{Applied, ContentType, Draft, EventName, Id, Keep, Op};
+use stentor_hub::{Applied, Id, Keep, MessageObject, Op};
 use stentor_order::{Commit, Due, Outcome};
-use stentor_wire::json::surrogate_fault;
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::packed;
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
-use stentor_wire::target::{TopicName, cut};
+use stentor_wire::target::TopicName;
 
 /// A stream of lines on its way in, and what came of those that are done.
 #[derive(Debug, Default)]
@@ -80,28 +77,8 @@ impl Group {
 #[derive(Debug, Serialize)]
 struct LineError {
     line: u64,
-    error: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BulkLine<'a> {
-    #[serde(borrow)]
-    topic: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    data: Option<&'a RawValue>,
-    /// Data that is not text.
-    #[serde(borrow)]
-    data_base64: Option<Cow<'a, str>>,
-    #[serde(borrow, rename = "type")]
-    content_type: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    event: Option<Cow<'a, str>>,
-}
-
-/// A value that is there; `null` is one.
-fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(input).map(Some)
+    code: ErrorCode,
+    detail: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,7 +92,7 @@ struct BulkReport<'a> {
 // Nothing is packed with lines of which it is not known what came of them.
 packed!(struct Bulk { partial, skipping, line, published, failed, last_id, errors, author, origin }
     without { groups, group, uncommitted, uncommitted_bytes });
-packed!(struct LineError { line, error });
+packed!(struct LineError { line, code, detail });
 
 impl Bulk {
     /// A stream of messages that are published by this right.
@@ -124,9 +101,9 @@ impl Bulk {
     }
 
     /// Whether this topic may be published to, now: lines come for as long as they like.
-    fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), &'static str> {
+    fn may_publish(&self, x: &Exchange<'_>, topic: &str) -> Result<(), Rejection> {
         let may = self.author.may_publish_to(topic, x.visitor(), (&*x.access.keys, x.clock.unix_s));
-        may.map_err(|denied| denied.refusal.reason)
+        may.map_err(|denied| denied.rejection)
     }
 
     /// Takes a part of the stream and publishes the lines that it completes.
@@ -216,10 +193,10 @@ impl Bulk {
         // One that arrived in one piece was not kept.
         let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(x);
         let put = match too_long {
-            true => Err("The line is longer than any message could be.".to_owned()),
+            true => Err(LINE_TOO_LONG),
             false if line.trim_ascii().is_empty() => return,
             false => parse(line, x.settings).and_then(|op| {
-                if let Op::Put(topic, _) = &op {
+                if let Op::Put(topic, _) | Op::Delete(topic) = &op {
                     self.may_publish(x, topic)?;
                 }
                 Ok(op)
@@ -271,7 +248,7 @@ impl Bulk {
     }
 
     /// Takes note of what came of a line.
-    fn note(&mut self, stats: &Stats, line: u64, outcome: Result<Id, String>) {
+    fn note(&mut self, stats: &Stats, line: u64, outcome: Result<Id, Rejection>) {
         match outcome {
             Ok(id) => {
                 self.published += 1;
@@ -279,13 +256,13 @@ impl Bulk {
                 let is_latest = self.last_id.is_none_or(|last| last.seq < id.seq);
                 self.last_id = if is_latest { Some(id) } else { self.last_id };
             }
-            Err(error) => {
-                tracing::debug!("line {line} of /-/publish is refused: {error}");
+            Err(Rejection { code, detail }) => {
+                tracing::debug!("line {line} of /-/publish is refused: {detail}");
                 self.failed += 1;
                 stats.publishes_refused.add(1);
                 if self.errors.len() < BULK_ERRORS_TOLD {
                     let at = self.errors.partition_point(|told| told.line < line);
-                    self.errors.insert(at, LineError { line, error });
+                    self.errors.insert(at, LineError { line, code, detail: detail.into_owned() });
                 }
             }
         }
@@ -293,13 +270,14 @@ impl Bulk {
 }
 
 /// The id of the message that a line became, or why it became none.
-fn id_of(stats: &Stats, outcome: Outcome) -> Result<Id, String> {
+fn id_of(stats: &Stats, outcome: Outcome) -> Result<Id, Rejection> {
     match outcome {
         Ok(Applied::Put(published)) => Ok(published.id),
+        Ok(Applied::Deleted(deletion, _)) => Ok(deletion.message.id()),
         Ok(other) => unreachable!("a line is published or refused: {other:?}"),
         Err(error) => {
             stats.count_refusal_for_memory(error);
-            Err(error.to_string())
+            Err(error.rejection())
         }
     }
 }
@@ -315,49 +293,22 @@ fn waiting_bytes(line: &[u8]) -> usize {
     line.len().max(LINE_BYTES_MIN)
 }
 
-/// What a line asks for. What is no string is JSON, whatever the topic's rule says.
-fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, String> {
+/// The change that a line asks for.
+fn parse<'l>(line: &'l [u8], settings: &Settings) -> Result<Op<'l>, Rejection> {
     // Its strings need not be checked one by one.
-    let line = std::str::from_utf8(line).map_err(|_| "The line is not UTF-8.")?;
-    // Files that an editor of Windows has written begin with a byte order mark.
-    let line = line.strip_prefix('\u{feff}').unwrap_or(line);
-    let broken = |error: serde_json::Error| {
-        surrogate_fault(line, &error).unwrap_or_else(|| cut(&error.to_string()).to_owned())
-    };
-    let line: BulkLine<'_> = serde_json::from_str(line).map_err(broken)?;
-    let default = || settings.content_type(&line.topic).cloned();
-    let (data, content_type): (Box<[u8]>, _) =
-        match (line.data.map(RawValue::get), &line.data_base64) {
-            (Some(raw), None) if raw.starts_with('"') => {
-                let text: Cow<'_, str> = match unescaped(raw) {
-                    Some(text) => Cow::Borrowed(text),
-                    None => serde_json::from_str::<String>(raw).map_err(broken)?.into(),
-                };
-                (text.as_bytes().into(), default().unwrap_or(ContentType::TEXT))
-            }
-            (Some(raw), None) => (raw.as_bytes().into(), ContentType::JSON),
-            (None, Some(base64)) => {
-                let bytes = STANDARD.decode(&**base64);
-                let bytes = bytes.map_err(|error| format!("data_base64 is no base64: {error}."))?;
-                (bytes.into(), default().unwrap_or(ContentType::OCTETS))
-            }
-            _ => return Err("A line has either data or data_base64.".to_owned()),
-        };
-    let content_type = match &line.content_type {
-        Some(text) => ContentType::parse(text)?,
-        None => content_type,
-    };
-    let mut draft = Draft::new(data).published_as(content_type);
-    if let Some(event) = &line.event {
-        draft = draft.with_event(EventName::parse_published(event)?);
+    let line = std::str::from_utf8(line).map_err(|_| LINE_NOT_UTF8)?;
+    let object = MessageObject::parse(line)?;
+    if object.deleted {
+        object.expect_no_data()?;
+        return Ok(Op::Delete(TopicName::parse(object.topic)?));
     }
-    Ok(Op::Put(TopicName::parse(line.topic)?.published()?, draft))
+    let draft = object.draft(settings.content_type(&object.topic))?;
+    Ok(Op::Put(TopicName::parse(object.topic)?.published()?, draft))
 }
 
-/// The text of a JSON string that holds no escapes, without copying it.
-fn unescaped(raw: &str) -> Option<&str> {
-    let text = raw.strip_prefix('"')?.strip_suffix('"')?;
-    memchr::memchr(b'\\', text.as_bytes()).is_none().then_some(text)
+rejections! {
+    LINE_TOO_LONG: LineTooLong = "The line is longer than any message could be.";
+    LINE_NOT_UTF8: LineInvalid = "The line is not UTF-8.";
 }
 
 /// Of so many bytes of lines it may be unknown what came of them: more than a store or a broker

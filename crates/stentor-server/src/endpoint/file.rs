@@ -14,6 +14,7 @@ use crate::exchange::{Answer, Awaits, Exchange, FileWait};
 use crate::head::Field;
 use crate::limits::{FILE_WAIT_MS, KEPT_FILE_WAIT_MS};
 use crate::response::Part;
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use stentor_config::Mount;
@@ -23,9 +24,11 @@ use stentor_files::{
 };
 use stentor_io::{File, Found};
 use stentor_wire::condition::{self, Validators, Verdict, if_range};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, compressible};
 use stentor_wire::range::{ByteRange, Ranges, parts_end, ranges};
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, NotAFile};
 
@@ -85,10 +88,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>, path: &str, looks
     }
     // What is in memory has a name that is good.
     match target::check_file(path) {
-        Err(NotAFile::Refused(reason)) => {
-            x.reply.refuse(Status::BAD_REQUEST, reason);
-            return Answer::Now;
-        }
+        Err(NotAFile::Refused(rejection)) => return x.reject(&rejection),
         Err(NotAFile::Hidden) => return not_found(x),
         Ok(()) => {}
     }
@@ -137,7 +137,7 @@ fn list(
             return listing::answer(x, path, &list, looks.shown);
         }
         Some(FileLook::NotMade(reason)) => {
-            unavailable(x, reason);
+            unavailable(x, *reason);
             return Answer::Now;
         }
         Some(_) => {}
@@ -194,9 +194,9 @@ pub(crate) fn get_with(x: &mut Exchange<'_>, request: &Request<'_>, looks: Looks
 pub(crate) const NO_ANSWER: FileLook =
     FileLook::NotMade("The file system does not answer; come again later.");
 
-fn unavailable(x: &mut Exchange<'_>, reason: &str) {
-    let head = x.reply.begin(Status::SERVICE_UNAVAILABLE);
-    head.field(Field::RETRY_AFTER, RETRY_SOON).refuse(reason);
+fn unavailable(x: &mut Exchange<'_>, reason: impl Into<Cow<'static, str>>) {
+    let rejection = Rejection::because(ErrorCode::FileUnavailable, reason);
+    x.reply.begin(rejection.status()).reject_for(&rejection, RETRY_SOON);
 }
 
 /// Whether a file of this path may be sent, whatever else it is called; `name` is that of the file.
@@ -248,16 +248,15 @@ fn fall_back(
 }
 
 fn not_found(x: &mut Exchange<'_>) -> Answer {
-    // A value may be published here at any time.
-    let head = x.reply.begin(Status::NOT_FOUND).field(Field::CACHE_CONTROL, "no-cache");
-    head.field(Field::VARY, "Accept").refuse("There is neither a value nor a file here.");
+    let head = x.reply.begin(NOT_FOUND.status());
+    head.field(Field::VARY, "Accept").reject(&NOT_FOUND);
     Answer::Now
 }
 
 /// To the page that a program brings which has this server within.
 pub(crate) fn lead_to(x: &mut Exchange<'_>, page: &str) {
     let head = x.reply.begin(Status::MOVED_PERMANENTLY).field(Field::LOCATION, page);
-    head.field(Field::CACHE_CONTROL, "no-cache").refuse("The page is elsewhere.");
+    head.field(Field::CACHE_CONTROL, "no-cache").sentence("The page is elsewhere.");
 }
 
 /// To the same path with a slash, under which the links of a directory's page are right. The
@@ -272,7 +271,7 @@ fn redirect(x: &mut Exchange<'_>, request: &Request<'_>) {
         location.extend_from_slice(query);
     }
     let head = x.reply.begin(Status::MOVED_PERMANENTLY).field(Field::LOCATION, location);
-    head.field(Field::CACHE_CONTROL, "no-cache").refuse("This is a directory: with a slash.");
+    head.field(Field::CACHE_CONTROL, "no-cache").sentence("This is a directory: with a slash.");
 }
 
 /// Answers from memory, if the file is there in a form that will do.
@@ -378,7 +377,7 @@ fn from_disk(
             return Outcome::Answered;
         }
         Some(FileLook::NotMade(reason)) => {
-            unavailable(x, reason);
+            unavailable(x, *reason);
             return Outcome::Answered;
         }
     }
@@ -402,11 +401,11 @@ fn from_disk(
 fn refuse(x: &mut Exchange<'_>, error: &io::Error) {
     match error.kind() {
         ErrorKind::PermissionDenied => {
-            x.reply.refuse(Status::FORBIDDEN, "The server is not allowed to read this file.");
+            x.reply.reject(&UNREADABLE);
         }
         // Out of files or memory, most likely.
         _ => {
-            unavailable(x, &format!("The file cannot be read now: {error}."));
+            unavailable(x, format!("The file cannot be read now: {error}."));
         }
     }
 }
@@ -573,12 +572,10 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
             return;
         }
         Verdict::Mismatch => {
-            let reason = "The file is another one by now (If-Match).";
-            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+            return x.reply.reject(&OTHER_FILE);
         }
         Verdict::Newer => {
-            let reason = "The file is newer than that (If-Unmodified-Since).";
-            return x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+            return x.reply.reject(&NEWER_FILE);
         }
     }
     let length = file.body.length();
@@ -598,9 +595,10 @@ fn respond(x: &mut Exchange<'_>, request: &Request<'_>, file: &Representation<'_
             x.reply.part(file.body.part(0, length));
         }
         Ranges::Unsatisfiable => {
-            let reason = format!("The file has {length} bytes, and none of those asked for.");
-            let head = x.reply.begin(Status::RANGE_NOT_SATISFIABLE);
-            head.field(Field::CONTENT_RANGE, format!("bytes */{length}")).refuse(&reason);
+            let detail = format!("The file has {length} bytes, and none of those asked for.");
+            let rejection = Rejection::because(ErrorCode::RangeNotSatisfiable, detail);
+            let head = x.reply.begin(rejection.status());
+            head.field(Field::CONTENT_RANGE, format!("bytes */{length}")).reject(&rejection);
         }
         Ranges::Parts(parts) => match *parts {
             [part] => one_part(x, file, part, length),
@@ -644,4 +642,11 @@ fn many_parts(x: &mut Exchange<'_>, file: &Representation<'_>, parts: &[ByteRang
         x.reply.part(file.body.part(part.first, part.length()));
     }
     x.reply.part(Part::Bytes(end.as_bytes()));
+}
+
+rejections! {
+    NOT_FOUND: FileNotFound = "There is neither a value nor a file here.";
+    UNREADABLE: FileForbidden = "The server is not allowed to read this file.";
+    OTHER_FILE: PreconditionFailed = "The file is another one by now (If-Match).";
+    NEWER_FILE: PreconditionFailed = "The file is newer than that (If-Unmodified-Since).";
 }

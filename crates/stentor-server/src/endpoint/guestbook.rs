@@ -12,9 +12,9 @@ use crate::exchange::{Answer, Exchange};
 use crate::labels::RequestKind;
 use crate::limits::GUESTBOOK_BYTES_MAX;
 use stentor_hub::Precondition;
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::{BodyLength, Method, Request};
-use stentor_wire::refusals;
-use stentor_wire::status::Refusal;
+use stentor_wire::rejections;
 use stentor_wire::target::{self, TopicName};
 
 /// Its topic, if a request would write to it. Who comes in where it can publish needs none.
@@ -36,7 +36,7 @@ pub(crate) fn begin(
         Ok(sink) => Answer::AfterBody(sink),
         Err(refusal) => {
             x.reply.stats.publishes_refused.add(1);
-            x.refuse(&refusal)
+            x.reject(&refusal)
         }
     }
 }
@@ -46,8 +46,8 @@ fn check(
     request: &Request<'_>,
     body: BodyLength,
     topic: &TopicName<'static>,
-) -> Result<Sink, Refusal> {
-    x.may(Act::Sign(request)).map_err(|denied| denied.refusal)?;
+) -> Result<Sink, Rejection> {
+    x.may(Act::Sign(request)).map_err(|denied| denied.rejection)?;
     let BodyLength::Length(bytes @ 1..=GUESTBOOK_BYTES_MAX) = body else { return Err(BAD_LENGTH) };
     let before = x
         .shared
@@ -61,8 +61,8 @@ fn check(
     Ok(Sink::Publish(Box::new(Upload::text(topic.clone(), condition, bytes))))
 }
 
-refusals! {
-    BAD_LENGTH: BAD_REQUEST =
+rejections! {
+    BAD_LENGTH: BodyInvalid =
         "What a page writes has 1 to 300 bytes, and says how many in Content-Length.";
-    BUSY: TOO_MANY_REQUESTS = "One message a second is taken here, whoever writes it: try again.";
+    BUSY: RateLimited = "One message a second is taken here, whoever writes it: try again.";
 }

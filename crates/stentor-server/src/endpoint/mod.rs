@@ -4,6 +4,7 @@ pub(crate) mod bulk;
 pub(crate) mod client;
 pub(crate) mod file;
 pub(crate) mod guestbook;
+pub(crate) mod info;
 pub(crate) mod listing;
 pub(crate) mod metrics;
 pub(crate) mod operate;
@@ -20,9 +21,10 @@ use crate::exchange::Exchange;
 use crate::head::Field;
 use crate::paths::{EVENTS, RELOAD, UPGRADE};
 use stentor_wire::credentials::credential;
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::http1::{Request, RequestBuf};
 use stentor_wire::packed;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::rejections;
 
 /// Where a request body goes. It owns what of the head is needed when the body is complete.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Sink {
     }
 
     /// Takes a part of the body.
-    pub(crate) fn data(&mut self, x: &mut Exchange<'_>, data: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn data(&mut self, x: &mut Exchange<'_>, data: &[u8]) -> Result<(), Rejection> {
         let bytes_max = x.settings.limits.message_bytes_max;
         match self {
             Sink::Discard { bytes, .. } => {
@@ -91,7 +93,7 @@ impl Sink {
     }
 }
 
-fn within(bytes: usize, bytes_max: usize) -> Result<(), Refusal> {
+fn within(bytes: usize, bytes_max: usize) -> Result<(), Rejection> {
     if bytes <= bytes_max { Ok(()) } else { Err(TOO_LARGE) }
 }
 
@@ -99,21 +101,18 @@ fn within(bytes: usize, bytes_max: usize) -> Result<(), Refusal> {
 pub(crate) fn not_allowed(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8]) {
     let publishes = x.publishes();
     let brings_token = || credential(request, x.settings.access.cookie.as_deref()).is_some();
-    let reason = match (publishes, path) {
-        (true, b"/-/publish") => "Lines of messages are POSTed here.",
-        (true, UPGRADE) if x.listener().operates => "An upgrade is begun by POST.",
-        (true, RELOAD) if x.listener().operates => "A reload is begun by POST.",
-        (_, EVENTS) => "Streams are read here, with GET.",
-        (true, _) => "This method means nothing here.",
-        _ if !x.listener().reads => "The monitor listener only shows how the server is.",
-        _ if brings_token() => {
-            "The public listener takes tokens to publish only where a rule of [[topics]] says \
-             publish = \"token\", and none does; publish on the control listener."
-        }
-        _ => "The public listener only answers reads; publish on the control listener.",
+    let rejection = match (publishes, path) {
+        (true, b"/-/publish") => LINES_ARE_POSTED,
+        (true, UPGRADE) if x.listener().operates => UPGRADE_BY_POST,
+        (true, RELOAD) if x.listener().operates => RELOAD_BY_POST,
+        (_, EVENTS) => STREAMS_BY_GET,
+        (true, _) => NOT_ALLOWED,
+        _ if !x.listener().reads => MONITOR_READS,
+        _ if brings_token() => PUBLIC_NO_TOKENS,
+        _ => PUBLIC_READS,
     };
     let allowed = allow(x, path);
-    x.reply.begin(Status::METHOD_NOT_ALLOWED).field(Field::ALLOW, allowed).refuse(reason);
+    x.reply.begin(rejection.status()).field(Field::ALLOW, allowed).reject(&rejection);
 }
 
 /// The `Allow` field of a path.
@@ -127,7 +126,21 @@ pub(crate) fn allow(x: &Exchange<'_>, path: &[u8]) -> &'static str {
 }
 
 /// A body that is larger than any message.
-pub(crate) const TOO_LARGE: Refusal = Refusal::new(
-    Status::CONTENT_TOO_LARGE,
+pub(crate) const TOO_LARGE: Rejection = Rejection::new(
+    ErrorCode::MessageTooLarge,
     "The body is longer than any message may be (limits.message_bytes_max).",
 );
+
+rejections! {
+    LINES_ARE_POSTED: MethodNotAllowed = "Lines of messages are POSTed here.";
+    UPGRADE_BY_POST: MethodNotAllowed = "An upgrade is begun by POST.";
+    RELOAD_BY_POST: MethodNotAllowed = "A reload is begun by POST.";
+    STREAMS_BY_GET: MethodNotAllowed = "Streams are read here, with GET.";
+    NOT_ALLOWED: MethodNotAllowed = "This method means nothing here.";
+    MONITOR_READS: ListenerReadOnly = "The monitor listener only shows how the server is.";
+    PUBLIC_NO_TOKENS: ListenerReadOnly =
+        "The public listener takes tokens to publish only where a rule of [[topics]] says publish \
+         = \"token\", and none does; publish on the control listener.";
+    PUBLIC_READS: ListenerReadOnly =
+        "The public listener only answers reads; publish on the control listener.";
+}

@@ -8,7 +8,7 @@ use crate::operations::NotBegun;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 use stentor_wire::http1::Request;
-use stentor_wire::refusals;
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 
 /// A kind of operation.
@@ -32,8 +32,8 @@ impl Operation {
 /// The answer: the counts of before. A client compares them with later ones.
 #[derive(Debug, Serialize)]
 struct Begun {
-    process: u32,
-    done: u64,
+    pid: u32,
+    succeeded: u64,
     failed: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
         return x.deny(&denied);
     }
     if x.shared.process.is_stopping.load(Ordering::Relaxed) {
-        return x.refuse(&STOPPING);
+        return x.reject(&STOPPING);
     }
     let before = match operation {
         Operation::Upgrade => x.shared.process.upgrades.ask(),
@@ -51,11 +51,11 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
     };
     let (done, failed) = match (before, operation) {
         (Ok(before), _) => before,
-        (Err(NotBegun::UnderWay), Operation::Upgrade) => return x.refuse(&UPGRADE_UNDER_WAY),
-        (Err(NotBegun::UnderWay), Operation::Reload) => return x.refuse(&RELOAD_UNDER_WAY),
-        (Err(NotBegun::Unable), _) => return x.refuse(&UNABLE),
+        (Err(NotBegun::UnderWay), Operation::Upgrade) => return x.reject(&UPGRADE_UNDER_WAY),
+        (Err(NotBegun::UnderWay), Operation::Reload) => return x.reject(&RELOAD_UNDER_WAY),
+        (Err(NotBegun::Unable), _) => return x.reject(&UNABLE),
     };
-    let begun = Begun { process: std::process::id(), done, failed };
+    let begun = Begun { pid: std::process::id(), succeeded: done, failed };
     // Numbers always make JSON.
     let mut body = serde_json::to_vec(&begun).unwrap_or_default();
     body.push(b'\n');
@@ -64,13 +64,13 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
     Answer::Now
 }
 
-refusals! {
-    STOPPING: SERVICE_UNAVAILABLE =
+rejections! {
+    STOPPING: ServerDraining =
         "This server is about to stop, and is not upgraded or reloaded any more.";
-    UPGRADE_UNDER_WAY: CONFLICT = "An upgrade is under way already; /-/status says how it ends.";
-    RELOAD_UNDER_WAY: CONFLICT =
+    UPGRADE_UNDER_WAY: UpgradeInProgress = "An upgrade is under way already; /-/status says how it ends.";
+    RELOAD_UNDER_WAY: ReloadInProgress =
         "A reload is under way already; /-/status says how it ends: then begin another.";
-    UNABLE: SERVICE_UNAVAILABLE =
+    UNABLE: UpgradeUnsupported =
         "This server is not upgraded or reloaded: it is not one of stentor serve, or has not begun \
          yet.";
 }

@@ -11,31 +11,30 @@ use crate::limits::{GATHER_BYTES, INFLATE_COST};
 use crate::response::Scratch;
 use stentor_config::Settings;
 use stentor_hub::{
-    Applied, CacheControl, ContentType, Draft, EventName, GzipError, Op, Precondition, Refusal,
+    Applied, CacheControl, ContentType, Draft, EventName, GzipError, Id, Op, Precondition, Refusal,
 };
 use stentor_order::{CommitError, OrderKind, Outcome};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::http1::{BodyLength, Method, Request};
 use stentor_wire::negotiate::Encoding;
 use stentor_wire::packed;
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 use stentor_wire::target::{self, TopicName};
-
-/// Why something is refused: the status and a sentence.
-type Refused = (Status, String);
 
 /// Why nothing is published.
 enum No {
     /// The method is not allowed at this path.
     Method,
-    Refused(Refused),
+    Rejected(Rejection),
     Denied(Denied),
     /// Another server takes it.
     Elsewhere,
 }
 
-impl From<Refused> for No {
-    fn from(refused: Refused) -> No {
-        No::Refused(refused)
+impl From<Rejection> for No {
+    fn from(rejection: Rejection) -> No {
+        No::Rejected(rejection)
     }
 }
 
@@ -66,16 +65,15 @@ packed!(struct Upload {
     topic, content_type, event, cache_control, gzip, condition, author, origin, data,
 });
 
-fn precondition(request: &Request<'_>) -> Result<Precondition, Refused> {
-    let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
+fn precondition(request: &Request<'_>) -> Result<Precondition, Rejection> {
     if request.if_unmodified_since.is_some() {
-        return Err(bad("If-Unmodified-Since is too coarse for live values: send If-Match."));
+        return Err(COARSE_CONDITION);
     }
     match (request.if_match, request.if_none_match) {
         (Some(tags), None) => Ok(Precondition::IfMatch(tags.into())),
         (None, Some(tags)) => Ok(Precondition::IfNoneMatch(tags.into())),
         (None, None) => Ok(Precondition::None),
-        (Some(_), Some(_)) => Err(bad("Send If-Match or If-None-Match, not both.")),
+        (Some(_), Some(_)) => Err(TWO_CONDITIONS),
     }
 }
 
@@ -101,7 +99,7 @@ fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
     let target = request.target;
     match no {
         No::Method => not_allowed(x, request, target::split(target).0),
-        No::Refused((status, reason)) => x.reply.refuse(status, &reason),
+        No::Rejected(rejection) => x.reply.reject(&rejection),
         No::Denied(denied) => {
             x.deny(&denied);
         }
@@ -112,13 +110,12 @@ fn refuse(x: &mut Exchange<'_>, request: &Request<'_>, no: No) {
 /// This server follows another one: publishers are led to where the order is made, or refused.
 fn lead_elsewhere(x: &mut Exchange<'_>, target: &[u8]) {
     let OrderKind::Leader { publish_url: Some(url) } = x.shared.committer.order() else {
-        let refused = CommitError::Elsewhere;
-        return x.reply.refuse(refused.status(), &refused.to_string());
+        return x.reply.reject(&CommitError::Elsewhere.rejection());
     };
     // What was read of a request has no byte that could end a line.
     let location = [url.as_bytes(), target].concat();
     let head = x.reply.begin(Status::TEMPORARY_REDIRECT).field(Field::LOCATION, location);
-    head.refuse("This server follows another one: publish at Location.");
+    head.sentence("This server follows another one: publish at Location.");
 }
 
 fn check(
@@ -135,8 +132,7 @@ fn check(
     let topic = match bulk {
         true => None,
         false => {
-            let bad = |reason: &str| (Status::BAD_REQUEST, reason.to_owned());
-            let topic = TopicName::from_path(path).and_then(TopicName::published).map_err(bad)?;
+            let topic = TopicName::from_path(path).and_then(TopicName::published)?;
             x.may(Act::PublishTo(&topic))?;
             Some(topic.into_owned())
         }
@@ -145,12 +141,10 @@ fn check(
         return Err(No::Elsewhere);
     }
     if request.content_range.is_some() {
-        let reason = "A part cannot be published (Content-Range): send the whole message.";
-        return Err(no(Status::BAD_REQUEST, reason));
+        return Err(PARTIAL.into());
     }
     if body == BodyLength::None {
-        let reason = "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
-        return Err(no(Status::LENGTH_REQUIRED, reason));
+        return Err(NO_LENGTH.into());
     }
     let Some(topic) = topic else {
         return match request.content_encoding {
@@ -158,19 +152,13 @@ fn check(
                 Author::of(x.visitor(), request, &x.requester.token),
                 x.reply.shape.origin,
             )))),
-            Some(_) => {
-                Err(no(Status::UNSUPPORTED_MEDIA_TYPE, "Lines are taken without Content-Encoding."))
-            }
+            Some(_) => Err(ENCODED_LINES.into()),
         };
     };
     let mut upload = Upload::of(request, body, topic, x.settings)?;
     upload.author = Author::of(x.visitor(), request, &x.requester.token);
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
-}
-
-fn no(status: Status, reason: &str) -> No {
-    No::Refused((status, reason.to_owned()))
 }
 
 impl Upload {
@@ -182,10 +170,9 @@ impl Upload {
         settings: &Settings,
     ) -> Result<Upload, No> {
         let bytes_max = settings.limits.message_bytes_max;
-        let bad = |reason: &str| no(Status::BAD_REQUEST, reason);
         let length = match body {
             BodyLength::Length(length) if length > bytes_max as u64 => {
-                return Err(no(TOO_LARGE.status, TOO_LARGE.reason));
+                return Err(TOO_LARGE.into());
             }
             // Not all that is announced also comes.
             BodyLength::Length(length) => (length as usize).min(GATHER_BYTES),
@@ -196,19 +183,15 @@ impl Upload {
             Some(coding) => match Encoding::from_token(coding) {
                 Some(Encoding::Identity) => false,
                 Some(Encoding::Gzip) => true,
-                _ => {
-                    let reason =
-                        "Of the content encodings only gzip is taken; others are made here.";
-                    return Err(no(Status::UNSUPPORTED_MEDIA_TYPE, reason));
-                }
+                _ => return Err(OTHER_ENCODING.into()),
             },
         };
-        let content_type = field(request.content_type, ContentType::parse).map_err(bad)?;
+        let content_type = field(request.content_type, ContentType::parse)?;
         Ok(Upload {
             content_type: content_type_of(&topic, content_type, settings),
             topic,
-            event: field(request.event, EventName::parse_published).map_err(bad)?,
-            cache_control: field(request.cache_control, CacheControl::parse).map_err(bad)?,
+            event: field(request.event, EventName::parse_published)?,
+            cache_control: field(request.cache_control, CacheControl::parse)?,
             gzip,
             condition: precondition(request)?,
             author: Author::Anyone,
@@ -255,13 +238,12 @@ impl Upload {
         let mut draft = match draft {
             Ok(draft) => draft.published_as(self.content_type),
             Err(error) => {
-                let status = match error {
-                    GzipError::TooLarge { .. } => Status::CONTENT_TOO_LARGE,
-                    _ => Status::BAD_REQUEST,
+                let code = match error {
+                    GzipError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+                    _ => ErrorCode::GzipInvalid,
                 };
                 x.reply.stats.publishes_refused.add(1);
-                x.reply.refuse(status, &error.to_string());
-                return Answer::Now;
+                return x.reject(&Rejection::because(code, error.to_string()));
             }
         };
         if let Some(event) = self.event {
@@ -294,23 +276,10 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
     match outcome {
         Ok(Applied::Put(published)) => {
             let status = if published.created { Status::CREATED } else { Status::OK };
-            let (id, readers) = (published.id.text(), published.readers);
-            let Scratch { name: etag, body } = &mut x.resources.scratch;
-            etag.clear();
-            body.clear();
-            for part in ["\"", id.as_str(), "\""] {
-                etag.extend_from_slice(part.as_bytes());
-            }
-            for part in ["{\"id\":\"", id.as_str(), "\",\"readers\":"] {
-                body.extend_from_slice(part.as_bytes());
-            }
-            body.extend_from_slice(itoa::Buffer::new().format(readers).as_bytes());
-            body.extend_from_slice(b"}\n");
-            x.reply.begin(status).field(Field::ETAG, etag).content("application/json", body);
-            body.clear();
+            tell_id(x, status, (published.id, published.readers), true);
         }
-        Ok(Applied::Deleted(_)) => {
-            x.reply.begin(Status::NO_CONTENT).end();
+        Ok(Applied::Deleted(deletion, readers)) => {
+            tell_id(x, Status::OK, (deletion.message.id(), readers), false);
         }
         Ok(other) => unreachable!("a change is made or refused: {other:?}"),
         Err(error) => {
@@ -323,10 +292,33 @@ pub(crate) fn answer(x: &mut Exchange<'_>, is_deletion: bool, outcome: Outcome) 
                 CommitError::Refused(Refusal::StorageFull { .. }) => Some(RETRY_LATER),
                 _ => None,
             };
-            let wait = wait_s.map(|wait_s| (Field::RETRY_AFTER, wait_s));
-            x.reply.begin(error.status()).fields(wait).refuse(&error.to_string());
+            let rejection = error.rejection();
+            let head = x.reply.begin(rejection.status());
+            match wait_s {
+                Some(wait_s) => head.reject_for(&rejection, wait_s),
+                None => head.reject(&rejection),
+            }
         }
     }
+}
+
+/// Answers with the id of a change and the number of readers it went to. A value has a tag.
+fn tell_id(x: &mut Exchange<'_>, status: Status, (id, readers): (Id, u64), is_value: bool) {
+    let id = id.text();
+    let Scratch { name: etag, body } = &mut x.resources.scratch;
+    etag.clear();
+    body.clear();
+    for part in ["\"", id.as_str(), "\""] {
+        etag.extend_from_slice(part.as_bytes());
+    }
+    for part in ["{\"id\":\"", id.as_str(), "\",\"readers\":"] {
+        body.extend_from_slice(part.as_bytes());
+    }
+    body.extend_from_slice(itoa::Buffer::new().format(readers).as_bytes());
+    body.extend_from_slice(b"}\n");
+    let tag = is_value.then_some((Field::ETAG, &*etag));
+    x.reply.begin(status).fields(tag).content("application/json", body);
+    body.clear();
 }
 
 /// The content type of a message that is said to be `said`.
@@ -352,9 +344,9 @@ fn is_unasked(said: &ContentType) -> bool {
 
 fn field<T>(
     value: Option<&[u8]>,
-    parse: impl Fn(&str) -> Result<T, &'static str>,
-) -> Result<Option<T>, &'static str> {
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "A header field is not UTF-8.");
+    parse: impl Fn(&str) -> Result<T, Rejection>,
+) -> Result<Option<T>, Rejection> {
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| NOT_UTF8);
     value.map(|bytes| parse(text(bytes)?)).transpose()
 }
 
@@ -381,7 +373,7 @@ fn change(
     if path.starts_with(b"/-/") {
         return Err(No::Method);
     }
-    let topic = TopicName::from_path(path).map_err(|reason| no(Status::BAD_REQUEST, reason))?;
+    let topic = TopicName::from_path(path)?;
     x.may(Act::PublishTo(&topic))?;
     if matches!(x.shared.committer.order(), OrderKind::Leader { .. }) {
         return Err(No::Elsewhere);
@@ -394,3 +386,17 @@ pub(super) const RETRY_SOON: &str = "1";
 
 /// Room comes when topics are deleted.
 const RETRY_LATER: &str = "10";
+
+rejections! {
+    COARSE_CONDITION: ConditionUnsupported =
+        "If-Unmodified-Since is too coarse for live values: send If-Match.";
+    TWO_CONDITIONS: ConditionUnsupported = "Send If-Match or If-None-Match, not both.";
+    PARTIAL: PartialUnsupported =
+        "A part cannot be published (Content-Range): send the whole message.";
+    NO_LENGTH: LengthRequired =
+        "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
+    ENCODED_LINES: EncodingUnsupported = "Lines are taken without Content-Encoding.";
+    OTHER_ENCODING: EncodingUnsupported =
+        "Of the content encodings only gzip is taken; others are made here.";
+    NOT_UTF8: HeaderInvalid = "A header field is not UTF-8.";
+}

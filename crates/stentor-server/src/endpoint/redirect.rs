@@ -13,6 +13,7 @@ use crate::head::Field;
 use crate::response::TEXT;
 use std::borrow::Cow;
 use stentor_wire::http1::{Method, Request};
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 
 /// Answers a request, whatever it asks for.
@@ -25,18 +26,15 @@ pub(crate) fn answer(x: &mut Exchange<'_>, request: &Request<'_>) -> Answer {
 
 fn lead_on(x: &mut Exchange<'_>, request: &Request<'_>) {
     if !matches!(request.method, Method::Get | Method::Head) {
-        let reason = "Only reads are led to https from here: send this there, and replace a token \
-                      that was sent here.";
-        let head = x.reply.begin(Status::METHOD_NOT_ALLOWED);
-        return head.field(Field::ALLOW, "GET, HEAD").refuse(reason);
+        let head = x.reply.begin(READS_ONLY.status());
+        return head.field(Field::ALLOW, "GET, HEAD").reject(&READS_ONLY);
     }
     let name = request.host.map_or(&b""[..], |host| split_port(host).0);
     // The zone of an address means something on the client's host alone.
     let zone = name.iter().position(|byte| *byte == b'%').filter(|_| name.starts_with(b"["));
     let name = &*zone.map_or(Cow::Borrowed(name), |at| [&name[..at], b"]"].concat().into());
     if name.is_empty() || !name.iter().all(|b| is_of_a_name(*b)) {
-        let reason = "Say in Host which server is meant: this port leads to the same one by https.";
-        return x.reply.refuse(Status::BAD_REQUEST, reason);
+        return x.reply.reject(&NO_NAME);
     }
     let mut location = Vec::with_capacity(128 + request.target.len());
     location.extend_from_slice(b"https://");
@@ -57,6 +55,14 @@ fn lead_on(x: &mut Exchange<'_>, request: &Request<'_>) {
 /// What names, IPv4 and IPv6 addresses consist of. The parser allows more, percent-encoded too.
 fn is_of_a_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']')
+}
+
+rejections! {
+    READS_ONLY: HttpsRequired =
+        "Only reads are led to https from here: send this there, and replace a token that was sent \
+         here.";
+    NO_NAME: HostInvalid =
+        "Say in Host which server is meant: this port leads to the same one by https.";
 }
 
 #[cfg(test)]

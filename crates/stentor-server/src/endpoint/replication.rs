@@ -10,8 +10,9 @@ use crate::paths::FEED;
 use stentor_hub::{Filter, Id};
 use stentor_order::OrderKind;
 use stentor_replication::{NotHere, put_sign_of_life};
-use stentor_wire::refusals;
-use stentor_wire::status::{Refusal, Status};
+use stentor_wire::error::{ErrorCode, Rejection};
+use stentor_wire::rejections;
+use stentor_wire::status::Status;
 use stentor_wire::target;
 
 /// Begins either, if the request is a good one.
@@ -21,24 +22,21 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     let asked = Asked::parse(query.unwrap_or_default(), is_feed, COPY_TOPICS_MAX);
     let Asked { filters, since } = match asked {
         Ok(asked) => asked,
-        Err(reason) => {
-            x.reply.refuse(Status::BAD_REQUEST, &reason);
-            return Answer::Now;
-        }
+        Err(rejection) => return x.reject(&rejection),
     };
     if let Err(denied) = x.may(Act::Copy(&filters)) {
         return x.deny(&denied);
     }
     if x.reply.shape.persistence.http10 {
-        return x.refuse(&TOO_OLD_A_CLIENT);
+        return x.reject(&TOO_OLD_A_CLIENT);
     }
     if x.streams.replication.peers().count() >= FOLLOWERS_MAX {
-        return x.refuse(&TOO_MANY);
+        return x.reject(&TOO_MANY);
     }
     // Of a cluster a snapshot is good for other nodes, which read on in the log.
     let is_cluster = *x.shared.committer.order() == OrderKind::Cluster;
     if x.shared.stale_s().is_some() && (is_feed || !is_cluster) {
-        return x.refuse(&STALE);
+        return x.reject(&STALE);
     }
     let (hub, waker) = (&x.shared.hub, x.inbox.mailbox.waker());
     let begun = match is_feed {
@@ -47,7 +45,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     };
     let (copy, seq) = match begun {
         Ok(begun) => begun,
-        Err(not_here) => return x.refuse(&refusal(not_here)),
+        Err(not_here) => return x.reject(&rejection(not_here)),
     };
     let what = if is_feed { "feed" } else { "snapshot" };
     let id = Id { epoch: hub.epoch(), seq };
@@ -56,7 +54,7 @@ pub(crate) fn begin(x: &mut Exchange<'_>, path: &[u8], query: Option<&[u8]>) -> 
     let head = if head_only { x.reply.begin(Status::OK) } else { x.reply.endless(Status::OK) };
     head.field(Field::CONTENT_TYPE, format!("application/vnd.stentor.{what}"))
         .field(Field::CACHE_CONTROL, "no-store")
-        .field(Field::STENTOR_ID, id.to_string())
+        .field(Field::CURSOR, id.to_string())
         .fields(via.map(|via| (Field::VIA, via)))
         .end_with_chunks();
     if head_only {
@@ -75,20 +73,19 @@ struct Asked {
 }
 
 impl Asked {
-    fn parse(query: &[u8], is_feed: bool, topics_max: usize) -> Result<Asked, String> {
+    fn parse(query: &[u8], is_feed: bool, topics_max: usize) -> Result<Asked, Rejection> {
         let (mut filters, mut since) = (Vec::new(), None);
         let names: &[&str] = if is_feed { &["topic", "since"] } else { &["topic"] };
         for pair in target::parameters(query, names) {
             let (key, value) = pair?;
             match &*key {
                 "topic" if filters.len() == topics_max => {
-                    return Err(format!("At most {topics_max} topics may be asked for at once."));
+                    let detail = format!("At most {topics_max} topics may be asked for at once.");
+                    return Err(Rejection::because(ErrorCode::SubscriptionLimit, detail));
                 }
                 "topic" => filters.push(Filter::parse(&value)?),
                 _ => {
-                    let id = value.parse();
-                    let id = id.map_err(|_| "since is an id: EPOCH-SEQ.".to_owned())?;
-                    since = Some(id);
+                    since = Some(value.parse().map_err(|_| NO_ID)?);
                 }
             }
         }
@@ -96,19 +93,24 @@ impl Asked {
     }
 }
 
-fn refusal(not_here: NotHere) -> Refusal {
-    let reason = match not_here {
-        NotHere::Epoch => "The id is of another life of this server: begin with /-/snapshot.",
-        NotHere::Ahead => "The id is of no message yet: begin with /-/snapshot.",
-        NotHere::TooOld => "What is behind this id is not kept any more: begin with /-/snapshot.",
-    };
-    Refusal::new(Status::GONE, reason)
+fn rejection(not_here: NotHere) -> Rejection {
+    match not_here {
+        NotHere::Epoch => OTHER_EPOCH,
+        NotHere::Ahead => AHEAD,
+        NotHere::TooOld => TRIMMED,
+    }
 }
 
-refusals! {
-    TOO_OLD_A_CLIENT: BAD_REQUEST = "This page is sent in chunks, which takes HTTP/1.1.";
+rejections! {
+    NO_ID: CursorInvalid = "since is an id: EPOCH-SEQ.";
+    OTHER_EPOCH: EpochChanged =
+        "The id is of another life of this server: begin with /-/snapshot.";
+    AHEAD: CursorAhead = "The id is of no message yet: begin with /-/snapshot.";
+    TRIMMED: HistoryTrimmed =
+        "What is behind this id is not kept any more: begin with /-/snapshot.";
+    TOO_OLD_A_CLIENT: Http11Required = "This page is sent in chunks, which takes HTTP/1.1.";
     /// Whoever follows this server has to know that nothing comes, and may find another one.
-    STALE: SERVICE_UNAVAILABLE =
+    STALE: NodeBehind =
         "Nothing is heard here of whoever makes the order: follow a server that is not behind.";
-    TOO_MANY: SERVICE_UNAVAILABLE = "As many followers as may read here do so: follow one of them.";
+    TOO_MANY: FollowerLimit = "As many followers as may read here do so: follow one of them.";
 }

@@ -9,9 +9,10 @@ use crate::stats::{Routes, Totals};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use stentor_io::{process_memory, tcp_counts};
+use stentor_wire::error::Rejection;
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::media_type;
-use stentor_wire::status::Status;
+use stentor_wire::rejections;
 
 /// `GET /-/status`: JSON, or plain text for those who ask for it.
 pub(crate) fn status(x: &mut Exchange<'_>, request: &Request<'_>) {
@@ -45,7 +46,7 @@ pub(crate) fn ready_to_publish(x: &mut Exchange<'_>) {
 }
 
 /// Why this server is not ready to serve readers: a sentence for each reason.
-fn not_ready(x: &Exchange<'_>) -> Vec<String> {
+fn not_ready(x: &Exchange<'_>) -> Vec<Rejection> {
     let shared = x.shared;
     let has_lost = || shared.workers.iter().any(|worker| worker.workers_lost.value() > 0);
     let of_process = [
@@ -53,21 +54,27 @@ fn not_ready(x: &Exchange<'_>) -> Vec<String> {
         (has_lost(), WORKER_LOST),
         (shared.memory.pressures().process == Pressure::Critical, MEMORY_SHORT),
     ];
-    let of_process = of_process.iter().filter(|(is_so, _)| *is_so).map(|it| it.1.to_owned());
+    let of_process = of_process.iter().filter(|(is_so, _)| *is_so).map(|it| it.1.clone());
     let of_service = shared.committer.service().and_then(|service| service.complaint());
     of_process.chain(of_service).chain(shared.tokens.not_ready_reason()).collect()
 }
 
-fn answer_readiness(x: &mut Exchange<'_>, reasons: &[String]) {
+fn answer_readiness(x: &mut Exchange<'_>, reasons: &[Rejection]) {
     match reasons {
         [] => x.reply.fresh("text/plain; charset=utf-8", b"ready\n"),
-        reasons => x.reply.refuse(Status::SERVICE_UNAVAILABLE, &reasons.join("\n")),
+        [one] => x.reply.reject(one),
+        [first, ..] => {
+            let details: Vec<_> = reasons.iter().map(|reason| &*reason.detail).collect();
+            x.reply.reject(&Rejection::because(first.code, details.join("\n")));
+        }
     }
 }
 
-const STOPS: &str = "Draining: this server is about to stop.";
-const WORKER_LOST: &str = "A worker has broken and the others go on: restart this server.";
-const MEMORY_SHORT: &str = "Memory is short: no connection is let in until some is free.";
+rejections! {
+    STOPS: ServerDraining = "Draining: this server is about to stop.";
+    WORKER_LOST: WorkerFailed = "A worker has broken and the others go on: restart this server.";
+    MEMORY_SHORT: MemoryPressure = "Memory is short: no connection is let in until some is free.";
+}
 
 /// The figures of this moment.
 pub(crate) fn report(x: &Exchange<'_>) -> ServerReport {

@@ -3,7 +3,8 @@
 use crate::exchange::Exchange;
 use crate::limits::TOPICS_PAGE_MAX;
 use serde::Serialize;
-use stentor_wire::status::Status;
+use stentor_config::date_of;
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::target;
 
 #[derive(Debug, Serialize)]
@@ -19,8 +20,8 @@ struct Topic<'a> {
     id: String,
     #[serde(rename = "type")]
     content_type: &'a str,
-    bytes: usize,
-    history: usize,
+    value_bytes: usize,
+    history_messages: usize,
     published_at: String,
 }
 
@@ -28,7 +29,7 @@ struct Topic<'a> {
 pub(crate) fn topics(x: &mut Exchange<'_>, query: Option<&[u8]>) {
     let asked = match Asked::parse(query.unwrap_or_default()) {
         Ok(asked) => asked,
-        Err(reason) => return x.reply.refuse(Status::BAD_REQUEST, &reason),
+        Err(rejection) => return x.reply.reject(&rejection),
     };
     // One more than asked for tells whether there is another page.
     let mut found = x.shared.hub.topics(&asked.prefix, asked.after.as_deref(), asked.limit + 1);
@@ -38,11 +39,9 @@ pub(crate) fn topics(x: &mut Exchange<'_>, query: Option<&[u8]>) {
         topic: &info.name,
         id: info.id.to_string(),
         content_type: &info.content_type,
-        bytes: info.bytes,
-        history: info.history,
-        published_at: httpdate::fmt_http_date(
-            std::time::UNIX_EPOCH + std::time::Duration::from_secs(info.published_at),
-        ),
+        value_bytes: info.bytes,
+        history_messages: info.history,
+        published_at: date_of(info.published_at),
     });
     let next = if more { found.last().map(|info| info.name.as_str()) } else { None };
     let page = Page { topics: topics.collect(), next };
@@ -59,7 +58,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn parse(query: &[u8]) -> Result<Asked, String> {
+    fn parse(query: &[u8]) -> Result<Asked, Rejection> {
         let mut asked = Asked { prefix: String::new(), after: None, limit: 1_000 };
         for pair in target::parameters(query, &["prefix", "after", "limit"]) {
             let (key, value) = pair?;
@@ -71,7 +70,10 @@ impl Asked {
                         .parse()
                         .ok()
                         .filter(|limit| (1..=TOPICS_PAGE_MAX).contains(limit))
-                        .ok_or_else(|| format!("limit is a number from 1 to {TOPICS_PAGE_MAX}."))?;
+                        .ok_or_else(|| {
+                            let detail = format!("limit is a number from 1 to {TOPICS_PAGE_MAX}.");
+                            Rejection::because(ErrorCode::ParameterInvalid, detail)
+                        })?;
                 }
             }
         }

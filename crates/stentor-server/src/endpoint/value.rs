@@ -10,7 +10,7 @@ use stentor_hub::Message;
 use stentor_wire::condition::{self, Validators, Verdict};
 use stentor_wire::http1::Request;
 use stentor_wire::negotiate::{Acceptable, Encoding, Encodings, essence, tag_matches};
-use stentor_wire::status::Status;
+use stentor_wire::rejections;
 use stentor_wire::target::{self, TopicName};
 
 /// Answers with the value of the topic that `path` names, or with a file. `looks` are what the
@@ -22,8 +22,7 @@ pub(crate) fn get(
     looks: Looks,
 ) -> Answer {
     let Ok(topic) = target::decode(path) else {
-        x.reply.refuse(Status::BAD_REQUEST, target::BAD_PATH);
-        return Answer::Now;
+        return x.reject(&target::BAD_PATH);
     };
     if let Err(denied) = x.may_see(&topic) {
         return x.deny(&denied);
@@ -63,11 +62,10 @@ pub(crate) fn get(
 fn nothing(x: &mut Exchange<'_>, topic: &str) {
     match TopicName::parse(topic) {
         Ok(_) => {
-            // A cache may keep a 404 otherwise, and answer one who would read a stream with it.
-            let head = x.reply.begin(Status::NOT_FOUND).field(Field::CACHE_CONTROL, "no-cache");
-            head.field(Field::VARY, "Accept").refuse("Nothing has been published here.");
+            let head = x.reply.begin(NOT_FOUND.status());
+            head.field(Field::VARY, "Accept").reject(&NOT_FOUND);
         }
-        Err(reason) => x.reply.refuse(Status::BAD_REQUEST, reason),
+        Err(rejection) => x.reply.reject(&rejection),
     }
 }
 
@@ -93,12 +91,10 @@ pub(crate) fn found(x: &mut Exchange<'_>, request: &Request<'_>, message: &Arc<M
         }
         Verdict::NotModified(_) => x.reply.unchanged(message, encoding),
         Verdict::Mismatch => {
-            let reason = "The value is another one by now (If-Match).";
-            x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+            x.reply.reject(&OTHER_VALUE);
         }
         Verdict::Newer => {
-            let reason = "The value is newer than that (If-Unmodified-Since).";
-            x.reply.refuse(Status::PRECONDITION_FAILED, reason);
+            x.reply.reject(&NEWER_VALUE);
         }
     }
 }
@@ -134,4 +130,10 @@ fn select(x: &Exchange<'_>, request: &Request<'_>, message: &Arc<Message>) -> En
         x.shared.committer.applier().compressor().ask(message, wanted);
     }
     acceptable.best(message.available()).unwrap_or(Encoding::Identity)
+}
+
+rejections! {
+    NOT_FOUND: TopicNotFound = "Nothing has been published here.";
+    OTHER_VALUE: PreconditionFailed = "The value is another one by now (If-Match).";
+    NEWER_VALUE: PreconditionFailed = "The value is newer than that (If-Unmodified-Since).";
 }

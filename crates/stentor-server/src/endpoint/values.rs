@@ -18,13 +18,16 @@ use crate::panics::may_panic;
 use crate::shared::Shared;
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 use stentor_config::Lookup;
-use stentor_hub::Message;
+use stentor_hub::{JsonPlace, Message};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::http1::Request;
 use stentor_wire::lookup::{Template, json_string, json_string_len, names};
 use stentor_wire::negotiate::tag_matches;
+use stentor_wire::rejections;
 use stentor_wire::status::Status;
 use stentor_wire::target;
 use twox_hash::XxHash3_64;
@@ -80,17 +83,20 @@ struct Wanted<'q> {
     /// The topics one behind the other; each name knows where its topic ends.
     topics: Vec<u8>,
     names_max: usize,
+    /// Hashes of the names of a query.
+    seen: HashSet<u64>,
     /// Names that may not stand in script are refused.
     harmless: bool,
 }
 
 impl<'q> Wanted<'q> {
-    fn by_query(&mut self, query: &'q [u8]) -> Result<(), String> {
+    fn by_query(&mut self, query: &'q [u8]) -> Result<(), Rejection> {
         let mut prefix = None;
         let mut list = None;
         for pair in target::parameters(query, &["topic", "prefix", "names"]) {
             let (key, value) = pair?;
             match &*key {
+                "topic" if self.has(&value) => {}
                 "topic" => {
                     self.topics.extend_from_slice(value.as_bytes());
                     self.add(value)?;
@@ -102,6 +108,9 @@ impl<'q> Wanted<'q> {
         match (prefix, list) {
             (Some(prefix), Some(list)) => {
                 for name in list.split(',') {
+                    if self.has(name) {
+                        continue;
+                    }
                     self.topics.extend_from_slice(prefix.as_bytes());
                     self.topics.extend_from_slice(name.as_bytes());
                     self.add(Cow::Owned(name.to_owned()))?;
@@ -109,26 +118,34 @@ impl<'q> Wanted<'q> {
                 Ok(())
             }
             (None, None) if !self.names.is_empty() => Ok(()),
-            _ => Err("Say topic=/a&topic=/b, or prefix=/quotes/&names=a,b.".to_owned()),
+            _ => Err(NAMES_NOTHING),
         }
     }
 
-    fn by_list(&mut self, lookup: &Lookup, list: &'q [u8]) -> Result<(), String> {
+    fn by_list(&mut self, lookup: &Lookup, list: &'q [u8]) -> Result<(), Rejection> {
         for name in names(list) {
-            let name = name.map_err(|error| format!("A name is broken. {error}"))?;
+            let name = name.map_err(|error| {
+                Rejection::because(ErrorCode::QueryInvalid, format!("A name is broken. {error}"))
+            })?;
             lookup.topics.write(&mut self.topics, &name, &[]);
             self.add(name)?;
         }
         Ok(())
     }
 
+    /// Whether a name was named before: an object has each member once (RFC 8259 section 4).
+    fn has(&mut self, name: &str) -> bool {
+        !self.seen.insert(XxHash3_64::oneshot(name.as_bytes()))
+    }
+
     /// Adds a name whose topic has just been written.
-    fn add(&mut self, name: Cow<'q, str>) -> Result<(), String> {
+    fn add(&mut self, name: Cow<'q, str>) -> Result<(), Rejection> {
         if self.names.len() == self.names_max {
-            return Err(format!("At most {} names may be looked up at once.", self.names_max));
+            let detail = format!("At most {} names may be looked up at once.", self.names_max);
+            return Err(Rejection::because(ErrorCode::TooManyNames, detail));
         }
         if self.harmless && !is_harmless(&name) {
-            return Err(HARMFUL.to_owned());
+            return Err(HARMFUL);
         }
         self.names.push((name, self.topics.len()));
         Ok(())
@@ -150,21 +167,26 @@ fn is_harmless(name: &str) -> bool {
     !name.chars().any(harmful)
 }
 
-const HARMFUL: &str = "A name in a line may not hold quotes, backslashes, angle brackets or \
-                       control characters: lines are read as script.";
+rejections! {
+    NAMES_NOTHING: ParameterMissing = "Say topic=/a&topic=/b, or prefix=/quotes/&names=a,b.";
+    HARMFUL: NameInvalid =
+        "A name in a line may not hold quotes, backslashes, angle brackets or control characters: \
+         lines are read as script.";
+}
 
 /// Looks up what `read` says is asked for, and answers.
 fn answer<'q>(
     x: &mut Exchange<'_>,
     request: &Request<'_>,
     plan: &Plan<'_>,
-    read: impl FnOnce(&mut Wanted<'q>) -> Result<(), String>,
+    read: impl FnOnce(&mut Wanted<'q>) -> Result<(), Rejection>,
 ) -> Answer {
     x.reply.answers.asked.kind = RequestKind::Values;
     let mut wanted = Wanted {
         names: Vec::with_capacity(NAMES_USUAL),
         topics: std::mem::take(&mut x.resources.scratch.name),
         names_max: x.settings.limits.names_max,
+        seen: HashSet::new(),
         harmless: matches!(plan.format, Format::Lines(_)),
     };
     wanted.topics.clear();
@@ -183,10 +205,7 @@ fn answer<'q>(
     let found = is_read.and_then(|()| look_up(x, request, plan, &wanted));
     x.resources.scratch.name = wanted.topics;
     let answer = match found {
-        Err(reason) => {
-            x.reply.refuse(Status::BAD_REQUEST, &reason);
-            Answer::Now
-        }
+        Err(rejection) => x.reject(&rejection),
         Ok(found) => write(x, plan, found),
     };
     for buffer in [&mut x.resources.scratch.body, &mut x.resources.scratch.name] {
@@ -295,7 +314,7 @@ fn look_up(
     request: &Request<'_>,
     plan: &Plan<'_>,
     wanted: &Wanted<'_>,
-) -> Result<Found, String> {
+) -> Result<Found, Rejection> {
     let Plan { format, route, .. } = *plan;
     x.resources.routes[route].count(wanted.names.len());
     if let Some(tags) = request.if_none_match
@@ -349,7 +368,8 @@ fn look_up(
     count(x, looked);
     if too_much.get() {
         let max = MANY_BYTES_MAX / 1024;
-        return Err(format!("The values are more than {max} KiB together: ask for fewer."));
+        let detail = format!("The values are more than {max} KiB together: ask for fewer.");
+        return Err(Rejection::because(ErrorCode::AnswerTooLarge, detail));
     }
     Ok(Found { fingerprint: fingerprint.0, bytes: Some(bytes), rest })
 }
@@ -428,7 +448,7 @@ impl Format<'_> {
         let bytes = match self {
             Format::Json if data.len() > room => return None,
             Format::Json => {
-                let value = message.map_or(b"null".len(), Message::json_len);
+                let value = message.map_or(b"null".len(), |it| it.json_len(JsonPlace::Value));
                 json_string_len(name) + b":".len() + value
             }
             Format::Lines(line) => line.written_len(name, data),
@@ -458,7 +478,7 @@ impl Format<'_> {
                     out.extend_from_slice(b"null");
                     return None;
                 };
-                message.write_json_part(from, bytes_max, out)
+                message.write_json_part(JsonPlace::Value, from, bytes_max, out)
             }
             Format::Lines(line) => {
                 if begins && !is_first {
@@ -609,7 +629,10 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("%\";"), "{answer}");
         for name in ["%22", "%27", "%60", "%5C", "%3C", "%3E", "%0A"] {
             let (answer, ..) = ask(&mut cx, &get(&format!("/list=small,a{name}b")));
-            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(HARMFUL), "{answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 400 ") && answer.contains(&*HARMFUL.detail),
+                "{answer}"
+            );
         }
     }
 

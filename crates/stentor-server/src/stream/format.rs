@@ -5,9 +5,9 @@ mod sse;
 mod websocket;
 
 use crate::stats::Stats;
-use crate::stream::Gap;
-use stentor_hub::{Id, StreamForm};
+use stentor_hub::StreamForm;
 use stentor_io::Counter;
+use stentor_wire::error::ErrorCode;
 use stentor_wire::packed;
 
 /// How messages get to a reader.
@@ -29,20 +29,16 @@ pub(crate) struct Manner {
     /// The form of a message, and the smaller form for readers that accept it: alone, and with the
     /// name of its topic.
     pub(crate) forms: [(StreamForm, Option<StreamForm>); 2],
-    /// The word that messages are missing; `None` if it waits for the answer.
-    pub(crate) gap: Option<fn(&mut Vec<u8>, &Gap)>,
-    /// From where the reader may resume.
-    pub(crate) cursor: fn(&mut Vec<u8>, Id, is_enveloped: bool),
+    /// Writes a notice, with the cursor that it brings; `None` if notices wait for the answer.
+    pub(crate) notice: Option<fn(&mut Vec<u8>, cursor: Option<&str>, json: &str)>,
     pub(crate) sign_of_life: SignOfLife,
-    /// The part of a subscription that the reader may not see; `None` if it waits for the answer.
-    pub(crate) uncovered: Option<fn(&mut Vec<u8>, &str)>,
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
     /// The last words to a reader that is evicted: come again in a while, which depends on chance.
     /// `None` if they are its answer.
     pub(crate) put_off: Option<fn(&mut Vec<u8>, u64)>,
     /// The last words to a reader that may not read any more, with the reason.
-    pub(crate) expired: fn(&mut Vec<u8>, Ended),
+    pub(crate) end: fn(&mut Vec<u8>, Ended),
     /// Where its readers are counted.
     pub(crate) readers: fn(&Stats) -> &Counter,
 }
@@ -68,21 +64,12 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// For programs.
-    pub(crate) fn name(self) -> &'static str {
+    /// The reason, as clients read it.
+    pub(crate) fn code(self) -> ErrorCode {
         match self {
-            Ended::Expired => "expired",
-            Ended::Revoked => "revoked",
-            Ended::Rules => "rules",
-        }
-    }
-
-    /// For people.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Ended::Expired => "The token has expired.",
-            Ended::Revoked => "The token is not good any more.",
-            Ended::Rules => "Not all of this may be read any more.",
+            Ended::Expired => ErrorCode::TokenExpired,
+            Ended::Revoked => ErrorCode::TokenRevoked,
+            Ended::Rules => ErrorCode::AccessChanged,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::stream::format::Transport;
 use stentor_access::Grant;
 use stentor_hub::{Filter, Hub, Id, Mode, StreamForm};
 use stentor_wire::negotiate::cursor_in_tag;
+use stentor_wire::notice::{self, GapReason};
 use stentor_wire::pack::{self, Packed, Packer, Unpacked, Unpacker};
 use stentor_wire::packed;
 
@@ -44,7 +45,7 @@ pub(crate) struct Opening {
     /// Patterns of which not all topics may be seen.
     pub(crate) part: Vec<Filter>,
     /// What of it is not sent, as a JSON object.
-    pub(crate) uncovered: Option<Box<str>>,
+    pub(crate) access: Option<Box<str>>,
 }
 
 /// Where a reader begins.
@@ -64,7 +65,7 @@ pub(crate) enum Start {
 /// Why messages are missing, and the cursor behind which they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gap {
-    pub(crate) reason: &'static str,
+    pub(crate) reason: GapReason,
     /// Unknown if the reader named none that can be read.
     pub(crate) since: Option<Id>,
 }
@@ -72,12 +73,10 @@ pub(crate) struct Gap {
 /// The window of deflated frames that many readers share.
 const WINDOW_BITS: u8 = 15;
 
-/// The cursor of those who have seen nothing and want all there is: no id looks like it.
+/// The cursor of a reader that wants all there is, and that of a reader that wants only what comes.
+/// No id looks like them.
 const EARLIEST: &[u8] = b"earliest";
-
-/// All reasons of gaps.
-const REASONS: [&str; 7] =
-    ["malformed", "epoch", "future", "rolled-back", "history", "many", "memory"];
+const NOW: &[u8] = b"now";
 
 /// Stands for more than one feed, or none.
 pub(crate) const MANY: FeedId = FeedId::MAX;
@@ -119,13 +118,14 @@ impl Packed for Gap {
 
     fn pack(&self, out: &mut Packer) {
         let Gap { reason, since } = self;
-        (*reason).to_owned().pack(out);
+        reason.name().to_owned().pack(out);
         since.pack(out);
     }
 
     fn unpack(input: &mut Unpacker<'_>) -> Unpacked<Gap> {
         let reason = String::unpack(input)?;
-        let reason = REASONS.into_iter().find(|known| *known == reason).ok_or(pack::UNKNOWN)?;
+        let known = GapReason::ALL.into_iter().find(|known| known.name() == reason);
+        let reason = known.ok_or(pack::UNKNOWN)?;
         Ok(Gap { reason, since: Option::unpack(input)? })
     }
 }
@@ -196,10 +196,13 @@ impl Start {
         if cursor == EARLIEST {
             return Start::Earliest;
         }
+        if cursor == NOW {
+            return Start::After(hub.seq());
+        }
         let text = std::str::from_utf8(cursor).ok();
         let id = text.and_then(|text| cursor_in_tag(text).parse::<Id>().ok());
         match id {
-            None => Start::Gap(Gap { reason: "malformed", since: None }),
+            None => Start::Gap(Gap { reason: GapReason::CursorInvalid, since: None }),
             Some(id) => Start::behind(hub, id),
         }
     }
@@ -207,15 +210,15 @@ impl Start {
     /// Behind the message of this id, if there may be one.
     fn behind(hub: &Hub, id: Id) -> Start {
         let gap = |reason| Start::Gap(Gap { reason, since: Some(id) });
-        let Some(number) = hub.number(id) else { return gap("epoch") };
+        let Some(number) = hub.number(id) else { return gap(GapReason::EpochChanged) };
         // A message can be read a moment before its number is the latest: only who holds the lock
         // knows. And where the order is made elsewhere, who comes from there may be ahead.
         let is_ahead = || number > hub.seq() && number > hub.notified_seq();
         if is_ahead() && !hub.may_come(number) {
-            return gap("future");
+            return gap(GapReason::CursorAhead);
         }
         if hub.was_rolled_back(number) {
-            return gap("rolled-back");
+            return gap(GapReason::RolledBack);
         }
         Start::After(number)
     }
@@ -225,11 +228,11 @@ impl Start {
     pub(crate) fn in_life_of(self, hub: &Hub) -> Start {
         match self {
             Start::After(number) if hub.is_of_past_life(number) => {
-                Start::Gap(Gap { reason: "epoch", since: Some(hub.id(number)) })
+                Start::Gap(Gap { reason: GapReason::EpochChanged, since: Some(hub.id(number)) })
             }
             // A leader may have lost what was read here since.
             Start::After(number) if hub.is_following() && hub.was_rolled_back(number) => {
-                Start::Gap(Gap { reason: "rolled-back", since: Some(hub.id(number)) })
+                Start::Gap(Gap { reason: GapReason::RolledBack, since: Some(hub.id(number)) })
             }
             other => other,
         }
@@ -244,7 +247,12 @@ impl Start {
             Start::Earliest => None,
             other => return other,
         };
-        Start::Gap(Gap { reason: "memory", since })
+        Start::Gap(Gap { reason: GapReason::MemoryPressure, since })
+    }
+
+    /// Whether the reader names a cursor that cannot be read.
+    pub(crate) fn is_invalid(self) -> bool {
+        matches!(self, Start::Gap(Gap { reason: GapReason::CursorInvalid, .. }))
     }
 
     /// Whether the reader names something that it has seen, here or elsewhere.
@@ -254,17 +262,10 @@ impl Start {
 }
 
 impl Gap {
-    /// As a JSON object: the data of the gap event.
-    pub(crate) fn json(&self) -> String {
-        match self.since {
-            Some(since) => format!("{{\"reason\":\"{}\",\"since\":\"{since}\"}}", self.reason),
-            None => format!("{{\"reason\":\"{}\"}}", self.reason),
-        }
-    }
-
-    /// The same as it stands where messages are JSON objects: in frames and arrays.
-    pub(crate) fn object(&self) -> String {
-        format!("{{\"gap\":{}}}", self.json())
+    /// The notice of it.
+    pub(crate) fn notice(&self) -> String {
+        let since = self.since.map(Id::text);
+        notice::gap(self.reason, since.as_ref().map(|id| id.as_str()))
     }
 }
 
@@ -281,7 +282,7 @@ mod tests {
         hub
     }
 
-    fn gap(reason: &'static str, since: &str) -> Start {
+    fn gap(reason: GapReason, since: &str) -> Start {
         Start::Gap(Gap { reason, since: Some(since.parse().unwrap()) })
     }
 
@@ -319,15 +320,18 @@ mod tests {
         let hub = hub(1);
         let start = |cursor: &str| Start::parse(&hub, Some(cursor.as_bytes()));
         assert_eq!(start("00000001-1"), Start::After(1));
-        assert_eq!(start("00000001-5"), gap("future", "00000001-5"));
+        assert_eq!(start("00000001-5"), gap(GapReason::CursorAhead, "00000001-5"));
         hub.begin_following();
         assert_eq!(start("00000001-5"), Start::After(5));
         // A cluster's numbers jump far.
         assert_eq!(start("00000001-99999999999"), Start::After(99_999_999_999));
-        assert_eq!(start("00000001-999999999999999"), gap("future", "00000001-999999999999999"));
-        assert_eq!(start("00000002-5"), gap("epoch", "00000002-5"));
+        assert_eq!(
+            start("00000001-999999999999999"),
+            gap(GapReason::CursorAhead, "00000001-999999999999999")
+        );
+        assert_eq!(start("00000002-5"), gap(GapReason::EpochChanged, "00000002-5"));
         let no_number = "00000001-18446744073709551615";
-        assert_eq!(start(no_number), gap("epoch", no_number));
+        assert_eq!(start(no_number), gap(GapReason::EpochChanged, no_number));
     }
 
     #[test]
@@ -343,12 +347,15 @@ mod tests {
         restore.read(&bytes).unwrap();
         restore.finish().unwrap();
         hub.adopt(staged).unwrap();
-        assert_eq!(Start::After(1).in_life_of(&hub), gap("epoch", "00000001-1"));
-        assert_eq!(ahead.in_life_of(&hub), gap("epoch", "00000001-9"));
+        assert_eq!(Start::After(1).in_life_of(&hub), gap(GapReason::EpochChanged, "00000001-1"));
+        assert_eq!(ahead.in_life_of(&hub), gap(GapReason::EpochChanged, "00000001-9"));
         let now = Start::parse(&hub, Some(b"00000002-1"));
         assert_eq!(now, Start::After(hub.seq()));
         assert_eq!(now.in_life_of(&hub), now);
-        assert_eq!(Start::parse(&hub, Some(b"00000001-1")), gap("epoch", "00000001-1"));
+        assert_eq!(
+            Start::parse(&hub, Some(b"00000001-1")),
+            gap(GapReason::EpochChanged, "00000001-1")
+        );
     }
 
     #[test]
@@ -358,6 +365,6 @@ mod tests {
         let read = Start::parse(&hub, Some(b"00000001-3"));
         assert_eq!(read.in_life_of(&hub), Start::After(3));
         hub.follow_rolled_back(&[2..=9]);
-        assert_eq!(read.in_life_of(&hub), gap("rolled-back", "00000001-3"));
+        assert_eq!(read.in_life_of(&hub), gap(GapReason::RolledBack, "00000001-3"));
     }
 }

@@ -13,6 +13,7 @@ use super::feeds::{FeedId, Feeds};
 use super::walks::{Part, WalkId, Walks};
 use crate::budget::Permit;
 use stentor_hub::{Event, Filter, Hub, Share, Span};
+use stentor_wire::notice::GapReason;
 use stentor_wire::packed;
 
 /// A reader's way from where it was to where the log begins.
@@ -201,11 +202,11 @@ impl Replay {
     }
 
     /// Why the reader is to hear of a gap before a part, if it is; to be asked once.
-    pub(crate) fn take_gap(&mut self, part: &Part) -> Option<&'static str> {
+    pub(crate) fn take_gap(&mut self, part: &Part) -> Option<GapReason> {
         let reason = match part.gave_up {
-            true => "many",
+            true => GapReason::TooManyTopics,
             false if self.wants == Wants::Values => return None,
-            false => "history",
+            false => GapReason::HistoryTrimmed,
         };
         let (since_seq, lost_seq, walk) = (self.span.since, part.lost_seq, self.walk);
         // A part may be found again, since none of it could be sent, and a walk has many parts.

@@ -17,7 +17,8 @@ use stentor_wire::pack::Moment;
 
 /// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there.
 pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
-    let waits = |query| memchr::memmem::find(query, b"wait=").is_some();
+    let names = |query: &[u8], name: &[u8]| memchr::memmem::find(query, name).is_some();
+    let waits = |query| names(query, b"wait=") || names(query, b"since=");
     let prefers = || request.prefer.is_some_and(|prefer| prefer_wait_s(prefer).is_some());
     request.method == Method::Get && (prefers() || query.is_some_and(waits))
 }

@@ -12,10 +12,11 @@ use crate::stream::feeds::Room;
 use crate::stream::format::Transport;
 use crate::stream::{Opening, ReaderTraits, Start};
 use stentor_hub::{Filter, Mode};
+use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::events::{EventsQuery, parse_query, parse_topic_query};
 use stentor_wire::http1::Request;
-use stentor_wire::negotiate::prefer_wait_s;
-use stentor_wire::status::Status;
+use stentor_wire::negotiate::{accepts_events, prefer_wait_s};
+use stentor_wire::rejections;
 use stentor_wire::target::TopicName;
 
 /// What a request wants to read, whatever the transport.
@@ -43,7 +44,7 @@ impl Wanted {
         query: Option<&[u8]>,
     ) -> Result<Wanted, NoStream> {
         let wanted = Wanted::read(x, request, path, query.unwrap_or_default());
-        let mut wanted = wanted.map_err(|reason| NoStream::Refused(Status::BAD_REQUEST, reason))?;
+        let mut wanted = wanted.map_err(NoStream::Rejected)?;
         let denied = |denied: Denied| NoStream::Denied(denied);
         x.may(Act::Read(&wanted.filters)).map_err(denied)?;
         let mut cost = 0;
@@ -54,7 +55,7 @@ impl Wanted {
         x.reply.shape.is_private |= wanted.sight.grant.is_some() || wanted.sight.misses();
         let (feeds, room) = (&x.streams.feeds, Room::of(x.settings));
         if !feeds.has_room_for(&x.shared.hub, wanted.filters.iter(), room) {
-            return Err(NoStream::NoRoom(TOO_MANY_TOPICS));
+            return Err(NoStream::NoRoom);
         }
         Ok(wanted)
     }
@@ -68,8 +69,7 @@ impl Wanted {
     ) -> Result<Wanted, NoStream> {
         let wanted = Wanted::of(x, request, path, query)?;
         if wanted.filters.is_empty() {
-            let reason = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
-            return Err(NoStream::Refused(Status::BAD_REQUEST, reason.to_owned()));
+            return Err(NoStream::Rejected(NO_TOPICS));
         }
         Ok(wanted)
     }
@@ -85,9 +85,9 @@ impl Wanted {
     pub(crate) fn opening(self, transport: Transport) -> Box<Opening> {
         let Wanted { filters, is_enveloped, start, mode, sight, .. } = self;
         let traits = ReaderTraits::new(transport, mode, is_enveloped);
-        let uncovered = sight.misses().then(|| sight.json().into());
+        let access = sight.misses().then(|| sight.notice().into());
         let Sight { grant, part, .. } = sight;
-        Box::new(Opening { traits, cursor: 0, filters, start, grant, part, uncovered })
+        Box::new(Opening { traits, cursor: 0, filters, start, grant, part, access })
     }
 
     fn read(
@@ -95,7 +95,7 @@ impl Wanted {
         request: &Request<'_>,
         path: &[u8],
         query: &[u8],
-    ) -> Result<Wanted, String> {
+    ) -> Result<Wanted, Rejection> {
         let is_enveloped = path == EVENTS;
         let (query, filters) = if is_enveloped {
             let mut query = parse_query(query, x.settings.streams.topics_max)?;
@@ -105,28 +105,43 @@ impl Wanted {
         } else {
             let topic = TopicName::from_path(path)?;
             let Ok(topic @ Filter::Topic(_)) = Filter::parse(&topic) else {
-                return Err(PATTERN_AS_PATH.to_owned());
+                return Err(PATTERN_AS_PATH);
             };
             (parse_topic_query(query)?, vec![topic])
         };
         let EventsQuery { since, latest, wait_s, .. } = query;
         let header = request.last_event_id.filter(|id| !id.is_empty());
         let start = Start::parse(&x.shared.hub, header.or(since.as_deref().map(str::as_bytes)));
+        // A stream says so by a gap: on an error an EventSource would not come back.
+        let is_stream = accepts_events(request.accept) || request.upgrade.is_some();
+        if start.is_invalid() && !is_stream {
+            return Err(BAD_CURSOR);
+        }
         let mode = match latest {
             None => Mode::ByRule,
             Some(true) => Mode::Latest,
             Some(false) => Mode::All,
         };
         let wait_s = wait_s.or_else(|| request.prefer.and_then(prefer_wait_s));
+        // A reader that names its cursor asks for what is newer, and not for the value it has.
+        let wait_s = wait_s.or(since.is_some().then_some(0));
         let sight = Sight::default();
         Ok(Wanted { filters, is_enveloped, start, mode, wait_s, sight })
     }
 }
 
-/// Whoever asks for this means a pattern, and would wait for a topic that has its name.
-const PATTERN_AS_PATH: &str =
-    "A pattern is no path of its own: read it as a topic of /-/events?topic=/a&topic=/quotes/*";
+rejections! {
+    BAD_CURSOR: CursorInvalid =
+        "The cursor must be an id, an ETag of a value, earliest or now.";
+    NO_TOPICS: ParameterMissing = "Say which topics: /-/events?topic=/a&topic=/quotes/*";
+    /// Whoever asks for this means a pattern, and would wait for a topic that has its name.
+    PATTERN_AS_PATH: PatternInPath =
+        "A pattern is no path of its own: read it as a topic of /-/events?topic=/a&topic=/quotes/*";
+}
 
 /// As many different topics are read as may exist, or as there is memory for.
-pub(crate) const TOO_MANY_TOPICS: &str = "More different topics are read here than there is room \
-                                          for (limits.topics_max, limits.readers_bytes_max).";
+pub(crate) const TOO_MANY_TOPICS: Rejection = Rejection::new(
+    ErrorCode::SubscriptionsFull,
+    "More different topics are read here than there is room for (limits.topics_max, \
+     limits.readers_bytes_max).",
+);

@@ -10,7 +10,7 @@ use crate::stream::{Opening, ReaderTraits, Start};
 use crate::transport::Wanted;
 use stentor_hub::Mode;
 use stentor_wire::http1::{Method, Request};
-use stentor_wire::status::Status;
+use stentor_wire::rejections;
 use stentor_wire::websocket;
 
 /// Whether a request asks for a WebSocket.
@@ -26,15 +26,12 @@ pub(crate) fn open(
     query: Option<&[u8]>,
 ) -> Answer {
     if request.websocket_version != Some(b"13") {
-        let reason = "Only version 13 of WebSocket is spoken here (RFC 6455).";
-        let head = x.reply.begin(Status::UPGRADE_REQUIRED);
-        head.field(Field::WEBSOCKET_VERSION, "13").refuse(reason);
+        let head = x.reply.begin(OTHER_VERSION.status());
+        head.field(Field::WEBSOCKET_VERSION, "13").reject(&OTHER_VERSION);
         return Answer::Now;
     }
     let Some(proof) = request.websocket_key.and_then(websocket::accept) else {
-        let reason = "Sec-WebSocket-Key must be sent: 16 bytes in base64.";
-        x.reply.refuse(Status::BAD_REQUEST, reason);
-        return Answer::Now;
+        return x.reject(&NO_KEY);
     };
     if let Err(denied) = x.may(Act::Connect(request)) {
         return x.deny(&denied);
@@ -75,7 +72,7 @@ pub(crate) fn open(
             start: Start::Values,
             grant: None,
             part: Vec::new(),
-            uncovered: None,
+            access: None,
         }),
     };
     opening.traits.set_socket(window_bits, commands);
@@ -95,3 +92,9 @@ fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denie
 
 /// The subprotocol by which a client subscribes and unsubscribes while connected.
 const PROTOCOL: &str = "stentor.v1";
+
+rejections! {
+    OTHER_VERSION: WebsocketVersionUnsupported =
+        "Only version 13 of WebSocket is spoken here (RFC 6455).";
+    NO_KEY: WebsocketKeyInvalid = "Sec-WebSocket-Key must be sent: 16 bytes in base64.";
+}

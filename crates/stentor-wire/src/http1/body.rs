@@ -10,8 +10,8 @@
 //! framing over content.
 
 use super::BodyLength;
-use crate::status::Refusal;
-use crate::{is_tchar, packed, refusals};
+use crate::error::Rejection;
+use crate::{is_tchar, packed, rejections};
 
 /// A body as it arrives.
 ///
@@ -75,7 +75,7 @@ impl Body {
     /// Takes what it can from `input`.
     ///
     /// After a refusal the place in the stream is lost: answer, close, and do not call again.
-    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Refusal> {
+    pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Rejection> {
         match &mut self.framing {
             BodyFraming::Length(0) => Ok(Step::End { used: 0 }),
             BodyFraming::Length(_) if input.is_empty() => Ok(Step::More { used: 0 }),
@@ -155,7 +155,7 @@ impl Chunked {
         self.line_bytes <= line_bytes_max && self.excess <= EXCESS_BYTES_MAX && has_data
     }
 
-    fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Refusal> {
+    fn next<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Rejection> {
         let mut used = 0;
         while self.part != Part::Done {
             let Some(&byte) = input.get(used) else {
@@ -175,7 +175,7 @@ impl Chunked {
     }
 
     /// Takes one byte of framing and says what comes after it.
-    fn frame(&mut self, byte: u8) -> Result<Part, Refusal> {
+    fn frame(&mut self, byte: u8) -> Result<Part, Rejection> {
         let next = match self.part {
             Part::Size => return self.size_byte(byte),
             Part::SizeLf if byte == b'\n' => return self.end_size_line(),
@@ -194,7 +194,7 @@ impl Chunked {
         Ok(next)
     }
 
-    fn size_byte(&mut self, byte: u8) -> Result<Part, Refusal> {
+    fn size_byte(&mut self, byte: u8) -> Result<Part, Rejection> {
         let digit = match byte {
             b'0'..=b'9' => byte - b'0',
             b'a'..=b'f' => byte - b'a' + 10,
@@ -215,7 +215,7 @@ impl Chunked {
         Ok(Part::Size)
     }
 
-    fn extension_byte(&mut self, byte: u8) -> Result<Part, Refusal> {
+    fn extension_byte(&mut self, byte: u8) -> Result<Part, Rejection> {
         self.line_bytes += 1;
         if self.line_bytes > SIZE_LINE_BYTES_MAX {
             return Err(EXTENSION_BYTES);
@@ -245,7 +245,7 @@ impl Chunked {
     /// Ends a size line, and holds framing to a measure of content as Go's net/http does: each
     /// chunk pays for 16 bytes of framing and two more for each byte of content. One-byte chunks
     /// without extensions are within that for ever; padding is not.
-    fn end_size_line(&mut self) -> Result<Part, Refusal> {
+    fn end_size_line(&mut self) -> Result<Part, Rejection> {
         let framing_bytes = u32::from(self.line_bytes) + 4; // its own CRLF and that of the content
         let paid = u32::try_from(self.size).unwrap_or(u32::MAX).saturating_mul(2);
         self.excess = (self.excess + framing_bytes).saturating_sub(paid.saturating_add(16));
@@ -258,7 +258,7 @@ impl Chunked {
 
     /// Trailer fields are checked and dropped: merging them into the head would let a sender
     /// change what the head already said (RFC 9112 section 7.1.2).
-    fn trailer_byte(&mut self, byte: u8) -> Result<Part, Refusal> {
+    fn trailer_byte(&mut self, byte: u8) -> Result<Part, Rejection> {
         self.line_bytes += 1;
         if self.line_bytes > TRAILER_BYTES_MAX {
             return Err(TRAILER_BYTES);
@@ -296,20 +296,20 @@ const TRAILER_BYTES_MAX: u16 = 8 * 1024;
 /// Bytes of framing that content has not paid for.
 const EXCESS_BYTES_MAX: u32 = 16 * 1024;
 
-refusals! {
-    CHUNK_SIZE: BAD_REQUEST =
+rejections! {
+    CHUNK_SIZE: ChunkInvalid =
         "A chunk size must be 1 to 16 hexadecimal digits, directly followed by CRLF or an \
          extension.";
-    LINE_END: BAD_REQUEST = "A line of chunked framing must end in CRLF.";
-    CHUNK_LENGTH: BAD_REQUEST =
+    LINE_END: ChunkInvalid = "A line of chunked framing must end in CRLF.";
+    CHUNK_LENGTH: ChunkInvalid =
         "A chunk was not followed by CRLF; its size must be that of its content.";
-    EXTENSION: BAD_REQUEST = "A chunk extension must be ;name, ;name=token or ;name=\"text\".";
-    EXTENSION_BYTES: BAD_REQUEST =
+    EXTENSION: ChunkInvalid = "A chunk extension must be ;name, ;name=token or ;name=\"text\".";
+    EXTENSION_BYTES: ChunkInvalid =
         "The extensions of one chunk must not be longer than 4096 bytes.";
-    EXCESS: BAD_REQUEST = "The body was more chunk framing than content; send larger chunks.";
-    TRAILER: BAD_REQUEST =
+    EXCESS: ChunkInvalid = "The body was more chunk framing than content; send larger chunks.";
+    TRAILER: ChunkInvalid =
         "A trailer line must be a field name, a colon and a value, and end in CRLF.";
-    TRAILER_BYTES: REQUEST_HEADER_FIELDS_TOO_LARGE =
+    TRAILER_BYTES: HeadTooLarge =
         "The trailers must not be longer than 8192 bytes.";
 }
 

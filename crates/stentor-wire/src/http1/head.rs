@@ -13,8 +13,8 @@ use std::mem::MaybeUninit;
 use memchr::{memchr, memchr_iter};
 
 use super::request::{FIELDS, Method, Request};
-use crate::status::Refusal;
-use crate::{byte_table, is_tchar, is_token, refusals, target, trim_ows};
+use crate::error::Rejection;
+use crate::{byte_table, is_tchar, is_token, rejections, target, trim_ows};
 
 /// The longest head, in bytes, from the first byte to the final CRLF. It is also the longest
 /// request line, so it must be well above the 8000 bytes of RFC 9112 section 3.
@@ -46,12 +46,12 @@ pub enum Scan {
 /// Up to four empty lines before the request line are tolerated (RFC 9112 section 2.2). A bare LF
 /// is refused, as is a first byte that no method begins with, and a head that has not ended after
 /// [`HEAD_BYTES_MAX`]: with 414 if that is within the request line, else with 431.
-pub fn scan(bytes: &[u8], scanned: usize) -> Result<Scan, Refusal> {
+pub fn scan(bytes: &[u8], scanned: usize) -> Result<Scan, Rejection> {
     let start = leading_bytes(bytes);
     match bytes[start..] {
         [] | [b'\r'] => return Ok(Scan::Partial { scanned: bytes.len() }),
         [first, ..] if is_tchar(first) => {}
-        ref rest => return Err(first_byte_refusal(rest)),
+        ref rest => return Err(first_byte_rejection(rest)),
     }
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let from = scanned.clamp(start, window.len());
@@ -158,7 +158,7 @@ pub struct Head<'a> {
 /// Everything that leaves the framing in doubt is refused (400, or 501 for a transfer coding we do
 /// not know), and so are another major version than 1 (505), an unknown method (501), more than
 /// [`FIELDS_MAX`] fields (431) and an expectation other than 100-continue (417).
-pub fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>) -> Result<Head<'a>, Refusal> {
+pub fn parse<'a>(bytes: &'a [u8], slots: &'a mut FieldSlots<'a>) -> Result<Head<'a>, Rejection> {
     let FieldSlots { fields, joined, as_http11 } = slots;
     read(bytes, fields, joined, as_http11)
 }
@@ -169,16 +169,16 @@ fn read<'a>(
     fields: &mut [MaybeUninit<httparse::Header<'a>>],
     joined: &'a OnceCell<Vec<u8>>,
     as_http11: &'a OnceCell<Vec<u8>>,
-) -> Result<Head<'a>, Refusal> {
+) -> Result<Head<'a>, Rejection> {
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(bytes, fields) {
         Ok(httparse::Status::Complete(len)) if len == bytes.len() => {}
         Ok(_) => return Err(NOT_ONE_HEAD),
         Err(httparse::Error::Version) => {
-            let known = with_known_version(bytes).ok_or_else(|| version_refusal(bytes))?;
+            let known = with_known_version(bytes).ok_or_else(|| version_rejection(bytes))?;
             return read(as_http11.get_or_init(|| known), fields, joined, as_http11);
         }
-        Err(error) => return Err(syntax_refusal(error, bytes)),
+        Err(error) => return Err(syntax_rejection(error, bytes)),
     }
     let method = method(request.method.unwrap_or_default())?;
     let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
@@ -230,7 +230,7 @@ impl<'a> HeadReader<'a> {
 
     /// Takes one field.
     #[inline]
-    fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Refusal> {
+    fn field(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), Rejection> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             6 if is(b"expect") => self.expect(value),
@@ -245,7 +245,7 @@ impl<'a> HeadReader<'a> {
     }
 
     /// RFC 9112 section 6.3, rule 5, without the leave to accept a repeated length.
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Rejection> {
         match self.body {
             BodyLength::None => {}
             BodyLength::Length(_) => return Err(TWO_LENGTHS),
@@ -256,7 +256,7 @@ impl<'a> HeadReader<'a> {
     }
 
     /// RFC 9112 section 6.1: only `chunked`, only in HTTP/1.1, only once, never with a length.
-    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Rejection> {
         match self.body {
             BodyLength::None => {}
             BodyLength::Length(_) => return Err(LENGTH_AND_CODING),
@@ -266,14 +266,14 @@ impl<'a> HeadReader<'a> {
             return Err(CODING_IN_HTTP10);
         }
         if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(coding_refusal(value));
+            return Err(coding_rejection(value));
         }
         self.body = BodyLength::Chunked;
         Ok(())
     }
 
     /// RFC 9110 section 10.1.1: the one expectation there is; HTTP/1.0 has none.
-    fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn expect(&mut self, value: &[u8]) -> Result<(), Rejection> {
         if self.version == Version::Http10 {
             return Ok(());
         }
@@ -288,7 +288,7 @@ impl<'a> HeadReader<'a> {
     }
 
     /// Settles what depends on several fields.
-    fn finish(self) -> Result<Head<'a>, Refusal> {
+    fn finish(self) -> Result<Head<'a>, Rejection> {
         let HeadReader { mut request, version, authority, body, expect_seen, connection, .. } =
             self;
         let persistent = match version {
@@ -337,7 +337,7 @@ pub(super) fn list<'a>(
     slot: &mut Slot<'a>,
     value: &'a [u8],
     has_more: &mut bool,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     *has_more |= slot.is_some();
     slot.get_or_insert(value);
     Ok(())
@@ -382,7 +382,7 @@ pub(super) fn first<'a>(
     slot: &mut Slot<'a>,
     value: &'a [u8],
     _has_more: &mut bool,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     slot.get_or_insert(value);
     Ok(())
 }
@@ -393,11 +393,11 @@ pub(super) fn once<'a>(
     slot: &mut Slot<'a>,
     value: &'a [u8],
     _has_more: &mut bool,
-    refusal: Refusal,
-) -> Result<(), Refusal> {
+    repeated: Rejection,
+) -> Result<(), Rejection> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(refusal),
+        Some(_) => Err(repeated),
     }
 }
 
@@ -407,9 +407,9 @@ pub(super) fn host<'a>(
     slot: &mut Slot<'a>,
     value: &'a [u8],
     has_more: &mut bool,
-    refusal: Refusal,
-) -> Result<(), Refusal> {
-    once(slot, value, has_more, refusal)?;
+    repeated: Rejection,
+) -> Result<(), Rejection> {
+    once(slot, value, has_more, repeated)?;
     split_authority(value).map(drop).ok_or(BAD_HOST)
 }
 
@@ -425,7 +425,7 @@ fn leading_bytes(bytes: &[u8]) -> usize {
 
 /// Why a request cannot begin like this.
 #[cold]
-fn first_byte_refusal(rest: &[u8]) -> Refusal {
+fn first_byte_rejection(rest: &[u8]) -> Rejection {
     match rest {
         [TLS_HANDSHAKE, ..] => TLS,
         [b'\r', b'\n', ..] => EMPTY_LINES,
@@ -435,7 +435,7 @@ fn first_byte_refusal(rest: &[u8]) -> Refusal {
     }
 }
 
-fn method(token: &str) -> Result<Method, Refusal> {
+fn method(token: &str) -> Result<Method, Rejection> {
     Ok(match token {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
@@ -452,7 +452,7 @@ fn method(token: &str) -> Result<Method, Refusal> {
 
 /// Reduces the four forms of RFC 9112 section 3.2 to what [`Request::target`] promises, and the
 /// authority of an absolute target.
-fn request_target(method: Method, target: &[u8]) -> Result<Target<'_>, Refusal> {
+fn request_target(method: Method, target: &[u8]) -> Result<Target<'_>, Rejection> {
     // Without an early exit the loop is vectorised, and nearly every target is all good.
     let is_good = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
     if !target.iter().fold(true, |good, &byte| good & is_good(byte)) {
@@ -475,7 +475,7 @@ type Target<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// The path and query of an absolute-form target, and its authority, which must be valid and not
 /// empty.
-fn absolute_target(method: Method, target: &[u8]) -> Result<Target<'_>, Refusal> {
+fn absolute_target(method: Method, target: &[u8]) -> Result<Target<'_>, Rejection> {
     let colon = memchr(b':', target).ok_or(TARGET_FORM)?;
     let (scheme, rest) = target.split_at(colon);
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
@@ -537,7 +537,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
 /// Why a Transfer-Encoding other than `chunked` is refused: 501 if it is valid and merely names a
 /// coding we do not have, else 400, since then the end of the body is anyone's guess.
 #[cold]
-fn coding_refusal(value: &[u8]) -> Refusal {
+fn coding_rejection(value: &[u8]) -> Rejection {
     let mut chunked_count = 0;
     let mut chunked_last = false;
     for coding in value.split(|&byte| byte == b',').map(trim_ows) {
@@ -556,12 +556,12 @@ fn coding_refusal(value: &[u8]) -> Refusal {
 /// Turns what httparse found into an answer. It stops at the first byte it does not expect, so the
 /// request line is looked at again.
 #[cold]
-fn syntax_refusal(error: httparse::Error, bytes: &[u8]) -> Refusal {
+fn syntax_rejection(error: httparse::Error, bytes: &[u8]) -> Rejection {
     let mut words = request_line(bytes).splitn(3, |&byte| byte == b' ');
     let method = words.next().unwrap_or_default();
     let target = words.next().unwrap_or_default();
     match error {
-        httparse::Error::Version => version_refusal(bytes),
+        httparse::Error::Version => version_rejection(bytes),
         httparse::Error::TooManyHeaders => TOO_MANY_FIELDS,
         httparse::Error::HeaderName => BAD_FIELD_NAME,
         httparse::Error::HeaderValue => BAD_FIELD_VALUE,
@@ -595,7 +595,7 @@ fn with_known_version(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// 505 for a well-formed version that is not ours, 400 for anything else in its place.
-fn version_refusal(bytes: &[u8]) -> Refusal {
+fn version_rejection(bytes: &[u8]) -> Rejection {
     match request_line(bytes).splitn(3, |&byte| byte == b' ').nth(2) {
         Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
@@ -614,52 +614,52 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// The bytes of a registered name or IPv4 address (RFC 3986 section 3.2.2), the comma excepted.
 static NAME_BYTES: [bool; 256] = byte_table(b"-._~!$&'()*+;=%");
 
-refusals! {
-    TLS: BAD_REQUEST = "This port speaks plain HTTP, not TLS; use http:// instead of https://.";
-    NOT_HTTP: BAD_REQUEST = "This is not an HTTP request; it must begin with a method.";
-    EMPTY_LINES: BAD_REQUEST = "There are too many empty lines before the request.";
-    BARE_LF: BAD_REQUEST = "A line of the head ended in LF alone; end every line with CRLF.";
-    BARE_CR: BAD_REQUEST =
+rejections! {
+    TLS: TlsOnPlainPort = "This port speaks plain HTTP, not TLS; use http:// instead of https://.";
+    NOT_HTTP: RequestInvalid = "This is not an HTTP request; it must begin with a method.";
+    EMPTY_LINES: RequestInvalid = "There are too many empty lines before the request.";
+    BARE_LF: RequestInvalid = "A line of the head ended in LF alone; end every line with CRLF.";
+    BARE_CR: RequestInvalid =
         "The head has a CR that is not followed by LF; end every line with CRLF.";
-    TARGET_BYTES: URI_TOO_LONG = "The request line must not be longer than 16384 bytes.";
-    HEAD_BYTES: REQUEST_HEADER_FIELDS_TOO_LARGE =
+    TARGET_BYTES: RequestLineTooLong = "The request line must not be longer than 16384 bytes.";
+    HEAD_BYTES: HeadTooLarge =
         "The request head must not be longer than 16384 bytes; send fewer or shorter fields.";
-    TOO_MANY_FIELDS: REQUEST_HEADER_FIELDS_TOO_LARGE =
+    TOO_MANY_FIELDS: HeadTooLarge =
         "The request has more than 100 header fields; send fewer.";
-    NOT_ONE_HEAD: BAD_REQUEST = "The head ends before its last line.";
-    BAD_REQUEST_LINE: BAD_REQUEST =
+    NOT_ONE_HEAD: RequestInvalid = "The head ends before its last line.";
+    BAD_REQUEST_LINE: RequestInvalid =
         "The request line must be a method, a target and HTTP/1.1, with one space between them.";
-    UNKNOWN_VERSION: HTTP_VERSION_NOT_SUPPORTED =
+    UNKNOWN_VERSION: HttpVersionUnsupported =
         "This protocol version is not spoken here; use HTTP/1.1.";
-    UNKNOWN_METHOD: NOT_IMPLEMENTED =
+    UNKNOWN_METHOD: MethodUnknown =
         "This method is not known here; methods are case-sensitive, as in GET or PUT.";
-    BAD_FIELD_NAME: BAD_REQUEST =
+    BAD_FIELD_NAME: HeaderInvalid =
         "A header line must begin with a field name that a colon directly follows, without spaces.";
-    BAD_FIELD_VALUE: BAD_REQUEST = "A header field's value has a control character; remove it.";
-    TARGET_BYTE: BAD_REQUEST =
+    BAD_FIELD_VALUE: HeaderInvalid = "A header field's value has a control character; remove it.";
+    TARGET_BYTE: TargetInvalid =
         "The target has a byte that must be percent-encoded: '#', a space, or one outside ASCII.";
-    TARGET_FORM: BAD_REQUEST =
+    TARGET_FORM: TargetInvalid =
         "The target must begin with '/', or be a whole http:// or https:// address.";
-    TARGET_AUTHORITY: BAD_REQUEST =
+    TARGET_AUTHORITY: TargetInvalid =
         "The target's host must be a name or address, with at most a port behind it.";
-    TARGET_NO_PATH: BAD_REQUEST = "The target has a query but no path; put a '/' before the '?'.";
-    ASTERISK: BAD_REQUEST = "Only OPTIONS may have the target '*'.";
-    CONNECT_TARGET: BAD_REQUEST = "The target of CONNECT must be a host and a port.";
-    NO_HOST: BAD_REQUEST = "An HTTP/1.1 request must have a Host field.";
-    BAD_HOST: BAD_REQUEST = "Host must be one name or address, with at most a port behind it.";
-    LENGTH_AND_CODING: BAD_REQUEST =
+    TARGET_NO_PATH: TargetInvalid = "The target has a query but no path; put a '/' before the '?'.";
+    ASTERISK: TargetInvalid = "Only OPTIONS may have the target '*'.";
+    CONNECT_TARGET: TargetInvalid = "The target of CONNECT must be a host and a port.";
+    NO_HOST: HostInvalid = "An HTTP/1.1 request must have a Host field.";
+    BAD_HOST: HostInvalid = "Host must be one name or address, with at most a port behind it.";
+    LENGTH_AND_CODING: FramingInvalid =
         "Content-Length and Transfer-Encoding were both sent; send only one of them.";
-    TWO_LENGTHS: BAD_REQUEST = "Content-Length was sent twice; send it once.";
-    BAD_LENGTH: BAD_REQUEST = "Content-Length must be one decimal number that fits 64 bits.";
-    TWO_CODINGS: BAD_REQUEST = "Transfer-Encoding was sent twice; send it once.";
-    CODING_IN_HTTP10: BAD_REQUEST =
+    TWO_LENGTHS: HeaderRepeated = "Content-Length was sent twice; send it once.";
+    BAD_LENGTH: FramingInvalid = "Content-Length must be one decimal number that fits 64 bits.";
+    TWO_CODINGS: HeaderRepeated = "Transfer-Encoding was sent twice; send it once.";
+    CODING_IN_HTTP10: FramingInvalid =
         "HTTP/1.0 has no Transfer-Encoding; send Content-Length or use HTTP/1.1.";
-    BAD_CODING: BAD_REQUEST =
+    BAD_CODING: FramingInvalid =
         "Transfer-Encoding must end in chunked, and name it once; send just chunked.";
-    UNKNOWN_CODING: NOT_IMPLEMENTED =
+    UNKNOWN_CODING: TransferCodingUnsupported =
         "Only the transfer coding chunked is known here; compress with Content-Encoding instead.";
-    BAD_EXPECTATION: EXPECTATION_FAILED = "The only expectation known here is 100-continue.";
-    TWO_EXPECTATIONS: BAD_REQUEST = "Expect was sent twice; send it once.";
+    BAD_EXPECTATION: ExpectationUnsupported = "The only expectation known here is 100-continue.";
+    TWO_EXPECTATIONS: HeaderRepeated = "Expect was sent twice; send it once.";
 }
 
 #[cfg(test)]

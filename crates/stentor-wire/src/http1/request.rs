@@ -5,8 +5,8 @@
 //! twice.
 
 use super::head::{cookies, first, host, list, once};
+use crate::error::{ErrorCode, Rejection};
 use crate::packed;
-use crate::status::Refusal;
 
 /// A request method (RFC 9110 section 9, RFC 5789).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,10 +82,10 @@ macro_rules! requests {
                 name: &[u8],
                 value: &'a [u8],
                 has_more: &mut bool,
-            ) -> Result<(), Refusal> {
+            ) -> Result<(), Rejection> {
                 match name.len() {
                     $(lengths::$field if name.eq_ignore_ascii_case($name.as_bytes()) => {
-                        $policy(&mut self.$field, value, has_more $(, Refusal::bad($refusal))?)
+                        $policy(&mut self.$field, value, has_more $(, repeated($refusal))?)
                     })*
                     _ => Ok(()),
                 }
@@ -130,6 +130,11 @@ pub(crate) struct Field {
     pub(crate) separator: Option<&'static str>,
     /// Where a request keeps it.
     pub(crate) slot: for<'r, 'a> fn(&'r mut Request<'a>) -> &'r mut Option<&'a [u8]>,
+}
+
+/// A field that may occur once was repeated.
+const fn repeated(detail: &'static str) -> Rejection {
+    Rejection::new(ErrorCode::HeaderRepeated, detail)
 }
 
 requests! {

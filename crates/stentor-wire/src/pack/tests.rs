@@ -158,7 +158,7 @@ fn content(input: &[u8], cuts: &[usize]) -> Result<Vec<u8>, &'static str> {
         body = moved(&body);
         let mut part = &input[from..cut.max(from)];
         loop {
-            match body.next(part).map_err(|refusal| refusal.reason)? {
+            match body.next(part).map_err(|rejection| rejection.code.title())? {
                 Step::Data { data, used } => {
                     content.extend_from_slice(data);
                     part = &part[used..];

@@ -136,7 +136,7 @@ fn topics_keep_the_rules() {
     ];
     for (name, reason) in bad {
         let found = TopicName::parse(name).expect_err(name);
-        assert!(found.contains(reason), "{name:?}: {found}");
+        assert!(found.detail.contains(reason), "{name:?}: {found}");
     }
 }
 
@@ -148,8 +148,8 @@ fn names_of_topics_come_from_paths() {
     assert_eq!(name("/%252e").as_deref(), Ok("/%2e"), "decoded once");
     assert_eq!(name("/a%2"), Err(BAD_PATH));
     assert_eq!(name("/%ff"), Err(BAD_PATH));
-    assert!(name("/a/%2e%2e").unwrap_err().contains("segment"));
-    assert!(name("/%2d/a").unwrap_err().contains("reserved"));
+    assert!(name("/a/%2e%2e").unwrap_err().detail.contains("segment"));
+    assert!(name("/%2d/a").unwrap_err().detail.contains("reserved"));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn files_keep_the_rules() {
         match check_file(path) {
             Ok(()) => assert!(is_good, "{path:?}"),
             Err(NotAFile::Refused(reason)) => {
-                assert!(!is_good && reason.ends_with('.'), "{path:?}: {reason}");
+                assert!(!is_good && reason.detail.ends_with('.'), "{path:?}: {reason}");
             }
             Err(NotAFile::Hidden) => panic!("{path:?} is hidden"),
         }
@@ -301,29 +301,31 @@ fn parameters_are_known_or_refused() {
     let read = |query: &str| {
         let owned = |(name, value): (Cow<'_, str>, Cow<'_, str>)| format!("{name}={value}");
         let pairs = parameters(query.as_bytes(), &["a", "since"]);
-        pairs.map(|pair| pair.map(owned)).collect::<Result<Vec<_>, _>>()
+        let detail = |rejection: Rejection| rejection.detail.into_owned();
+        pairs.map(|pair| pair.map(owned).map_err(detail)).collect::<Result<Vec<_>, _>>()
     };
-    let unknown =
-        |name: &str| Err(format!("There is no parameter '{name}'; there are a, since and token."));
+    let unknown = |name: &str| {
+        Err(format!("There is no parameter '{name}'; there are a, since and access_token."))
+    };
     assert_eq!(
-        read("a=1&token=s&since=%2F&a"),
+        read("a=1&access_token=s&since=%2F&a"),
         Ok(["a=1", "since=/", "a="].map(String::from).into())
     );
-    assert_eq!(read("token"), Ok(vec![]));
+    assert_eq!(read("access_token"), Ok(vec![]));
     assert_eq!(read("a=1&A=2"), unknown("A"));
     assert_eq!(read("%0a"), unknown("\\n"));
     assert_eq!(read(&"x".repeat(500)), unknown(&("x".repeat(160) + "...")));
     assert_eq!(read("a=%4"), Err(format!("The query is broken. {BadEscape}")));
-    assert_eq!(read("token=%4"), Err(format!("The query is broken. {BadEscape}")));
+    assert_eq!(read("access_token=%4"), Err(format!("The query is broken. {BadEscape}")));
 }
 
 #[test]
 fn a_message_is_not_published_under_a_pattern() {
-    for name in ["/*", "/**", "/conf/*", "/a/**", "/*/a", "/a/*/b"] {
+    for name in ["/*", "/**", "/conf/*", "/a/**", "/*/a", "/***", "/a*", "/*a", "/a/b*c"] {
         let name = TopicName::parse(name).unwrap();
-        assert!(name.published().unwrap_err().contains("'*' or '**'"));
+        assert!(name.published().unwrap_err().detail.contains("kept for patterns"));
     }
-    for name in ["/a", "/***", "/a*", "/*a", "/a/b*c"] {
+    for name in ["/a", "/a/b"] {
         assert!(TopicName::parse(name).unwrap().published().is_ok(), "{name}");
     }
 }

@@ -508,6 +508,17 @@ const SHORT_CLOSE: Violation =
 const BAD_CLOSE_CODE: Violation = Violation::protocol("This code must not be in a close frame.");
 
 impl Violation {
+    /// The reason in the close frame, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.code {
+            1007 => "websocket_data_invalid",
+            1008 => "websocket_limit",
+            1009 => "websocket_message_too_large",
+            _ => "websocket_protocol_error",
+        }
+    }
+
     pub(super) const fn protocol(reason: &'static str) -> Violation {
         Violation { code: 1002, reason }
     }

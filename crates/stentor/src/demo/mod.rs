@@ -111,12 +111,12 @@ fn settings(args: &DemoArgs, site: &Site) -> Result<Settings, Failure> {
         settings.validate()?;
     }
     settings.mounts.push(Mount::new("/demo", site.root()));
-    let quotes = Pattern::parse("/quotes/*").map_err(Failure::Failed)?;
+    let quotes = Pattern::parse("/quotes/*").map_err(|it| Failure::Failed(it.into()))?;
     // As many as a chart has room for.
     settings.topics.push(Rule { history: 90, ..Rule::new(quotes) });
     settings.home = Some("/demo/");
     let guestbook = TopicName::parse("/demo/guestbook");
-    settings.guestbook = Some(guestbook.map_err(|reason| Failure::Failed(reason.to_owned()))?);
+    settings.guestbook = Some(guestbook.map_err(|reason| Failure::Failed(reason.into()))?);
     Ok(settings)
 }
 

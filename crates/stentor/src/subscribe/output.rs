@@ -39,23 +39,24 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
 
     /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
     /// ours.
-    pub(super) fn event(&mut self, name: Option<&str>, data: &str) -> Result<(), Interruption> {
+    pub(super) fn event(&mut self, data: &str) -> Result<(), Interruption> {
         let (with_topic, is_terminal) = match self.form {
-            Form::Json { is_terminal: true } => return Ok(self.line(name, &escape_json(data))?),
-            Form::Json { is_terminal: false } => return Ok(self.line(name, data)?),
+            Form::Json { is_terminal: true } => return Ok(self.line(&escape_json(data))?),
+            Form::Json { is_terminal: false } => return Ok(self.line(data)?),
             Form::Plain { with_topic, is_terminal } => (with_topic, is_terminal),
         };
-        match name {
-            Some("gap") => {
-                let reason = parse::<GapEvent<'_>>(data)?.sentence();
-                self.told(&reason)
-            }
-            Some("delete") => {
-                let Deletion { topic } = parse(data)?;
+        let item: StreamItem<'_> = parse(data)?;
+        match &item {
+            StreamItem { gap: Some(gap), .. } => self.told(&gap.sentence()),
+            StreamItem { access: Some(access), .. } => self.told(&access.sentence()),
+            StreamItem { topic: Some(topic), deleted: true, .. } => {
                 self.told(&format!("{} was deleted", topic.escape_debug()))
             }
-            // Any other name was the publisher's to choose.
-            _ => self.value(&parse(data)?, with_topic, is_terminal),
+            StreamItem { topic: Some(topic), .. } => {
+                self.value(topic, &item.bytes()?, with_topic, is_terminal)
+            }
+            // A cursor, the end, or a notice of a later version.
+            _ => Ok(()),
         }
     }
 
@@ -78,35 +79,32 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
 
     /// An event as the server sent it, on one line. A line break in JSON is always white space
     /// between tokens: strings escape theirs.
-    fn line(&mut self, name: Option<&str>, data: &str) -> io::Result<()> {
+    fn line(&mut self, data: &str) -> io::Result<()> {
         let data = match data.contains(['\n', '\r']) {
             true => Cow::Owned(data.replace(['\n', '\r'], " ")),
             false => Cow::Borrowed(data),
         };
-        match name {
-            Some(name @ ("gap" | "delete")) => writeln!(self.out, "{{\"{name}\":{data}}}"),
-            _ => writeln!(self.out, "{data}"),
-        }
+        writeln!(self.out, "{data}")
     }
 
     fn value(
         &mut self,
-        envelope: &Envelope<'_>,
+        topic: &str,
+        data: &[u8],
         with_topic: bool,
         is_terminal: bool,
     ) -> Result<(), Interruption> {
-        let data = envelope.content()?;
         if !with_topic && !is_terminal {
-            self.out.write_all(&data)?;
+            self.out.write_all(data)?;
             if !data.ends_with(b"\n") {
                 self.out.write_all(b"\n")?;
             }
             return Ok(());
         }
         // A line without a topic could pass for one of another topic.
-        for line in data.strip_suffix(b"\n").unwrap_or(&data).split(|&byte| byte == b'\n') {
+        for line in data.strip_suffix(b"\n").unwrap_or(data).split(|&byte| byte == b'\n') {
             if with_topic {
-                write!(self.out, "{}\t", envelope.topic)?;
+                write!(self.out, "{topic}\t")?;
             }
             match is_terminal {
                 true => self.out.write_all(escape_controls(line).as_bytes())?,
@@ -118,70 +116,93 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
     }
 }
 
-/// A message of a stream of many topics.
+/// An item of a stream of many topics: a message, a deletion or a notice. A member that this
+/// program does not know is ignored.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct StreamItem<'a> {
     #[serde(borrow)]
-    topic: Cow<'a, str>,
-    #[serde(borrow, rename = "type")]
+    topic: Option<Cow<'a, str>>,
+    #[serde(default)]
+    deleted: bool,
+    #[serde(borrow)]
+    gap: Option<GapNotice<'a>>,
+    #[serde(borrow)]
+    access: Option<AccessNotice<'a>>,
+    #[serde(borrow, rename = "type", default)]
     content_type: Cow<'a, str>,
     #[serde(borrow)]
-    data: &'a RawValue,
-}
-
-/// Data that is not text.
-#[derive(Deserialize)]
-struct Base64Data<'a> {
+    data: Option<&'a RawValue>,
     #[serde(borrow)]
-    base64: Cow<'a, str>,
+    data_base64: Option<Cow<'a, str>>,
 }
 
-impl Envelope<'_> {
-    /// The data as it was published. JSON is embedded as it is, and may look like the two forms of
-    /// other data: the content type tells.
-    fn content(&self) -> Result<Cow<'_, [u8]>, Interruption> {
-        let raw = self.data.get();
-        if is_json(&self.content_type) {
-            return Ok(Cow::Borrowed(raw.as_bytes()));
+impl StreamItem<'_> {
+    /// The data of a message as it was published.
+    fn bytes(&self) -> Result<Cow<'_, [u8]>, Interruption> {
+        match (self.data.map(RawValue::get), &self.data_base64) {
+            (None, Some(base64)) => {
+                Ok(Cow::Owned(STANDARD.decode(base64.as_bytes()).map_err(unclear)?))
+            }
+            (Some(json), _) if is_json(&self.content_type) => Ok(Cow::Borrowed(json.as_bytes())),
+            (Some(json), _) => Ok(Cow::Owned(parse::<String>(json)?.into_bytes())),
+            (None, None) => Err(unclear("a message has no data")),
         }
-        if raw.starts_with('"') {
-            return Ok(Cow::Owned(parse::<String>(raw)?.into_bytes()));
-        }
-        let Base64Data { base64 } = parse(raw)?;
-        Ok(Cow::Owned(STANDARD.decode(base64.as_bytes()).map_err(unclear)?))
     }
 }
 
-/// Messages were missed.
+/// Messages may be missing.
 #[derive(Deserialize)]
-struct GapEvent<'a> {
+struct GapNotice<'a> {
     #[serde(borrow)]
     reason: Cow<'a, str>,
     #[serde(borrow)]
     since: Option<Cow<'a, str>>,
 }
 
-impl GapEvent<'_> {
+/// Parts of the subscription may not be read.
+#[derive(Deserialize)]
+struct AccessNotice<'a> {
+    #[serde(borrow)]
+    denied: Vec<Cow<'a, str>>,
+    #[serde(borrow)]
+    partial: Vec<Cow<'a, str>>,
+}
+
+impl AccessNotice<'_> {
     fn sentence(&self) -> String {
-        let since = self.since.as_deref().unwrap_or("the start").escape_debug();
-        match &*self.reason {
-            "history" => format!("messages after {since} are lost: history is shorter"),
-            "epoch" => format!("messages after {since} are lost: the server has begun anew"),
-            "future" => format!("messages may be lost: {since} was not published yet"),
-            "rolled-back" => format!("{since} is no more: the server ended before it was kept"),
-            "malformed" => "messages may be lost: what to go on after is no id".to_owned(),
-            "many" => format!("messages after {since} are lost: too many topics to go back for"),
-            "memory" => format!("messages after {since} are lost: the server is short of memory"),
-            reason => format!("messages after {since} are lost: {}", reason.escape_debug()),
+        let list = |all: &[Cow<'_, str>]| all.join(", ").escape_debug().to_string();
+        match (self.denied.is_empty(), self.partial.is_empty()) {
+            (false, true) => format!("may not be read: {}", list(&self.denied)),
+            (true, false) => format!("may be read in part: {}", list(&self.partial)),
+            _ => format!(
+                "may not be read: {}; may be read in part: {}",
+                list(&self.denied),
+                list(&self.partial)
+            ),
         }
     }
 }
 
-/// A topic has no value any more.
-#[derive(Deserialize)]
-struct Deletion<'a> {
-    #[serde(borrow)]
-    topic: Cow<'a, str>,
+impl GapNotice<'_> {
+    fn sentence(&self) -> String {
+        let since = self.since.as_deref().unwrap_or("the start").escape_debug();
+        match &*self.reason {
+            "history_trimmed" => format!("messages after {since} are lost: history is shorter"),
+            "epoch_changed" => {
+                format!("messages after {since} are lost: the server has begun anew")
+            }
+            "cursor_ahead" => format!("messages may be lost: {since} was not published yet"),
+            "rolled_back" => format!("{since} is no more: the server ended before it was kept"),
+            "cursor_invalid" => "messages may be lost: what to go on after is no id".to_owned(),
+            "too_many_topics" => {
+                format!("messages after {since} are lost: too many topics to go back for")
+            }
+            "memory_pressure" => {
+                format!("messages after {since} are lost: the server is short of memory")
+            }
+            reason => format!("messages after {since} are lost: {}", reason.escape_debug()),
+        }
+    }
 }
 
 /// A line with its control characters but tabs escaped, as Rust writes them.

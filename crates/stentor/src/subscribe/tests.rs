@@ -217,11 +217,11 @@ fn a_terminal_is_shown_no_control_characters() {
     let mut output = EventPrinter::new(out.clone(), err, form);
     let data =
         r#"{"topic":"/a","id":"e-1","type":"x/y","data":"\u001b]0;t\u0007\u009b1m\u00e4\t\n2\r"}"#;
-    assert!(output.event(None, data).is_ok());
+    assert!(output.event(data).is_ok());
     assert_eq!(out.text(), "\\u{1b}]0;t\\u{7}\\u{9b}1m\u{e4}\t\n2\\r\n");
     let (out, err) = (Page::default(), Page::default());
     let mut output = EventPrinter::new(out.clone(), err, Form::Json { is_terminal: true });
-    assert!(output.event(None, "{\"data\":\"a\u{9b}\u{7f}\u{e4}\"}").is_ok());
+    assert!(output.event("{\"data\":\"a\u{9b}\u{7f}\u{e4}\"}").is_ok());
     assert_eq!(out.text(), "{\"data\":\"a\\u009b\\u007f\u{e4}\"}\n");
 }
 
@@ -230,7 +230,7 @@ fn bytes_are_printed_as_bytes() {
     let (out, err) = (Page::default(), Page::default());
     let mut output = EventPrinter::new(out.clone(), err, PLAIN);
     let data = r#"{"topic":"/a","id":"e-1","type":"x/y","data":{"base64":"/wA="}}"#;
-    assert!(output.event(None, data).is_ok());
+    assert!(output.event(data).is_ok());
     assert_eq!(*out.0.borrow(), b"\xff\0\n");
 }
 

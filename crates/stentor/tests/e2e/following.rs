@@ -65,7 +65,7 @@ fn a_snapshot_that_is_saved_is_a_store() {
     let mut copy = Copy::open(&server, "/-/snapshot", "");
     assert_eq!(copy.head.field("Content-Type"), Some("application/vnd.stentor.snapshot"));
     assert_eq!(copy.head.field("Cache-Control"), Some("no-store"));
-    let id = copy.head.field("Stentor-Id").unwrap().to_owned();
+    let id = copy.head.field("Stentor-Cursor").unwrap().to_owned();
     assert!(id.ends_with("-302"), "{id}");
     save(&dir.path().join("all"), &copy.body());
     let all = dir.path().join("all");
@@ -91,7 +91,7 @@ fn a_feed_goes_on_behind_an_id_and_says_where_it_cannot() {
     server.publish("/a", "before");
     let mut feed = Copy::open(&server, "/-/feed", "");
     assert_eq!(feed.head.field("Content-Type"), Some("application/vnd.stentor.feed"));
-    let id = feed.head.field("Stentor-Id").unwrap().to_owned();
+    let id = feed.head.field("Stentor-Cursor").unwrap().to_owned();
     assert!(id.ends_with("-1"), "{id}");
     assert_eq!(feed.client.chunk().len(), 40, "an empty frame");
     server.publish("/a", "first");

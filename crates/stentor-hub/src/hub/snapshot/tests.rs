@@ -391,7 +391,7 @@ fn what_is_no_snapshot_is_refused() {
 
 #[test]
 fn slices_that_are_missing_cost_their_own_topics_only() {
-    let rule = Rule { history: 2, ..Rule::new(Pattern::parse("/1*").unwrap()) };
+    let rule = Rule { history: 2, ..Rule::new(Pattern::parse_stored("/1*").unwrap()) };
     let hub = Hub::new(epoch(), vec![rule], Limits::default());
     for index in (0..90).chain(10..20) {
         // Some refer to terms that are none of the rules any more.

@@ -230,7 +230,7 @@ impl SimPeer for Talk {
 }
 
 fn ok(id: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nStentor-Id: {id}\r\nTransfer-Encoding: chunked\r\n\r\n")
+    format!("HTTP/1.1 200 OK\r\nStentor-Cursor: {id}\r\nTransfer-Encoding: chunked\r\n\r\n")
 }
 
 fn chunk(bytes: &[u8]) -> Vec<u8> {
@@ -295,7 +295,9 @@ fn lie(rng: &mut Rng, is_feed: bool, leader: &Leader, says: &mut SimSpeech) {
         }
         _ => {
             let via = "a".repeat(rng.below(3_000));
-            says.say(format!("HTTP/1.1 200 OK\r\nStentor-Id: {id}\r\nStentor-Via: {via}\r\n\r\n"));
+            says.say(format!(
+                "HTTP/1.1 200 OK\r\nStentor-Cursor: {id}\r\nStentor-Via: {via}\r\n\r\n"
+            ));
             says.end();
         }
     }

@@ -18,6 +18,7 @@ use crate::stream::{MANY, OWES_PONG, PARTIAL, Start};
 use std::io::IoSlice;
 use stentor_hub::Event;
 use stentor_io::{Backend, Gone};
+use stentor_wire::websocket::Violation;
 use stentor_wire::websocket::{Opcode, frame};
 
 impl Reading {
@@ -252,9 +253,7 @@ impl Connection {
                 traits.set(OWES_PONG, true);
                 frame(cx.out.bytes(), Opcode::Ping, false, b"");
             }
-            (StreamWait::Frame, _) => {
-                self.end_websocket(cx, 1008, "The message took too long to arrive.")
-            }
+            (StreamWait::Frame, _) => self.end_websocket(cx, TOO_SLOW),
             (StreamWait::Farewell, _) if self.work.waits() => {
                 // Whoever is merely behind is not cut: it goes when what is under way has left.
                 reading.wait = StreamWait::Leave;
@@ -288,3 +287,7 @@ impl Connection {
         matches!(&self.state, State::Stream(reading) if reading.wait == StreamWait::Leave)
     }
 }
+
+/// A client did not complete a message in `limits.head_timeout`.
+const TOO_SLOW: Violation =
+    Violation { code: 1008, reason: "The message took too long to arrive." };

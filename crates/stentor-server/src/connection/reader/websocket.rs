@@ -4,23 +4,27 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::{Extra, Joining, Reading, Subscription};
+use super::{Extra, Joining, Reading, Reply, Subscription};
+use crate::access::Sight;
 use crate::budget::{Permit, WorkClass, admitted};
 use crate::connection::state::State;
 use crate::connection::{Connection, Progress, REQUEST_COST, StreamWait};
 use crate::context::Context;
 use crate::limits::{COMMAND_BYTES_MAX, ECHO_BYTES_MAX, IGNORED_BYTES_MAX, INFLATE_COST};
+use crate::problem::{command_error, command_ok};
 use crate::stream::feeds::FeedId;
 use crate::stream::feeds::Room;
 use crate::stream::format::Transport;
-use crate::stream::{COMMANDS, OWES_PONG, Start};
+use crate::stream::{COMMANDS, OWES_PONG, PARTIAL, Start};
 use crate::transport::TOO_MANY_TOPICS;
 use std::collections::HashSet;
 use std::sync::Arc;
 use stentor_hub::{Filter, Hub};
 
-use stentor_wire::events::{Command, parse_command};
-use stentor_wire::lookup::json_string;
+use stentor_access::Grant;
+use stentor_wire::error::{ErrorCode, Rejection};
+use stentor_wire::events::{Command, CommandId, parse_command};
+use stentor_wire::rejections;
 use stentor_wire::websocket::{self, Opcode, Received, Rules, Violation};
 
 impl Connection {
@@ -78,8 +82,8 @@ impl Connection {
                 self.received(cx, received, permit);
                 Progress::Used(used)
             }
-            Err(Violation { code, reason }) => {
-                self.end_websocket(cx, code, reason);
+            Err(violation) => {
+                self.end_websocket(cx, violation);
                 Progress::Used(input.len())
             }
         }
@@ -112,9 +116,10 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with a code and a reason.
-    pub(super) fn end_websocket(&mut self, cx: &mut Context, code: u16, reason: &str) {
-        websocket::close_frame(cx.out.bytes(), code, reason);
+    /// Ends the connection of a client that broke the protocol or a limit.
+    pub(super) fn end_websocket(&mut self, cx: &mut Context, violation: Violation) {
+        tracing::debug!("a WebSocket is closed: {}", violation.reason);
+        websocket::close_frame(cx.out.bytes(), violation.code, violation.name());
         self.enter(cx, State::Refusing);
     }
 
@@ -138,33 +143,46 @@ impl Connection {
 
     /// Subscribes and unsubscribes. A command that is not understood changes nothing.
     fn command(&mut self, cx: &mut Context, bytes: &[u8], permit: &Permit) {
-        let text = str::from_utf8(bytes).map_err(|_| "A command must be UTF-8.".to_owned());
-        if let Err(reason) = text.and_then(|text| self.run_command(cx, text, permit)) {
-            let mut error = b"{\"error\":".to_vec();
-            json_string(&mut error, &reason);
-            error.push(b'}');
+        let text = str::from_utf8(bytes).map_err(|_| (None, NOT_UTF8));
+        if let Err((id, rejection)) = text.and_then(|text| self.run_command(cx, text, permit)) {
+            let error = command_error(id.as_ref(), &rejection);
             websocket::frame(cx.out.bytes(), Opcode::Text, false, &error);
         }
     }
 
-    fn run_command(&mut self, cx: &mut Context, text: &str, permit: &Permit) -> Result<(), String> {
-        let topics_max = cx.settings.streams.topics_max;
-        let Command { subscribe, unsubscribe, since, token, ping } =
-            parse_command(text, topics_max)?;
-        if let Some(number) = ping {
-            let pong = format!("{{\"pong\":{number}}}");
-            websocket::frame(cx.out.bytes(), Opcode::Text, false, pong.as_bytes());
-            return Ok(());
-        }
+    /// Runs a command. Returns its id with the rejection.
+    fn run_command(
+        &mut self,
+        cx: &mut Context,
+        text: &str,
+        permit: &Permit,
+    ) -> Result<(), (Option<CommandId>, Rejection)> {
+        let command = parse_command(text, cx.settings.streams.topics_max)
+            .map_err(|rejection| (CommandId::of_invalid(text), rejection))?;
+        let id = command.id.clone();
+        let checked = self.check_command(cx, command, permit);
+        self.execute(cx, checked.map_err(|rejection| (id, rejection))?, permit);
+        Ok(())
+    }
+
+    /// Checks the whole command. Nothing has changed if it is rejected.
+    fn check_command(
+        &self,
+        cx: &mut Context,
+        command: Command,
+        permit: &Permit,
+    ) -> Result<CheckedCommand, Rejection> {
+        let Command { id, subscribe, unsubscribe, since, token } = command;
         let (mut subscribe, unsubscribe) = (filters(&subscribe)?, filters(&unsubscribe)?);
-        if let Some(token) = token {
-            self.renew(cx, &token, permit)?;
+        let start = Start::parse(&cx.shared.hub, since.as_deref().map(str::as_bytes));
+        if start.is_invalid() {
+            return Err(BAD_CURSOR);
         }
-        let sight = self.may_subscribe(cx, &mut subscribe, permit)?;
+        let grant = token.map(|token| self.check_token(cx, &token, permit)).transpose()?;
+        let sight = self.may_subscribe(cx, &mut subscribe, grant.as_ref(), permit)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
-        let State::Stream(reading) = &mut self.state else { return Ok(()) };
-        let Extra { subscriptions, partial, .. } = reading.extra();
+        let subscriptions = self.reading().map_or(&[][..], Reading::subscriptions);
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
         subscribe.retain(|filter| {
@@ -174,14 +192,30 @@ impl Connection {
             };
             !cx.streams.feeds.id(filter).is_some_and(reads) && named.insert(filter.clone())
         });
+        let topics_max = cx.settings.streams.topics_max;
         let left = subscriptions.iter().filter(|read| !leaving.contains(&read.feed)).count();
         if left + subscribe.len() > topics_max {
-            return Err(format!("At most {topics_max} topics may be subscribed to at once."));
+            let detail = format!("At most {topics_max} topics may be subscribed to at once.");
+            return Err(Rejection::because(ErrorCode::SubscriptionLimit, detail));
         }
         let (feeds, room) = (&cx.streams.feeds, Room::of(&cx.settings));
         if !feeds.has_room_for(&cx.shared.hub, subscribe.iter(), room) {
-            return Err(TOO_MANY_TOPICS.to_owned());
+            return Err(TOO_MANY_TOPICS);
         }
+        Ok(CheckedCommand { id, grant, subscribe, leaving, start, sight })
+    }
+
+    /// Executes a command, and replies once all that it brings has been sent.
+    fn execute(&mut self, cx: &mut Context, command: CheckedCommand, permit: &Permit) {
+        let CheckedCommand { id, grant, subscribe, leaving, start, sight } = command;
+        if let Some(grant) = grant {
+            self.renew(cx, &grant);
+        }
+        let State::Stream(reading) = &mut self.state else { return };
+        if !sight.part.is_empty() {
+            reading.set_trait(PARTIAL, true);
+        }
+        let Extra { subscriptions, partial, .. } = reading.extra();
         let hub = Arc::clone(&cx.shared.hub);
         subscriptions.retain(|Subscription { feed, .. }| {
             let stays = !leaving.contains(feed);
@@ -193,15 +227,15 @@ impl Connection {
         subscriptions.shrink_to(subscriptions.len() * 2);
         // Others may have their numbers later.
         partial.retain(|feed| !leaving.contains(feed));
-        if let Some(write) = reading.traits.transport.manner().uncovered
+        if let Some(write) = reading.traits.transport.manner().notice
             && sight.misses()
         {
-            write(cx.out.bytes(), &sight.json());
+            write(cx.out.bytes(), None, &sight.notice());
         }
         if subscribe.is_empty() {
-            return Ok(());
+            let ok = command_ok(id.as_ref(), None);
+            return websocket::frame(cx.out.bytes(), Opcode::Text, false, ok.as_bytes());
         }
-        let start = Start::parse(&hub, since.as_deref().map(str::as_bytes));
         let start = reading.not_ahead_of_others(&hub, start.under(cx.load.pressure, &hub));
         let subscriptions = Reading::join(cx, &mut self.stamp, &subscribe, permit);
         reading.note_partial(cx, &sight.part);
@@ -209,10 +243,22 @@ impl Connection {
         let seq = hub.notified_seq();
         // mutation: command-panic
         reading.extra().joining = Some(Joining { subscriptions, start, seq });
+        reading.extra().reply = Some(Reply { id });
         // Behind that: should it panic, the connection knows what it has joined.
         cx.take_mail();
-        Ok(())
     }
+}
+
+/// A command that can be executed whole.
+struct CheckedCommand {
+    id: Option<CommandId>,
+    /// The token that takes the place of the one before.
+    grant: Option<Grant>,
+    /// What is not read yet.
+    subscribe: Vec<Filter>,
+    leaving: HashSet<FeedId>,
+    start: Start,
+    sight: Sight,
 }
 
 impl Reading {
@@ -233,9 +279,14 @@ impl Reading {
 }
 
 /// Parses the filters of a command.
-fn filters(names: &[String]) -> Result<Vec<Filter>, String> {
+fn filters(names: &[String]) -> Result<Vec<Filter>, Rejection> {
     names.iter().map(|name| Filter::parse(name)).collect()
 }
 
 /// What a byte of a command costs that is taken apart.
 const DATA_COST: usize = 8;
+
+rejections! {
+    NOT_UTF8: CommandInvalid = "A command must be UTF-8.";
+    BAD_CURSOR: CursorInvalid = "since must be an id of this server, earliest or now.";
+}

@@ -141,7 +141,7 @@ fn a_store_that_cannot_be_closed_is_gone_on_with() {
         let mut writer = ended.writer;
         // Publishers are told as of any disk that has failed.
         assert_eq!(error(put(&world, "/synced/a").0), Some(CommitError::DiskFailed));
-        let complaint = state.publish_complaints().concat();
+        let complaint = state.publish_complaints()[0].to_string();
         assert!(complaint.starts_with("Nothing can be stored"), "{complaint}");
         assert!(!writer.step(Duration::ZERO, 1 << 60), "it has ended");
         assert!(!state.publish_complaints().is_empty());
@@ -187,7 +187,7 @@ fn when_the_thread_that_writes_panics_nobody_waits_and_it_is_told() {
     let promised = Promised { due, outcome: Ok(applied), back: ReturnAddress::Thread(sender) };
     world.shared.committer.when_kept(&mut vec![promised]);
     assert_eq!(error(later.try_recv().ok()), Some(CommitError::Failed));
-    let complaint = world.shared.committer.service().unwrap().publish_complaints().concat();
+    let complaint = world.shared.committer.service().unwrap().publish_complaints()[0].to_string();
     assert!(complaint.contains("panicked"), "{complaint}");
     disk.kill();
     let begun = begin(&disk, rules(None)).unwrap();
@@ -211,8 +211,8 @@ fn publishers_at_a_hung_disk_are_answered() {
         assert!(asked.publish_complaints().is_empty());
         watch.look(6_000);
         assert_eq!(
-            asked.publish_complaints(),
-            ["The disk of the store has not answered for 1 s: publishers wait."]
+            asked.publish_complaints()[0].detail,
+            "The disk of the store has not answered for 1 s: publishers wait."
         );
         assert!(later.try_recv().is_err() && put(&world, "/synced/b").0.is_none(), "they wait");
         watch.look(5_000 + WAIT_MAX_MS);

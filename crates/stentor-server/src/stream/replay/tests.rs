@@ -6,6 +6,7 @@ use crate::stream::feeds::Room;
 use std::sync::Arc;
 use stentor_hub::{Draft, Epoch, Limits, Mode, Precondition, Subscriber};
 use stentor_io::Peer;
+use stentor_wire::notice::GapReason;
 use stentor_wire::target::TopicName;
 
 struct Deaf;
@@ -194,7 +195,7 @@ fn behind_a_gap_a_reader_is_to_be_told_where_it_is() {
     let mut replay = Bench::new().replay(&["/a"], 1, 9, Mode::All);
     assert!(replay.has_told_cursor());
     let part = Part { upto_seq: 9, lost_seq: 5, gave_up: false };
-    assert_eq!(replay.take_gap(&part), Some("history"));
+    assert_eq!(replay.take_gap(&part), Some(GapReason::HistoryTrimmed));
     replay.advance(8, 0);
     assert!(!replay.has_told_cursor());
     replay.advance(9, 1);

@@ -38,7 +38,7 @@ fn decode_pieces(
                     assert_eq!(body.next(&bytes[at..]), Ok(Step::End { used: 0 }), "it stays so");
                     return Decoded { content, end: Some(Ok(at)) };
                 }
-                Err(refusal) => return Decoded { content, end: Some(Err(refusal.status.0)) },
+                Err(refusal) => return Decoded { content, end: Some(Err(refusal.status().0)) },
             }
         }
     }

@@ -23,7 +23,7 @@ fn scan_pieces(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Option<Re
                 assert_eq!(all, cut, "all of the input counts as scanned");
                 scanned = all;
             }
-            Err(refusal) => return Some(Err(refusal.status.0)),
+            Err(refusal) => return Some(Err(refusal.status().0)),
         }
     }
     None
@@ -40,7 +40,7 @@ fn scan_every_way(bytes: &[u8]) -> Option<Result<usize, u16>> {
 }
 
 /// Scans every way, parses, and hands over the head or the refusal.
-fn check<T>(bytes: &[u8], inspect: impl FnOnce(Result<Head<'_>, Refusal>) -> T) -> T {
+fn check<T>(bytes: &[u8], inspect: impl FnOnce(Result<Head<'_>, Rejection>) -> T) -> T {
     match scan_every_way(bytes) {
         Some(Ok(len)) => {
             assert_eq!(len, bytes.len(), "the head is the whole vector: {bytes:?}");
@@ -56,7 +56,7 @@ fn check<T>(bytes: &[u8], inspect: impl FnOnce(Result<Head<'_>, Refusal>) -> T) 
 
 /// The status a head is refused with; 0 if it is not.
 fn status(bytes: &[u8]) -> u16 {
-    check(bytes, |parsed| parsed.map_or_else(|refusal| refusal.status.0, |_| 0))
+    check(bytes, |parsed| parsed.map_or_else(|refusal| refusal.status().0, |_| 0))
 }
 
 /// The status of a GET with a Host and the given further lines.
@@ -571,8 +571,8 @@ fn a_few_empty_lines_may_come_first() {
 #[test]
 fn what_is_not_http_is_refused_at_its_first_byte() {
     let tls = scan(&[0x16], 0).expect_err("a ClientHello");
-    assert_eq!(tls.status, Status::BAD_REQUEST);
-    assert!(tls.reason.contains("TLS"));
+    assert_eq!(tls.status(), Status::BAD_REQUEST);
+    assert!(tls.detail.contains("TLS"));
     for first in [0x00, 0x01, b' ', b'\t', b'(', b'{', b'"', 0x7f, 0x80, 0xff] {
         assert_eq!(scan_every_way(&[first]), Some(Err(400)), "{first}");
         assert_eq!(scan_every_way(&[b'\r', b'\n', first]), Some(Err(400)), "{first}");
