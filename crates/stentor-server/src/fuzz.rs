@@ -78,7 +78,7 @@ pub fn fuzz_bulk(data: &[u8]) {
     for error in errors {
         let line = error["line"].as_u64().expect("it is a number");
         assert!(before < line && line <= lines().count() as u64, "{report}");
-        assert!(error["error"].as_str().is_some_and(|reason| !reason.is_empty()), "{report}");
+        assert!(error["detail"].as_str().is_some_and(|reason| !reason.is_empty()), "{report}");
         before = line;
     }
 }

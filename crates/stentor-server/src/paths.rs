@@ -73,7 +73,7 @@ mod tests {
             ("/a?topic=/a&topic=/b", false),
             ("/-/values?topic=/a", true),
             ("/-/events", false),
-            ("/-/events?topic=/a&since=1&mode=all&wait=5&token=t", false),
+            ("/-/events?topic=/a&since=1&mode=all&wait=5&access_token=t", false),
             (&format!("/-/events?topic=/{long}"), false),
             ("/-/events?topic=/a&topic=/b", true),
             ("/-/events?topic=/a&to%70ic=/b", true),

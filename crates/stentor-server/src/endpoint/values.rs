@@ -530,7 +530,9 @@ mod tests {
     /// A world with large values, and a worker's share of it.
     fn setting() -> (World, Context) {
         let world = World::new(1, kind(), patient());
-        world.publish("/fits", vec![b'"'; 500_000], ContentType::TEXT);
+        for topic in ["/fits", "/fits2"] {
+            world.publish(topic, vec![b'"'; 500_000], ContentType::TEXT);
+        }
         world.publish("/swells", vec![1; 500_000], ContentType::TEXT);
         world.publish("/huge", vec![b'"'; MANY_BYTES_MAX], ContentType::TEXT);
         let cx = world.context(patient());
@@ -682,15 +684,16 @@ mod tests {
     #[test]
     fn the_answer_ends_at_the_first_value_that_does_not_fit() {
         let (_world, mut cx) = setting();
+        let many = |name: &str| (0..900).map(|n| format!("&topic=/{name}{n}")).collect::<String>();
         let over = [
             // Refused by its length alone, before a byte of it is looked at.
             ("topic=/huge".to_owned(), 1, 0),
             // Looked through, but not written.
             ("topic=/swells".to_owned(), 1, 500_000),
             // One is written, and the other is not.
-            ("topic=/fits&topic=/fits".to_owned(), 2, 2 * 1_000_020 + 500_000),
+            ("topic=/fits&topic=/fits2".to_owned(), 2, 2 * 1_000_020 + 500_000),
             // What comes after it is not looked for, beyond those that are looked for together.
-            (format!("topic=/huge{}", "&topic=/small".repeat(900)), 16, 0),
+            (format!("topic=/huge{}", many("small")), 16, 0),
         ];
         for (query, names, cost_max) in over {
             for method in ["GET", "HEAD"] {

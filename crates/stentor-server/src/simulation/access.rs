@@ -416,7 +416,7 @@ impl Stage {
         match (secret, place) {
             (Some(secret), 0) => fields += &format!("authorization: bearer {secret}\r\n"),
             (Some(secret), 1) => fields += &format!("Cookie: a=b; auth={secret}\r\n"),
-            (Some(secret), _) => query.push(format!("token={secret}")),
+            (Some(secret), _) => query.push(format!("access_token={secret}")),
             (None, _) => {}
         }
         let is_page = matches!(way, Way::Commands | Way::Polls) || filters.len() > 1;
@@ -620,7 +620,7 @@ impl Stage {
             (Way::Feed | Way::Snapshot, 401) => ever(&|state| !is_good(state)),
             (Way::Feed | Way::Snapshot, 403) => ever(&|state| is_good(state) && !copies(state)),
             (Way::Put, 405) => reader.brought.is_none(),
-            (Way::Put, 401) => ever(&|state| reader.brought.is_some() && !is_good(state)),
+            (Way::Put, 401) => ever(&|state| !is_good(state)),
             (Way::Put, 403) => ever(&is_good),
             (Way::Put, 200 | 201) => ever(&|state| {
                 let topic = reader.filters[0];
@@ -732,7 +732,7 @@ impl Stage {
                 let is_old = message.seq <= reader.cursor && since == reader.since;
                 let has_it =
                     is_old || self.put_to.contains(topic) || reader.seen.get(topic) == Some(newest);
-                let is_told = contains(&reader.input, "uncovered");
+                let is_told = contains(&reader.input, "{\"access\"");
                 // What it might not see when it was published is not sent later.
                 let states = &self.states[message.state.max(since)..];
                 let saw = |brought| {

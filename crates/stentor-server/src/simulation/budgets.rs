@@ -59,10 +59,10 @@ fn requests_for_several_topics_leave_commands_their_budget() {
     assert!(spent > LINE_COST_PER_TURN as u64, "to join costs something: {spent}");
     assert!(after.waiting_requests > 0, "none of them waits");
     let mut ping = Vec::new();
-    put_frame(&mut ping, &mut Rng::new(1), TEXT, true, b"{\"ping\":1}");
+    put_frame(&mut ping, &mut Rng::new(1), TEXT, true, b"{\"id\":1}");
     world.sim.write(socket, &ping);
     world.long_turn();
-    assert!(world.sim.read(socket).ends_with(b"{\"pong\":1}"));
+    assert!(world.sim.read(socket).ends_with(b"{\"ok\":{\"id\":1}}"));
 }
 
 /// The response of a long-poll is made only if its class has budget left.

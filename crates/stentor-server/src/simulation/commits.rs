@@ -85,7 +85,10 @@ fn an_answer_waits_for_the_one_before_it() {
 fn lines_are_told_of_once_it_is_known_what_came_of_all() {
     for (fails_percent, told) in [
         (0, "{\"published\":3,\"failed\":0,\"last_id\":\""),
-        (100, "{\"published\":0,\"failed\":3,\"last_id\":null,\"errors\":[{\"line\":1,\"error\":"),
+        (
+            100,
+            "{\"published\":0,\"failed\":3,\"last_id\":null,\"errors\":[{\"line\":1,\"code\":\"outcome_unknown\",",
+        ),
     ] {
         let (mut world, late) = world(fails_percent, kind());
         let client = world.sim.connect(CONTROL);

@@ -561,7 +561,7 @@ fn every_websocket_message_has_its_own_timeout() {
     let mut world = World::new(1, kind(), settings);
     let client = Commander::new(&mut world).client;
     let mut frame = Vec::new();
-    put_frame(&mut frame, &mut Rng::new(1), TEXT, true, b"{\"ping\":1}");
+    put_frame(&mut frame, &mut Rng::new(1), TEXT, true, b"{\"id\":1}");
     let (begin, end) = frame.split_at(8);
     world.sim.write(client, begin);
     for _ in 0..3 {
@@ -572,7 +572,7 @@ fn every_websocket_message_has_its_own_timeout() {
     }
     world.settle();
     let heard = String::from_utf8_lossy(&world.sim.read(client)).into_owned();
-    assert_eq!(heard.matches("{\"pong\":1}").count(), 3, "{heard}");
+    assert_eq!(heard.matches("{\"ok\":{\"id\":1}}").count(), 3, "{heard}");
     assert!(!world.sim.ended(client));
 }
 

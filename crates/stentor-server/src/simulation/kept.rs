@@ -21,7 +21,7 @@ fn a_cursor_at_what_was_rolled_back_gets_a_gap_and_others_do_not() {
     world.publish("/a", b"new".to_vec(), ContentType::TEXT);
     for seq in [first, kept + 50, last] {
         let stream = stream_after(&mut world, seq);
-        let gap = format!("{{\"reason\":\"rolled-back\",\"since\":\"0badcafe-{seq}\"}}");
+        let gap = format!("{{\"reason\":\"rolled_back\",\"since\":\"0badcafe-{seq}\"");
         let (gap_at, value_at) = (stream.find(&gap), stream.find("data: new"));
         assert!(gap_at.is_some() && gap_at < value_at, "{stream}");
     }

@@ -96,11 +96,11 @@ fn an_evicted_reader_is_told_when_to_come_again() {
         assert!(is_told, "{told}: {}", last.escape_ascii());
         assert_eq!(world.totals().connections_evicted, 1);
         // The last words are a response, and count as one, unless a stream has begun.
-        let is_response = last.starts_with(b"HTTP/1.1 503 ");
+        let is_response = last.starts_with(b"HTTP/1.1 429 ");
         assert_eq!(is_response, told == "Retry-After: ", "{told}");
-        assert_eq!(world.totals().answers_5xx, u64::from(is_response), "{told}");
+        assert_eq!(world.totals().answers_4xx, u64::from(is_response), "{told}");
         let lines = world.shared.access_log.as_ref().unwrap().read();
-        let logged = lines.matches("\" 503 ").count();
+        let logged = lines.matches("\" 429 ").count();
         assert_eq!(logged, usize::from(is_response), "{told}: {lines}");
     }
 }

@@ -63,7 +63,7 @@ fn a_proxy_header_names_the_client_however_it_arrives() {
             assert!(!answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
             // A handshake for a refusal would cost too much, and a full socket takes none.
             let is_told = layers == Layers::Plain && faults.refuse_percent == 0;
-            assert!(!is_told || answer.starts_with("HTTP/1.1 503"), "{answer}");
+            assert!(!is_told || answer.starts_with("HTTP/1.1 429"), "{answer}");
             assert!(world.sim.ended(third));
             assert_eq!(world.totals().connections_refused, 1);
             world.sim.finish_client(first);
@@ -211,7 +211,7 @@ fn a_client_that_a_proxy_has_named_goes_over_in_an_upgrade() {
     assert_eq!(logged(&mut world), ["192.0.2.9"]);
     // It counts there, too.
     world.sim.write(half, &[&V2[19..], GET].concat());
-    assert!(answer(&mut world, half).starts_with("HTTP/1.1 503"));
+    assert!(answer(&mut world, half).starts_with("HTTP/1.1 429"));
     for _ in 0..2 {
         world.sim.connect_from(PUBLIC, ip("192.0.2.9"));
     }

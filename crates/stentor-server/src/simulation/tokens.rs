@@ -300,12 +300,12 @@ fn what_a_token_covers_of_a_part_is_sent() {
         world.publish(topic, format!("first{topic}").into_bytes(), ContentType::TEXT);
     }
     let get = format!(
-        "GET /-/events?topic=/**&token={} HTTP/1.1\r\nHost: h\r\n\
+        "GET /-/events?topic=/**&access_token={} HTTP/1.1\r\nHost: h\r\n\
          Accept: text/event-stream\r\n\r\n",
         secret.as_str()
     );
     let (client, answer) = world.ask(PUBLIC, get.as_bytes());
-    assert!(answer.contains("{\"none\":[],\"part\":[\"/**\"]}"), "{answer}");
+    assert!(answer.contains("{\"denied\":[],\"partial\":[\"/**\"]}"), "{answer}");
     for topic in ["/a/x", "/b/x", "/c/x"] {
         world.publish(topic, format!("second{topic}").into_bytes(), ContentType::TEXT);
     }
@@ -332,12 +332,12 @@ fn each_pattern_is_promised_by_itself() {
     let subscribe = |names: &str| format!("{{\"subscribe\":[{names}]}}");
     world.command(client, &[token(&secrets[0]), subscribe("\"/**\",\"/b/*\"")]);
     let heard = world.heard(client);
-    assert!(heard.contains("{\"none\":[],\"part\":[\"/**\"]}"), "{heard}");
+    assert!(heard.contains("{\"denied\":[],\"partial\":[\"/**\"]}"), "{heard}");
     world.command(client, &[token(&secrets[1])]);
     let heard = world.heard(client);
     assert!(heard.contains("does not cover what is subscribed to"), "{heard}");
     world.command(client, &[token(&secrets[2])]);
-    assert!(world.heard(client).contains("renewed"));
+    assert!(world.heard(client).contains("{\"ok\":{}}"));
     // What it was told of goes on: only that.
     world.reload(second.clone());
     assert_eq!(world.heard(client), "");
@@ -356,7 +356,7 @@ fn what_was_told_goes_with_its_subscription() {
     let mut world = World::new(1, kind(), world_of(&["/a/x"]));
     let (client, _) = world.ask(PUBLIC, COMMANDER.as_bytes());
     world.command(client, &["{\"subscribe\":[\"/a/*\",\"/q\"]}".to_owned()]);
-    assert!(world.heard(client).contains("\"part\":[\"/a/*\"]"));
+    assert!(world.heard(client).contains("\"partial\":[\"/a/*\"]"));
     world.command(client, &["{\"unsubscribe\":[\"/a/*\"]}".to_owned()]);
     world.heard(client);
     world.command(client, &["{\"subscribe\":[\"/c/*\"]}".to_owned()]);
@@ -395,7 +395,7 @@ fn renewals_are_charged_to_the_turn() {
         // One step may go beyond what a turn has room for, and no other follows.
         assert!(after - before < 2 * EACH_COST, "a turn's work is {}", after - before);
         before = after;
-        renewed += String::from_utf8_lossy(&world.sim.read(client)).matches("renewed").count();
+        renewed += String::from_utf8_lossy(&world.sim.read(client)).matches("{\"ok\":{}}").count();
         if renewed == RENEWALS {
             break;
         }
@@ -464,7 +464,7 @@ fn streams_that_a_reload_ends_are_told_why() {
     world.command(frames, &["{\"subscribe\":[\"/small\"]}".to_owned()]);
     world.heard(frames);
     world.reload(settings(&["/**"], &[(&secret, &["/**"])]));
-    assert!(world.heard(events).contains("event: expired"));
+    assert!(world.heard(events).contains("{\"end\":{\"reason\":\"access_changed\"}}"));
     let close = world.sim.read(frames);
     assert!(close.starts_with(&[0x88]) && close[2..4] == 4401_u16.to_be_bytes(), "{close:?}");
 }

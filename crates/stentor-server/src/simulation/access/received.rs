@@ -9,7 +9,7 @@ pub(super) fn left_out(input: &[u8]) -> Vec<&str> {
     names.map(|name| std::str::from_utf8(name).unwrap()).collect()
 }
 
-const LEFT_OUT: &[u8] = b"{\"uncovered\":{\"none\":[";
+const LEFT_OUT: &[u8] = b"{\"access\":{\"denied\":[";
 
 /// All marks that stand in what was received.
 pub(super) fn marks(bytes: &[u8]) -> Vec<u64> {

@@ -117,12 +117,12 @@ impl Cursor {
             Cursor { text: text.to_owned(), from: From::Values { asked: log.seq() }, gap }
         };
         match rng.below(8) {
-            0 => gap("5f3a09c1-7", "epoch", Some("5f3a09c1-7")),
+            0 => gap("5f3a09c1-7", "epoch_changed", Some("5f3a09c1-7")),
             1 => {
                 let future = format!("{EPOCH}-{}", log.seq() + 99_999_999);
-                gap(&future, "future", Some(&future))
+                gap(&future, "cursor_ahead", Some(&future))
             }
-            2 => gap(["x", "0badcafe", "-", "0badcafe-07"][rng.below(4)], "malformed", None),
+            2 => gap(["x", "0badcafe", "-", "0badcafe-07"][rng.below(4)], "cursor_invalid", None),
             3 => Cursor::none(log),
             _ => Cursor::after(log.any_seq(rng)),
         }
@@ -152,11 +152,11 @@ pub(super) struct Reader {
     is_stalled: bool,
     /// The last thing of the stream was what ends it well.
     has_farewell: bool,
-    pings: u64,
+    commands: u64,
     /// The ping whose answer is waited for says that a command was obeyed.
     is_commanding: bool,
     errors_due: usize,
-    /// Heartbeats and pings of the server's.
+    /// Heartbeats and commands of the server's.
     pub(super) signs_of_life: u64,
     closes: bool,
 }
@@ -172,7 +172,7 @@ impl Reader {
             view,
             is_stalled: false,
             has_farewell: false,
-            pings: 0,
+            commands: 0,
             is_commanding: false,
             errors_due: 0,
             signs_of_life: 0,
@@ -352,12 +352,9 @@ impl Reader {
         if !cursor.text.is_empty() {
             command.insert("since".to_owned(), cursor.text.into());
         }
+        self.commands += 1;
+        command.insert("id".to_owned(), self.commands.into());
         put_text(out, rng, Value::from(command).to_string().as_bytes());
-        self.pings += 1;
-        match rng.percent(50) {
-            true => put_frame(out, rng, PING, true, self.pings.to_string().as_bytes()),
-            false => put_text(out, rng, format!("{{\"ping\":{}}}", self.pings).as_bytes()),
-        }
         self.is_commanding = true;
         self.view.command(after, joined, cursor.from, cursor.gap);
     }
@@ -412,16 +409,28 @@ impl Reader {
             Item::Retry(_) => assert!(!std::mem::replace(&mut self.closes, true)),
             Item::Comment => self.signs_of_life += 1,
             Item::Id(id) => assert!(seq_of(&id) <= log.seq(), "{id} is ahead"),
-            Item::Event { name, data, .. } if name.as_deref() == Some("gap") => {
-                self.view.gap(log, gap_of(&serde_json::from_str(&data).unwrap()), EPOCH);
+            Item::Event { id, name, data } if name.as_deref() == Some("stentor") => {
+                let object: Value = serde_json::from_str(&data).unwrap();
+                if let Some(cursor) = object.get("cursor") {
+                    assert_eq!(cursor.as_str(), id.as_deref());
+                    return assert!(seq_of(cursor.as_str().unwrap()) <= log.seq(), "is ahead");
+                }
+                match read_object(log, &object) {
+                    Object::Gap(gap) => self.view.gap(log, gap, EPOCH),
+                    Object::Message(seq) => {
+                        let message = &log.entry(seq).message;
+                        let is_text = std::str::from_utf8(message.data()).is_ok();
+                        assert!(message.is_deletion() || !self.plan.is_many && !is_text);
+                        self.view.message(log, seq);
+                    }
+                }
             }
             Item::Event { id, name, data } => {
                 let seq = seq_of(&id.expect("an id"));
-                let entry = log.entry(seq);
-                match self.plan.is_many && !entry.message.is_deletion() {
+                match self.plan.is_many {
                     true => {
                         check_envelope(log, &serde_json::from_str(&data).expect("JSON"));
-                        assert_eq!(name.as_deref(), entry.message.event());
+                        assert_eq!(name, None);
                     }
                     false => check_event(log, seq, name.as_deref(), &data),
                 }
@@ -449,15 +458,14 @@ impl Reader {
                     sim.write(connection, &out);
                 }
             }
-            PONG if frame.payload == self.pings.to_string().as_bytes() => self.obeyed(log),
             PONG => assert_eq!(frame.payload, b"?"),
             kind => self.data(log, kind, &frame.data()),
         }
     }
 
-    /// The pong has come of the ping behind the last command.
+    /// The reply to the last command has come.
     fn obeyed(&mut self, log: &Log) {
-        assert!(std::mem::take(&mut self.is_commanding), "a pong that nobody asked for");
+        assert!(std::mem::take(&mut self.is_commanding), "a reply that nobody asked for");
         self.view.obeyed(log);
     }
 
@@ -488,8 +496,11 @@ impl Reader {
             assert!(self.plan.is_many);
             return self.view.told_cursor(log, seq_of(cursor.as_str().unwrap()));
         }
-        if let Some(pong) = object.get("pong") {
-            assert_eq!(*pong, self.pings);
+        if let Some(ok) = object.get("ok") {
+            assert_eq!(ok["id"], self.commands);
+            if let Some(cursor) = ok.get("cursor") {
+                self.view.told_cursor(log, seq_of(cursor.as_str().unwrap()));
+            }
             return self.obeyed(log);
         }
         match read_object(log, &object) {
@@ -514,15 +525,15 @@ pub(super) fn read_object(log: &Log, object: &Value) -> Object {
     if let Some(gap) = object.get("gap") {
         return Object::Gap(gap_of(gap));
     }
-    match object.get("delete") {
-        Some(place) => {
-            let seq = seq_of(place["id"].as_str().unwrap());
-            assert!(log.entry(seq).message.is_deletion());
-            assert_eq!(place["topic"], log.entry(seq).topic.as_str());
-            Object::Message(seq)
-        }
-        None => Object::Message(check_envelope(log, object)),
+    if object.get("deleted").is_none() {
+        return Object::Message(check_envelope(log, object));
     }
+    let seq = seq_of(object["id"].as_str().unwrap());
+    assert!(log.entry(seq).message.is_deletion());
+    let topic = &log.entry(seq).topic;
+    let id = format!("{EPOCH}-{seq}");
+    assert_eq!(*object, serde_json::json!({"topic": topic, "id": id, "deleted": true}));
+    Object::Message(seq)
 }
 
 fn gap_of(gap: &Value) -> Gap {
@@ -538,22 +549,10 @@ pub(super) fn seq_of(id: &str) -> u64 {
 /// An event of a stream of one topic.
 fn check_event(log: &Log, seq: u64, name: Option<&str>, data: &str) {
     let entry = log.entry(seq);
-    if entry.message.is_deletion() {
-        let place = serde_json::json!({"topic": entry.topic, "id": format!("{EPOCH}-{seq}")});
-        assert_eq!(name, Some("delete"));
-        assert_eq!(serde_json::from_str::<Value>(data).unwrap(), place);
-        return;
-    }
-    match std::str::from_utf8(entry.message.data()) {
-        Ok(text) => {
-            assert_eq!(name, entry.message.event());
-            assert!(data == text.replace("\r\n", "\n").replace('\r', "\n"), "{seq} is spoilt");
-        }
-        Err(_) => {
-            assert_eq!(name, Some("base64"));
-            assert!(data == base64(entry.message.data()), "{seq} is spoilt");
-        }
-    }
+    let text = std::str::from_utf8(entry.message.data()).expect("bytes come in an envelope");
+    assert!(!entry.message.is_deletion());
+    assert_eq!(name, entry.message.event());
+    assert!(data == text.replace("\r\n", "\n").replace('\r', "\n"), "{seq} is spoilt");
 }
 
 /// A message that comes with all there is to say. Returns its number.
@@ -564,14 +563,14 @@ fn check_envelope(log: &Log, envelope: &Value) -> u64 {
     assert_eq!(envelope["topic"], entry.topic.as_str());
     assert_eq!(envelope["type"], message.content_type());
     assert_eq!(envelope.get("event").and_then(Value::as_str), message.event());
-    let data = match std::str::from_utf8(message.data()) {
-        Err(_) => serde_json::json!({"base64": base64(message.data())}),
+    let (member, data) = match std::str::from_utf8(message.data()) {
+        Err(_) => ("data_base64", base64(message.data()).into()),
         Ok(text) if message.content_type() == "application/json" => {
-            serde_json::from_str(text).unwrap()
+            ("data", serde_json::from_str(text).unwrap())
         }
-        Ok(text) => text.into(),
+        Ok(text) => ("data", Value::from(text)),
     };
-    assert!(envelope["data"] == data, "{seq} is spoilt");
+    assert!(envelope[member] == data, "{seq} is spoilt");
     seq
 }
 

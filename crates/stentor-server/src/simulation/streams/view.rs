@@ -230,7 +230,7 @@ impl View {
             self.expected = None;
             return;
         }
-        if gap.0 == "memory" {
+        if gap.0 == "memory_pressure" {
             return self.spare(log, &gap, epoch);
         }
         let coming = self.coming.as_mut();
@@ -239,7 +239,7 @@ impl View {
             return;
         }
         assert_eq!(self.expected, None, "another gap came: {gap:?}");
-        assert_eq!(gap.0, "history", "nobody asked for this gap");
+        assert_eq!(gap.0, "history_trimmed", "nobody asked for this gap");
         let since = gap.1.as_deref().and_then(|since| since.strip_prefix(epoch));
         let since: u64 = since.and_then(|seq| seq[1..].parse().ok()).expect("our own cursor");
         if self.is_ordered {
