@@ -208,7 +208,11 @@ impl Connection {
         let mut rest = None;
         let upto_seq = match answer {
             Answer::Many(upto_seq) => Some(*upto_seq),
-            Answer::Nothing if poll.is_of_many() => Some(poll.reading.cursor()),
+            Answer::Nothing if poll.is_of_many() => {
+                // What is there was found for another reader.
+                cx.streams.found.clear();
+                Some(poll.reading.cursor())
+            }
             _ => None,
         };
         if let Some(upto_seq) = upto_seq {

@@ -81,10 +81,12 @@ struct Joining {
     start: Start,
     /// Once it has been sent everything up to this number, they do.
     seq: u64,
+    /// The id of the command.
+    id: Option<CommandId>,
 }
 
 packed!(struct Subscription { feed, stamp });
-packed!(struct Joining { subscriptions, start, seq });
+packed!(struct Joining { subscriptions, start, seq, id });
 
 impl Extra {
     fn is_empty(&self) -> bool {

@@ -676,7 +676,7 @@ impl Stage {
                 || self.states[reader.since].rules != last.rules;
         assert!(has_bad || rules_changed, "a stream ended without a reason: {reader:?}");
         let is_told = match reader.way {
-            Way::Events => contains(&reader.input, "event: expired"),
+            Way::Events => contains(&reader.input, "{\"end\":{\"reason\""),
             // A frame that closes, with the code behind its length.
             _ => reader
                 .input

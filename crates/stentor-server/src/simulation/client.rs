@@ -134,7 +134,7 @@ impl Script {
         let known = own.contains_key(&topic);
         match rng.below(8) {
             0 => {
-                let status = if own.remove(&topic).is_some() { 204 } else { 404 };
+                let status = if own.remove(&topic).is_some() { 200 } else { 404 };
                 self.bad(&format!("DELETE {topic} HTTP/1.1\r\nHost: h\r\n\r\n"), status);
             }
             1 => {

@@ -491,9 +491,9 @@ fn an_address_has_so_many_connections_and_the_next_is_told_so() {
     ask(&mut world, PUBLIC, ip("::ffff:192.0.2.1"));
     let (third, answer) = ask(&mut world, PUBLIC, ip("192.0.2.1"));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nRetry-After: "), "{head}");
+    assert!(head.starts_with("HTTP/1.1 429 Too Many Requests\r\nRetry-After: "), "{head}");
     assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
-    assert!(body.starts_with("Too many connections") && body.ends_with(".\n"), "{body}");
+    assert!(body.contains("\"code\":\"address_limit\",\"detail\":\"Too many"), "{body}");
     assert!(world.sim.ended(third) && !world.sim.was_reset(third));
     assert_eq!(world.totals().connections_refused, 1);
     assert_eq!((world.totals().connections_public, world.sim.open_sockets()), (2, 2));
@@ -507,7 +507,7 @@ fn an_address_has_so_many_connections_and_the_next_is_told_so() {
     world.sim.finish_client(first);
     world.settle();
     assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 200"));
-    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 503"));
+    assert!(ask(&mut world, PUBLIC, ip("192.0.2.1")).1.starts_with("HTTP/1.1 429"));
 }
 
 #[test]

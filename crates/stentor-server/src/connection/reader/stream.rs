@@ -3,7 +3,7 @@
 //! The pump (`pump.rs`) sends a stream the messages between its cursor and now. They come from a
 //! replay of history first, and then from the worker's log.
 
-use super::{Joining, LOGGED_COST, NEVER_MS, Reading};
+use super::{Joining, LOGGED_COST, NEVER_MS, Reading, Reply};
 use crate::access::sight::SightOf;
 use crate::budget::{Permit, WorkClass, admitted};
 use crate::connection::state::State;
@@ -174,7 +174,7 @@ impl Reading {
     /// With everything sent that was heard of: lets new subscriptions count. Returns whether there
     /// were any.
     fn finish_joining(&mut self, cx: &mut Context) -> bool {
-        let Some(Joining { subscriptions, start, seq }) =
+        let Some(Joining { subscriptions, start, seq, id }) =
             self.extra.as_mut().and_then(|extra| extra.joining.take())
         else {
             return false;
@@ -185,6 +185,8 @@ impl Reading {
         let all = &mut self.extra().subscriptions;
         all.extend(subscriptions);
         all.sort_unstable_by_key(|read| read.feed);
+        // Another replay may have been under way until now.
+        self.extra().reply = Some(Reply { id });
         self.begin_replay(cx, feeds, start, upto, &mut None);
         true
     }

@@ -4,7 +4,7 @@
 //! subscribe and unsubscribe. All else that is well formed is passed over; what is not ends the
 //! connection with the code the RFC has for it.
 
-use super::{Extra, Joining, Reading, Reply, Subscription};
+use super::{Extra, Joining, Reading, Subscription};
 use crate::access::Sight;
 use crate::budget::{Permit, WorkClass, admitted};
 use crate::connection::state::State;
@@ -242,8 +242,7 @@ impl Connection {
         // Everything up to this number has been told, so after this it is in the log.
         let seq = hub.notified_seq();
         // mutation: command-panic
-        reading.extra().joining = Some(Joining { subscriptions, start, seq });
-        reading.extra().reply = Some(Reply { id });
+        reading.extra().joining = Some(Joining { subscriptions, start, seq, id });
         // Behind that: should it panic, the connection knows what it has joined.
         cx.take_mail();
     }

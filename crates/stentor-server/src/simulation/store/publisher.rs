@@ -109,7 +109,7 @@ impl Publisher {
                 chronicle.acknowledge(seq_of(&answer), topic, Some(&data));
             }
             (Asked::Put(_, data), 503 | 507) => self.refused(chronicle, &data, &body),
-            (Asked::Delete(topic, since), 204) => {
+            (Asked::Delete(topic, since), 200) => {
                 let deletion =
                     chronicle.after(topic, since).find(|(_, entry)| entry.data.is_none());
                 let (seq, _) = deletion.expect("it was deleted");
@@ -147,7 +147,7 @@ impl Publisher {
         for (index, (topic, data)) in lines.iter().enumerate() {
             let error = errors.iter().find(|error| error["line"] == index as u64 + 1);
             if let Some(error) = error {
-                self.refused(chronicle, data, error["error"].as_str().unwrap());
+                self.refused(chronicle, data, error["detail"].as_str().unwrap());
                 continue;
             }
             let seq = chronicle.seq_of(data).expect("acknowledged, and never published");

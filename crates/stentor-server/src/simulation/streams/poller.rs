@@ -8,7 +8,6 @@ use super::view::{From, View};
 use serde_json::Value;
 use stentor_io::{Backend, Rng};
 use stentor_test::http::Response;
-use stentor_wire::notice::GapReason;
 
 #[derive(Debug)]
 pub(super) struct Poller {
@@ -129,14 +128,7 @@ impl Poller {
     fn ask(&mut self, sim: &mut Net, rng: &mut Rng, log: &Log, connection: Client) {
         let cursor = match self.last {
             Some(last) if rng.percent(95) => Cursor::after(last),
-            // The server refuses a cursor that cannot be read.
-            _ if rng.percent(30) => loop {
-                let cursor = Cursor::random(rng, log);
-                let reason = cursor.gap.as_ref().map(|gap| &*gap.0);
-                if reason != Some(GapReason::CursorInvalid.name()) {
-                    break cursor;
-                }
-            },
+            _ if rng.percent(30) => Cursor::valid(rng, log),
             _ => Cursor::none(log),
         };
         if let From::After(seq) = cursor.from

@@ -139,7 +139,7 @@ impl Putter {
             && let Some(answer) = Response::take(&mut self.input)
         {
             match (self.due.pop_front().unwrap(), answer.status) {
-                (None, 204 | 404) => {}
+                (None, 200 | 404) => {}
                 (_, 408) if mood.draining => {}
                 // It could not be committed, and nobody has seen it.
                 (None, 503) => {}

@@ -12,6 +12,7 @@ use stentor_test::http::Response;
 use stentor_test::mark;
 use stentor_test::sse::{Decoder, Item};
 use stentor_test::websocket::{DEFLATED, Frame};
+use stentor_wire::notice::GapReason;
 
 /// What clients are up to.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,17 @@ impl Cursor {
 
     pub(super) fn after(seq: u64) -> Cursor {
         Cursor { text: format!("{EPOCH}-{seq}"), from: From::After(seq), gap: None }
+    }
+
+    /// One that polls and commands may name: the server refuses what it cannot read.
+    pub(super) fn valid(rng: &mut Rng, log: &Log) -> Cursor {
+        loop {
+            let cursor = Cursor::random(rng, log);
+            let reason = cursor.gap.as_ref().map(|gap| &*gap.0);
+            if reason != Some(GapReason::CursorInvalid.name()) {
+                return cursor;
+            }
+        }
     }
 
     /// One that may be old, of another life, from the future, or nonsense.
@@ -348,7 +360,7 @@ impl Reader {
         if !unsubscribe.is_empty() {
             command.insert("unsubscribe".to_owned(), unsubscribe.into());
         }
-        let cursor = Cursor::random(rng, log);
+        let cursor = Cursor::valid(rng, log);
         if !cursor.text.is_empty() {
             command.insert("since".to_owned(), cursor.text.into());
         }
