@@ -13,32 +13,44 @@ export interface Message<T = unknown> {
   data: T
 }
 
-/** Messages may have been missed: a notice, after which the values go on. */
+/** Messages may have been missed. What follows is `resume`, also where the reason is a new one. */
 export interface Gap {
-  /**
-   * `history`: too long away. `epoch`: the server began anew. `future`, `malformed`: the cursor
-   * is not one of this server. `rolled-back`: its message was lost in a crash before it was kept.
-   * `many`: too many topics to replay. `memory`: the server is short of memory.
-   */
-  reason: 'history' | 'epoch' | 'future' | 'rolled-back' | 'malformed' | 'many' | 'memory'
+  reason:
+    | 'history_trimmed' | 'epoch_changed' | 'cursor_ahead' | 'rolled_back' | 'cursor_invalid'
+    | 'too_many_topics' | 'memory_pressure' | (string & {})
   /** The cursor that could not be served. */
   since?: Id
+  /**
+   * `history`: the messages that are still retained. `values`: the current values, also those that
+   * were known. `live`: only what is published from now on.
+   */
+  resume: 'history' | 'values' | 'live'
 }
 
 /** A topic that was deleted, and the place of its deletion in the order. */
 export interface Deletion {
   topic: string
   id: Id
+  deleted: true
 }
 
 export type Transport = 'sse' | 'websocket' | 'poll'
 
 /** Of what is watched, what the token does not cover. */
-export interface Uncovered {
+export interface AccessLimited {
   /** Nothing of these is sent. */
-  none: string[]
+  denied: string[]
   /** Of these patterns not all topics are. */
-  part: string[]
+  partial: string[]
+}
+
+/** The server does not take a topic or pattern. */
+export interface Refused {
+  topic: string
+  /** In a sentence. */
+  reason: string
+  /** The error code, such as `patterns_disabled`, `topic_invalid` or `subscription_limit`. */
+  code: string
 }
 
 /** How the connection is. */
@@ -49,6 +61,8 @@ export interface State {
   transport: Transport
   /** What went wrong, in a sentence. */
   reason?: string
+  /** The server's error code, such as `token_expired`; only where the server gave one. */
+  code?: string
 }
 
 /** A step of the connection's own states, for logs; `onState` has what a page shows. */
@@ -57,6 +71,7 @@ export interface Step {
   event: 'list' | 'behind' | 'level' | 'heard' | 'failed' | 'due' | 'again' | 'end'
   to: Step.State
   reason?: string
+  code?: string
 }
 
 export namespace Step {
@@ -69,8 +84,13 @@ export const STATES: Record<Step.State, Partial<Record<Step['event'], Step.State
 export interface Handlers {
   onGap?: (gap: Gap) => void
   onDelete?: (deletion: Deletion) => void
-  /** Told at the start of each connection that does not cover all that is watched. */
-  onUncovered?: (uncovered: Uncovered) => void
+  /** Called at the start of each connection that does not cover all that is watched. */
+  onAccessLimited?: (limited: AccessLimited) => void
+  /**
+   * Called if the server does not take what is watched here; all other watches go on. The next
+   * connection tries again. Without this handler the reason is reported as an error.
+   */
+  onRefused?: (refused: Refused) => void
   /** Called with the state as it is, and with every change. */
   onState?: (state: State) => void
 }

@@ -1,8 +1,6 @@
 /**
  * Many live values over one connection. Each topic or pattern is a reader with a cursor, the id up
- * to which it has seen all.
- *
- * SSE is read with fetch: an EventSource hides named events, heartbeats and the server's reasons.
+ * to which it has seen all. README.md has the reasons.
  */
 
 const end = 'stopped'
@@ -29,12 +27,13 @@ const HOUR_MS = 3_600_000
 const PACE_MS = 1_100
 const TEXT_MAX = 2 ** 28 // A server's messages have 256 MiB at most.
 const WAKES = ['online', 'visibilitychange', 'resume']
+const DEAD = new Error('The line is dead.')
 const SILENT = new Error('The server does not answer.')
 const OLDER = new Error('The server is behind: it has less than was seen before.')
 
 const now = () => performance.now()
 
-/** All requests to a server have one pace: five at once, then one each 1.1 s: 59 in a minute. */
+/** All requests to a server have one pace: five at once, then one each 1.1 s. */
 const paces = new Map()
 const early_ms = (server) => (paces.get(server) ?? 0) - 4 * PACE_MS - now()
 
@@ -55,7 +54,7 @@ class Connection {
   #transport
   #state = 'stopped'
   #shown // What onState was told last.
-  #readers = new Map() // By topic or pattern: { since, floor, last, held, watchers }.
+  #readers = new Map() // By topic or pattern: { since, floor, last, held, refused, watchers }.
   #changes = 0
   #listed // The changes that the server knows.
   #cursor // Of all readers.
@@ -101,7 +100,7 @@ class Connection {
       this.#change()
     }
     let ready = false
-    const all = { ...handlers, callback }
+    const all = { onRefused: ({ reason }) => report(new Error(reason)), ...handlers, callback }
     const hear = (name, ...news) => {
       if (ready && reader.watchers.has(hear)) call(all[name], ...news)
     }
@@ -109,6 +108,7 @@ class Connection {
     queueMicrotask(() => {
       ready = true
       hear('onState', this.#shown)
+      if (reader.refused) hear('onRefused', reader.refused)
       for (const message of reader.last.values()) hear('callback', message.data, message)
     })
     return () => {
@@ -141,7 +141,7 @@ class Connection {
     const to = STATES[from][event]
     if (!to) return
     this.#state = to
-    call(this.#onStep, { from, event, to, reason: problem?.message })
+    call(this.#onStep, { from, event, to, reason: problem?.message, code: problem?.code })
     if (this.#shown.state === 'closed' && from === 'stopped') this.#show('connecting')
     if (this.#state !== to) return // A callback has closed it.
     if (to === 'open') return this.#open()
@@ -150,6 +150,7 @@ class Connection {
     if (from === 'stopped') {
       for (const name of WAKES) globalThis.addEventListener?.(name, this.#wake, true)
     }
+    if (/list|due/.test(event)) for (const reader of this.#readers.values()) reader.refused = false
     if (to === 'connecting') this.#begin(this.#connect)
     if (to === 'catching up') this.#begin(this.#catchUp)
     if (to === 'waiting') this.#wait(problem, from)
@@ -166,6 +167,7 @@ class Connection {
     this.#expect(ANSWER_MS)
     activity.call(this, signal).catch((problem) => {
       if (signal.aborted) return
+      if (this.#refuse(problem, problem.readers)) return this.#on('again')
       if (problem.hasExpired) this.#forget()
       // A token that has served is renewed at once.
       this.#on(problem.hasExpired && this.#isStable() ? 'again' : 'failed', problem)
@@ -203,7 +205,7 @@ class Connection {
     // A silent server has been waited for already.
     const pause_ms = most_ms * (0.5 + Math.random() / 2) - (isSilent ? ANSWER_MS : 0)
     this.#expect(Math.max(0, pause_ms), () => this.#on('due'))
-    this.#show('waiting', problem.message)
+    this.#show('waiting', problem)
   }
 
   /** The line may have died while the page slept or its network changed. */
@@ -219,7 +221,7 @@ class Connection {
   }
 
   /** Ends the state unless something is heard in time. */
-  #expect(ms, end = () => this.#on('failed', this.#state === 'open' ? dead() : SILENT)) {
+  #expect(ms, end = () => this.#on('failed', this.#state === 'open' ? DEAD : SILENT)) {
     clearTimeout(this.#alarm)
     this.#alarm = setTimeout(end, ms)
   }
@@ -230,8 +232,8 @@ class Connection {
     this.#on('heard')
   }
 
-  #show(state, reason) {
-    this.#shown = { state, transport: this.#transport, reason }
+  #show(state, { message: reason, code } = {}) {
+    this.#shown = { state, transport: this.#transport, reason, code }
     tell(this.#readers, 'onState', this.#shown)
   }
 
@@ -260,23 +262,26 @@ class Connection {
   async #connect(signal) {
     await this.#authorize(signal)
     if (signal.aborted) return
-    const readers = new Map(this.#readers)
+    const readers = this.#wanted()
     this.#listed = this.#changes
     if (this.#transport === 'websocket') return this.#websocket(signal)
     if (this.#behind().size) return this.#on('behind')
     if (this.#transport === 'sse') return this.#stream(signal, readers)
     for (;;) {
-      const wait = this.#state === 'open' ? WAIT_S : 0
-      const items = await this.#ask(signal, readers, this.#cursor, wait)
+      const wait_s = this.#state === 'open' ? WAIT_S : 0
+      const { events, cursor } = await this.#ask(signal, readers, this.#cursor, wait_s)
       this.#on('heard')
-      for (const item of items) this.#take(item, readers)
-      if (older(items.cursor, this.#cursor)) throw OLDER
-      this.#seen(items.cursor ?? this.#cursor, readers)
-      if (!this.#cursor) throw new Error('The answer has no cursor: something took its ETag away.')
+      for (const item of events) this.#take(item, readers)
+      if (older(cursor, this.#cursor)) throw OLDER
+      this.#seen(cursor, readers)
       if (!this.#auto || now() < this.#better_ms) continue
       this.#transport = 'sse'
       return this.#on('again')
     }
+  }
+
+  #wanted() {
+    return new Map([...this.#readers].filter(([, { refused }]) => !refused))
   }
 
   async #turn(signal) {
@@ -288,32 +293,31 @@ class Connection {
     paces.set(origin, Math.max(paces.get(origin) ?? 0, now()) + PACE_MS)
   }
 
-  /** With `wait` a long-poll, else a stream. */
-  async #fetch(signal, readers, since, wait) {
+  /** With `wait_s` a long-poll, else a stream. */
+  async #fetch(signal, readers, since, wait_s) {
     await this.#turn(signal)
-    const isPoll = wait !== undefined
-    this.#expect(ANSWER_MS + (isPoll && wait * 1000))
+    const isPoll = wait_s !== undefined
+    this.#expect(ANSWER_MS + (isPoll && wait_s * 1000))
     const url = new URL(this.#url)
     for (const topic of readers.keys()) url.searchParams.append('topic', topic)
     if (since) url.searchParams.set('since', since)
-    if (isPoll) url.searchParams.set('wait', wait)
+    if (isPoll) url.searchParams.set('wait', wait_s)
     const Accept = isPoll ? 'application/json' : 'text/event-stream'
     const headers = this.#token ? { Accept, Authorization: `Bearer ${this.#token}` } : { Accept }
     // A redirect that is followed may be twenty requests.
     const response = await fetch(url, { headers, cache: 'no-store', redirect: 'manual', signal })
-    const { status, ok } = response
-    const type = response.headers.get('content-type') ?? 'without a type'
-    if (isPoll && status === 204) return response
+    const { status, headers: fields } = response
+    const type = fields.get('content-type') ?? 'without a type'
     if (status === 200 && type.toLowerCase().startsWith(Accept)) return response
     const { value = '' } = await texts(response).next()
-    const reason = ok ? `${type}: no ${Accept}` : value.slice(0, 200)
-    const problem = new Error(`${status || 'A redirect.'} ${reason}`)
-    problem.hasExpired = status === 401
-    problem.cap_ms = 1000 * (status < 500 ? 30 : response.headers.get('retry-after'))
-    throw problem
+    const code = fields.get('stentor-error') ?? undefined
+    const what = response.ok ? `${type}: no ${Accept}` : value.slice(0, 200)
+    const reason = code ? JSON.parse(value).detail : `${status || 'A redirect.'} ${what}`
+    const cap_ms = 1000 * (status < 500 ? 30 : fields.get('retry-after'))
+    throw failure(reason, { readers, code, cap_ms, hasExpired: status === 401 })
   }
 
-  /** A long-poll's items, and their cursor, whatever a proxy has made of its tag. */
+  /** A long-poll's items, and their cursor. */
   async #ask(...asked) {
     const response = await this.#fetch(...asked)
     const end_ms = now() + BODY_MS
@@ -323,15 +327,14 @@ class Connection {
       this.#expect(Math.min(ANSWER_MS, end_ms - now()))
     }
     this.#heard_ms = now()
-    const items = text ? JSON.parse(text) : []
-    const tag = /[0-9a-f]{8}-\d+/.exec(response.headers.get('etag'))
-    items.cursor = tag?.[0] ?? items.map(idOf).filter(Boolean).at(-1)
-    return items
+    const answer = JSON.parse(text)
+    if (!answer.cursor) throw new Error('The answer has no cursor.')
+    return answer
   }
 
   #behind() {
     const isBehind = ([, { since }]) => this.#cursor && (!since || older(since, this.#cursor))
-    return new Map([...this.#readers].filter(isBehind))
+    return new Map([...this.#wanted()].filter(isBehind))
   }
 
   /** Brings new readers to the others' cursor: a stream from there hides their older values. */
@@ -341,10 +344,10 @@ class Connection {
     const items = []
     let since
     do {
-      const more = await this.#ask(signal, behind, since, 0)
-      items.push(...more)
-      if (since && more.cursor && !older(since, more.cursor)) throw OLDER
-      since = more.cursor
+      const { events, cursor } = await this.#ask(signal, behind, since, 0)
+      items.push(...events)
+      if (since && !older(since, cursor)) throw OLDER
+      since = cursor
     } while (older(since, this.#cursor))
     for (const item of items) this.#take(item, behind)
     for (const reader of behind.values()) {
@@ -360,7 +363,6 @@ class Connection {
     const silent_ms = beat_s === 0 ? 600_000 : Math.min(2_000 * (beat_s || 15) + 10_000, HOUR_MS)
     let rest = ''
     let data = ''
-    let id
     for await (const text of texts(response)) {
       this.#streamed = true
       const lines = text.split('\n')
@@ -372,12 +374,11 @@ class Connection {
       for (const line of lines) {
         if (line.startsWith('data: ')) data = grow(data, line.slice(6) + '\n')
         if (line.startsWith('retry: ')) this.#retry_ms = Math.max(500, +line.slice(7) || 0)
-        if (line.startsWith('id: ')) id = line.slice(4)
-        if (line) continue
-        if (data) this.#take(JSON.parse(data), readers)
-        if (id) this.#seen(id, readers)
+        if (line || !data) continue
+        const item = JSON.parse(data)
+        this.#take(item, readers)
+        this.#seen(item.id, readers)
         data = ''
-        id = undefined
       }
       if (reason) throw new Error(reason.slice(2))
     }
@@ -390,62 +391,59 @@ class Connection {
     const own = 'stentor.v1'
     const protocols = this.#token ? [own, `stentor.token.${this.#token}`] : own
     const socket = new WebSocket(this.#url.href.replace('http', 'ws'), protocols)
-    let opened
-    const send = (command) => socket.send(JSON.stringify(command))
     let known = new Map()
-    const joining = new Map() // What each ping ends, but for the first command.
-    let isFirst = true
-    let pings = 0
-    const ping = () => {
+    const groups = new Map() // By the id of the command, the readers that it is for.
+    let commands = 0
+    const send = (command, group = new Map()) => {
       this.#expect(ANSWER_MS)
-      send({ ping: ++pings })
+      groups.set(++commands, group)
+      socket.send(JSON.stringify({ id: commands, ...command }))
+    }
+    const reply = ({ id, cursor, detail, code, status }) => {
+      const group = groups.get(id)
+      groups.delete(id)
+      if (!code) return group && this.#joined(group, known, cursor)
+      const problem = failure(detail, { code, hasExpired: status === 401 })
+      if (!this.#refuse(problem, group, true)) throw problem
+      for (const topic of group.keys()) known.delete(topic)
+      this.#subscribe()
     }
     return new Promise((_, fail) => {
       signal.onabort = () => fail(signal.reason)
       socket.onerror = () => {} // It closes, too.
-      socket.onclose = ({ code }) => {
-        const problem = new Error(`The WebSocket was closed (${code}).`)
+      socket.onclose = ({ code, reason }) => fail(failure(`The WebSocket was closed (${code}).`, {
+        code: reason || undefined,
         // A page is not told why there is none: it may have been the token.
-        problem.hasExpired = code === 4401 || !opened
-        fail(problem)
-      }
+        hasExpired: code === 4401 || !commands,
+      }))
       socket.onmessage = ({ data }) => {
         try {
           const item = JSON.parse(data)
-          this.#heard(PING_MS, ping)
-          if (!item.pong) return this.#take(item, known)
-          this.#joined(joining.get(item.pong) ?? [], known)
-          joining.delete(item.pong)
+          this.#heard(PING_MS, () => send())
+          const answer = item.ok ?? item.error
+          if (answer) reply(answer)
+          else this.#take(item, known)
         } catch (problem) {
           fail(problem)
         }
       }
-      socket.onopen = () => {
-        opened = true
-        this.#subscribe = () => {
-          const minus = (a, b) => [...a.keys()].filter((topic) => a.get(topic) !== b.get(topic))
-          const unsubscribe = minus(known, this.#readers)
-          if (unsubscribe.length) send({ unsubscribe })
-          const fresh = minus(this.#readers, known)
-          const cursor = (topic) => this.#readers.get(topic).since
-          // Those without one are last: a value must not overtake what others are due.
-          for (const since of [...new Set(fresh.map(cursor))].sort(byAge)) {
-            const subscribe = fresh.filter((topic) => cursor(topic) === since)
-            send({ subscribe, since })
-            if (!isFirst) {
-              // Messages that others receive meanwhile are newer than those that these are due.
-              const group = subscribe.map((topic) => [topic, this.#readers.get(topic)])
-              for (const [, reader] of group) reader.held = []
-              joining.set(pings + 1, group)
-            }
-            isFirst = false
-            ping()
-          }
-          known = new Map(this.#readers)
-          this.#listed = this.#changes
+      const subscribe = () => {
+        const wanted = this.#wanted()
+        const minus = (a, b) => [...a].filter(([topic, reader]) => b.get(topic) !== reader)
+        const gone = minus(known, wanted)
+        if (gone.length) send({ unsubscribe: gone.map(([topic]) => topic) })
+        const fresh = minus(wanted, known)
+        known = wanted
+        // Those without a cursor are last: a value must not overtake what others are due.
+        for (const since of [...new Set(fresh.map(([, reader]) => reader.since))].sort(byAge)) {
+          const group = new Map(fresh.filter(([, reader]) => reader.since === since))
+          send({ subscribe: [...group.keys()], since }, group)
+          // Messages that others receive meanwhile are newer than those that these are due.
+          if (commands > 1) for (const reader of group.values()) reader.held = []
         }
-        this.#subscribe()
+        this.#listed = this.#changes
       }
+      socket.onopen = () => (this.#subscribe = subscribe)()
     }).finally(() => {
       socket.onopen = socket.onmessage = this.#subscribe = undefined
       socket.close()
@@ -455,64 +453,84 @@ class Connection {
   }
 
   /** Tells those whose command is obeyed, in order. What others have was not sent again. */
-  #joined(group, known) {
+  #joined(group, known, cursor) {
     const copies = [...known.values()].flatMap(({ last }) => [...last.values()])
-    for (const [pattern, reader] of group) {
-      const items = [...copies, ...reader.held].sort((a, b) => byAge(idOf(a), idOf(b)))
+    for (const [topic, reader] of group) {
+      const items = [...copies, ...reader.held ?? []].sort((a, b) => byAge(a.id, b.id))
       reader.held = undefined
-      for (const item of items) this.#take(item, [[pattern, reader]])
+      for (const item of items) this.#take(item, [[topic, reader]])
     }
+    this.#seen(cursor, group)
+  }
+
+  /** Leaves out what a problem is about, if it is not all, so that the rest goes on. */
+  #refuse({ message: reason, code }, readers, isCommand) {
+    if (!code || !readers) return
+    const all = [...readers]
+    if (code === 'cursor_invalid' && all.some(([, { since }]) => since)) {
+      this.#gap({ reason: code, resume: 'values' })
+      return true
+    }
+    const wanted = this.#wanted().size
+    const named = all.filter(([topic]) => reason.includes(`"${topic}"`))
+    const refused = code === 'patterns_disabled' ? all.filter(([topic]) => topic.includes('*'))
+      // The newest, and twice as many each time.
+      : code === 'subscription_limit' ? all.slice(-Math.max(1, this.#readers.size - wanted))
+      : named.length || !isCommand ? named : all
+    if (refused.length === wanted) return
+    for (const [topic, reader] of refused) {
+      reader.refused = { topic, reason, code }
+      tell([reader], 'onRefused', reader.refused)
+    }
+    return refused.length > 0
   }
 
   /** Gives an item to those it is news to. */
   #take(item, readers) {
-    if (item.error) return this.#show('open', item.error)
-    if (item.uncovered) return tell(this.#readers, 'onUncovered', item.uncovered)
-    if (item.expired) throw Object.assign(new Error('The token has ended.'), { hasExpired: true })
-    // Not told by the event's name, which may be a publisher's.
-    const gap = item.gap ?? (item.reason && item)
-    if (gap) return this.#gap(gap)
-    const isValue = 'data' in item
-    const message = isValue ? decode(item) : item.delete ?? item
-    const { topic, id } = message
+    const { topic, id, cursor, gap, access, end } = item
+    if (!topic) {
+      if (gap) this.#gap(gap)
+      if (access) tell(this.#readers, 'onAccessLimited', access)
+      if (end) throw failure('The token has ended.', { code: end.reason, hasExpired: true })
+      return this.#seen(cursor, readers)
+    }
+    const message = decode(item)
     for (const [pattern, reader] of readers) {
-      if (!item.cursor && !matches(pattern, topic)) continue
+      if (!matches(pattern, topic)) continue
       if (reader.held) {
         reader.held.push(item)
-        continue
-      }
-      if (item.cursor) {
-        reader.since ??= item.cursor
         continue
       }
       if (!older(id, reader.since)) reader.since = id
       const seen = reader.last.get(topic)?.id ?? reader.floor
       if (id === seen || older(id, seen)) continue
-      if (isValue) {
-        reader.last.set(topic, message)
-        tell([reader], 'callback', message.data, message)
-      } else {
+      if (item.deleted) {
         reader.last.delete(topic)
         reader.floor = id
-        tell([reader], 'onDelete', message)
+        tell([reader], 'onDelete', item)
+      } else {
+        reader.last.set(topic, message)
+        tell([reader], 'callback', message.data, message)
       }
     }
   }
 
-  /** All up to this id, which a WebSocket does not say. */
+  /** All up to this id. */
   #seen(id, readers) {
-    if (this.#state === 'stopped') return // By a callback.
+    if (!id || this.#state === 'stopped') return // By a callback.
     if (!older(id, this.#cursor)) this.#cursor = id
-    for (const reader of readers.values()) if (!older(id, reader.since)) reader.since = id
+    for (const reader of readers.values()) {
+      if (!reader.held && !older(id, reader.since)) reader.since = id
+    }
   }
 
-  /** Old ids must not hide new ones. */
   #gap(gap) {
-    if (!/history|many|memory/.test(gap.reason)) {
+    if (gap.resume === 'values') {
+      // Old ids must not hide new ones.
       this.#cursor = undefined
       for (const reader of this.#readers.values()) {
         if (reader.held) reader.held = []
-        if (epoch(reader.since) !== epoch(gap.since)) continue
+        if (gap.since && epoch(reader.since) !== epoch(gap.since)) continue
         reader.since = reader.floor = undefined
         reader.last.clear()
       }
@@ -521,7 +539,7 @@ class Connection {
   }
 }
 
-const dead = () => new Error('The line is dead.')
+const failure = (reason, more) => Object.assign(new Error(reason), more)
 
 function tell(readers, handler, ...news) {
   for (const { watchers } of readers.values()) {
@@ -574,19 +592,14 @@ function older(a, b) {
 
 const byAge = (a, b) => older(b, a) - older(a, b)
 
-const idOf = (item) => item.cursor ?? (item.delete ?? item).id
+const NAMES = /^(?=.)(\/(?!\.\.?(\/|$))(\*|[^*/\p{Cc}\p{Cs}]+))*(\/\*\*)?$/u
 
-/** Throws for what the server would refuse, and all other topics with it. */
+/** Throws for what the server would refuse. */
 function check(topic) {
-  const [first, ...names] = `${topic}`.split('/')
-  const wild = names.filter((name) => /^\*\*?$/.test(name))
-  const rest = wild.indexOf('**')
   if (
-    typeof topic !== 'string' || first || !names.length || /^(-|\.well-known)$/.test(names[0])
-    || names.some((name) => /^\.?\.?$/.test(name)) || /[\p{Cc}\p{Cs}]/u.test(topic)
+    typeof topic !== 'string' || !NAMES.test(topic) || /^\/(-|\.well-known)(\/|$)/.test(topic)
     || new TextEncoder().encode(topic).length > 512
-    || (wild.length && names.length > 32) || wild.length - (rest >= 0) > 2
-    || (rest >= 0 && names.indexOf('**') < names.length - 1)
+    || topic.split(/\/\*(?=\/|$)/).length > 3 || (/\*/.test(topic) && topic.split('/').length > 33)
   ) throw new TypeError(`No topic or pattern: '${topic}'.`)
 }
 
@@ -598,9 +611,5 @@ function matches(pattern, topic) {
   return wanted.every(fits) && (names.length === wanted.length || wanted.at(-1) === '**')
 }
 
-/** An object that is not JSON is the envelope's way to write bytes. */
-function decode(message) {
-  const { type, data } = message
-  if (data?.base64 === undefined || /[/+]json\s*(;|$)/i.test(type)) return message
-  return { ...message, data: Uint8Array.from(atob(data.base64), (c) => c.charCodeAt(0)) }
-}
+const decode = ({ data_base64, ...message }) => (data_base64 === undefined ? message
+  : { ...message, data: Uint8Array.from(atob(data_base64), (c) => c.charCodeAt(0)) })

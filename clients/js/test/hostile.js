@@ -16,6 +16,9 @@ const always = (status, headers = {}, body = '') => ({ kind, line }) => {
   line.end(body)
 }
 
+const problem = (code, detail) => always(
+  400, { 'Stentor-Error': code }, JSON.stringify({ code, detail }))
+
 /** A stream that says this and then ends; long-polls are treated by `poll`. */
 const stream = (text, { then = 'end', poll = always(503), headers = SSE } = {}) => (request) => {
   const { kind, line } = request
@@ -27,9 +30,9 @@ const stream = (text, { then = 'end', poll = always(503), headers = SSE } = {}) 
 }
 
 /** Long-polls that are answered with this at once; streams are refused. */
-const poll = (body, headers = {}) => ({ kind, line }) => {
+const poll = (body) => ({ kind, line }) => {
   if (kind !== 'poll') return kind === 'sse' ? always(503)({ kind, line }) : line.close(1006)
-  line.head(body ? 200 : 204, { ...JSON_TYPE, ...headers })
+  line.head(200, JSON_TYPE)
   line.end(body)
 }
 
@@ -43,6 +46,9 @@ const socket = (then) => ({ kind, line }) => {
 const value = (seq, topic = '/a', data = seq) => ({
   topic, id: id(seq), type: 'application/json', data,
 })
+const answered = (events, seq) => JSON.stringify({ events, cursor: id(seq) })
+const notice = (item) => `event: stentor\ndata: ${JSON.stringify(item)}\n\n`
+const cursor = (seq) => `id: ${id(seq)}\n` + notice({ cursor: id(seq) })
 const event = (item) => `id: ${item.id}\ndata: ${JSON.stringify(item)}\n\n`
 
 /** Says `text` again and again, `every_ms`. */
@@ -63,28 +69,28 @@ const endless = (text, every_ms = 100) => Object.assign(({ kind, line }) => {
 }, { isLarge: true })
 
 /** A server of the contract, as small as can be. Its messages are numbered from `first`. */
-export function good({ first = 5, tag = (id) => `"${id}"`, heartbeat_s = 15 } = {}) {
+export function good({ first = 5, heartbeat_s = 15 } = {}) {
   const server = ({ kind, since, wait, topics, line }) => {
     const has = since?.startsWith(EPOCH) && Number(since.split('-')[1]) >= server.seq
     const due = has ? [] : topics.slice(0, 1).map((topic) => value(server.seq, topic))
-    const etag = tag(id(server.seq))
     if (kind === 'poll') {
       const answer = () => {
-        line.head(due.length ? 200 : 204, { ...JSON_TYPE, ...(etag && { ETag: etag }) })
-        line.end(due.length ? JSON.stringify(due) : '')
+        line.head(200, JSON_TYPE)
+        line.end(answered(due, server.seq))
       }
       return due.length || !(wait > 0) ? answer() : line.later(1000 * wait, answer)
     }
     if (kind === 'sse') {
       line.head(200, { ...SSE, 'Stentor-Heartbeat': `${heartbeat_s}` })
-      line.write('retry: 2000\n' + (due.map(event).join('') || `id: ${id(server.seq)}\n\n`))
+      line.write('retry: 2000\n' + (due.map(event).join('') || cursor(server.seq)))
       const beat_ms = 1000 * heartbeat_s
       if (beat_ms) line.later(beat_ms, () => repeat(line, ':\n', beat_ms))
       return
     }
-    line.heard = ({ subscribe, ping }) => {
+    line.heard = (command) => {
+      const { subscribe } = command
       if (subscribe) line.send(value(server.seq, subscribe[0]))
-      if (ping) line.send({ pong: ping })
+      line.send({ ok: { id: command.id, cursor: subscribe && id(server.seq) } })
     }
     line.open()
   }
@@ -100,8 +106,8 @@ const behind = (next) => {
     const { kind, wait, line } = request
     if (kind !== 'poll' || wait !== '0') return server(request)
     seq = next(seq)
-    line.head(204, { ETag: `"${id(seq)}"` })
-    line.end()
+    line.head(200, JSON_TYPE)
+    line.end(answered([], seq))
   }
 }
 
@@ -113,6 +119,8 @@ export const hostile = {
   'nothing, 200': always(200),
   'an empty stream': stream(''),
   'an empty array': poll('[]'),
+  'an empty object': poll('{}'),
+  'no cursor': poll('{"events":[]}'),
   'bad request': always(400, {}, 'No.\n'),
   'a redirect to itself': ({ kind, topics, line }) => {
     if (kind === 'websocket') return line.close(1006)
@@ -144,30 +152,36 @@ export const hostile = {
   'broken JSON': stream('data: {"topic":\n\n'),
   'JSON of another kind': stream('data: 5\n\ndata: null\n\ndata: []\n\n', { then: 'none' }),
   'events of somebody else': stream('data: {"user":"x"}\n\n', { then: 'none' }),
+  'a message without data': stream('data: {"topic":"/a"}\n\n', { then: 'none' }),
   'deferred for ever': stream('retry: 1\n: Stentor is away.\n'),
-  'expired at once': stream('retry: 1\n\nevent: expired\ndata: {"expired":"expired"}\n\n'),
+  'expired at once': stream('retry: 1\n' + notice({ end: { reason: 'token_expired' } })),
   'an endless line': endless('x'.repeat(2 ** 26)),
   'an endless event': endless(`data: ${'x'.repeat(2 ** 26)}\n`),
   'a trickle': Object.assign(endless(' ', 5_000), { isLarge: false, serves: true }),
-  'an array of null': poll('[null]', { ETag: `"${id(3)}"` }),
-  'no array': poll('{}', { ETag: `"${id(3)}"` }),
-  'null': poll('null', { ETag: `"${id(3)}"` }),
-  'half an array': poll('[{"topic":"/a"', { ETag: `"${id(3)}"` }),
-  'no tag and nothing': poll(''),
-  'a tag that is none': poll('', { ETag: '"x"' }),
-  'gaps without end': poll('[{"gap":{"reason":"epoch"}}]', { ETag: `"${id(3)}"` }),
-  'the same array at once': Object.assign(
-    poll(JSON.stringify([value(3)]), { ETag: `"${id(3)}"` }), { serves: true }),
-  'the same value without a tag': Object.assign(
-    poll(JSON.stringify([value(3)])), { serves: true }),
+  'events of null': poll(answered([null], 3)),
+  'no events': poll(answered(undefined, 3)),
+  'a cursor of another kind': Object.assign(poll('{"events":[],"cursor":5}'), { serves: true }),
+  'null': poll('null'),
+  'half an object': poll('{"events":[{"topic":"/a"'),
+  'gaps without end': Object.assign(
+    poll(answered([{ gap: { reason: 'epoch_changed', resume: 'values' } }], 3)), { serves: true }),
+  'the same values at once': Object.assign(poll(answered([value(3)], 3)), { serves: true }),
+  'a code without a problem': always(400, { 'Stentor-Error': 'topic_invalid' }, 'No.'),
+  'cursors that are refused': problem('cursor_invalid', 'No.'),
+  'lists that are refused': problem('topic_invalid', 'topic "/a": No.'),
+  'lists that are too long': problem('subscription_limit', 'No.'),
   'the time before, for ever': Object.assign(behind((seq) => seq), { serves: true }),
   'the time before, a little later': Object.assign(behind((seq) => seq + 1), { serves: true }),
   'a socket that is silent': socket(() => {}),
   'a socket that closes': socket((line) => line.close(1000)),
   'a socket that expires': socket((line) => line.close(4401)),
+  'a socket that refuses all': socket((line) => {
+    line.heard = (command) => line.send({ error: { id: command.id, code: 'no', detail: 'No.' } })
+  }),
+  'a socket that errs': socket((line) => line.send({ error: 'No.' })),
   'a socket that talks of something else': socket((line) => line.send('hello')),
   'a socket that says null': socket((line) => line.send('null')),
-  'a socket that says expired': socket((line) => line.send({ expired: 'expired' })),
+  'a socket that says the end': socket((line) => line.send({ end: { reason: 'unknown' } })),
   'a socket that opens, talks and goes': socket((line) => {
     line.send(value(3))
     line.close(1012)

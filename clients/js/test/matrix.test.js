@@ -65,7 +65,7 @@ const skipOf = (runtime, path) => (
 
 const SAMPLE = [
   'a page for everything', 'nothing, 204', 'a redirect to itself', 'unauthorized for ever', 'resets',
-  'a retry of none and an end', 'a socket that closes', 'the same array at once',
+  'a retry of none and an end', 'a socket that closes', 'the same values at once',
 ]
 
 describe('the matrix', { concurrency: IS_LONG ? 12 : 4 }, () => {

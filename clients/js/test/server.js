@@ -18,7 +18,7 @@ export class Server {
   retry_ms = 2_417 // What streams are told.
   retryAfter_s // What refusals say.
   heartbeat_s = 15
-  tag = (id) => `"${id}"` // What proxies make of it.
+  refusal = () => undefined // Of a list of topics: the code, detail and status of a problem.
   /** For each request: 'refuse', 'defer', 'hold' (no answer), 'buffer' (no body) or nothing. */
   fault = () => undefined
 
@@ -41,13 +41,15 @@ export class Server {
 
   publish(topic, data, { type = 'application/json', event } = {}) {
     this.seq += 1n
-    this.#add({ topic, id: this.id(), type, data, event })
+    const isBytes = data?.base64 !== undefined && !/[/+]json(;|$)/.test(type)
+    const content = isBytes ? { data_base64: data.base64 } : { data }
+    this.#add({ topic, id: this.id(), type, ...content, event })
     return this.id()
   }
 
   delete(topic) {
     this.seq += 1n
-    this.#add({ delete: { topic, id: this.id() } })
+    this.#add({ topic, id: this.id(), deleted: true })
     return this.id()
   }
 
@@ -75,7 +77,7 @@ export class Server {
   }
 
   #add(item) {
-    const { topic } = item.delete ?? item
+    const { topic } = item
     const kept = this.topics.get(topic) ?? { messages: [], trimmed: 0n }
     this.topics.set(topic, kept)
     kept.messages.push({ seq: this.seq, item })
@@ -86,22 +88,24 @@ export class Server {
   /** What a reader with this cursor is sent at once. */
   due(patterns, since, mode) {
     const meant = [...this.topics].filter(([topic]) => wants(patterns, topic)).map(([, t]) => t)
-    const current = () => meant.map((t) => t.messages.at(-1)).filter(({ item }) => !item.delete)
+    const current = () => meant.map((t) => t.messages.at(-1)).filter(({ item }) => !item.deleted)
     const sorted = (entries) => entries.sort((a, b) => Number(a.seq - b.seq)).map((e) => e.item)
     if (!since) return sorted(current())
     if (since === 'earliest') {
       return sorted(meant.flatMap((t) => t.messages.slice(mode === 'latest' ? -1 : 0)))
     }
     const [, epoch, digits] = /^([0-9a-f]{8})-(\d+)$/.exec(since) ?? []
-    const reason = !epoch ? 'malformed'
-      : epoch !== this.epoch ? 'epoch'
-      : BigInt(digits) > this.seq ? 'future'
-      : this.isShort && BigInt(digits) < this.seq ? 'memory' : undefined
+    const reason = !epoch ? 'cursor_invalid'
+      : epoch !== this.epoch ? 'epoch_changed'
+      : BigInt(digits) > this.seq ? 'cursor_ahead'
+      : this.isShort && BigInt(digits) < this.seq ? 'memory_pressure' : undefined
     if (reason) {
-      return [{ gap: epoch ? { reason, since } : { reason } }, ...sorted(current())]
+      const gap = { reason, ...epoch && { since }, resume: 'values' }
+      return [{ gap }, ...sorted(current())]
     }
     const seq = BigInt(digits)
-    const gap = meant.some((t) => t.trimmed > seq) ? [{ gap: { reason: 'history', since } }] : []
+    const trimmed = { reason: 'history_trimmed', since, resume: 'history' }
+    const gap = meant.some((t) => t.trimmed > seq) ? [{ gap: trimmed }] : []
     const missed = meant.flatMap((t) => t.messages.filter((m) => m.seq > seq)
       .slice(mode === 'latest' ? -1 : 0))
     return [...gap, ...sorted(missed)]
@@ -118,7 +122,7 @@ export class Server {
     const fault = this.fault(asked)
     if (fault === 'hold') return
     if (this.tokens && !this.tokens.has(token)) {
-      return response.writeHead(401).end('The token has expired.\n')
+      return problem(response, EXPIRED)
     }
     if (fault === 'refuse') {
       const headers = this.retryAfter_s ? { 'Retry-After': this.retryAfter_s } : {}
@@ -129,6 +133,9 @@ export class Server {
       return response.end('retry: 7000\n: Stentor is away.\n')
     }
     if (url.pathname !== '/-/events') return response.writeHead(404).end('No such page.\n')
+    const isInvalid = kind === 'poll' && asked.since && !/^(earliest|\w{8}-\d+)$/.test(asked.since)
+    const refusal = isInvalid ? INVALID : this.refusal(topics)
+    if (refusal) return problem(response, refusal)
     if (kind === 'sse') this.#stream(response, asked, fault)
     else this.#poll(response, asked)
   }
@@ -142,7 +149,7 @@ export class Server {
       wants: (topic) => wants(topics, topic),
       give: (item) => response.write(event(item)),
       end: () => response.destroy(),
-      expire: () => this.streams.delete(stream) && response.end('event: expired\ndata: {"expired":"expired"}\n\n'),
+      expire: () => this.streams.delete(stream) && response.end(event({ end: { reason: 'token_expired' } })),
       write: (text) => response.write(text),
     }
     response.on('close', () => this.streams.delete(stream))
@@ -151,7 +158,7 @@ export class Server {
     due.forEach(stream.give)
     // Whoever has no cursor that leads on is told one.
     if (!due.some((item) => !item.gap) && (due.length || !since || since === 'earliest')) {
-      stream.write(`id: ${this.id()}\n\n`)
+      stream.give({ cursor: this.id() })
     }
     this.streams.add(stream)
   }
@@ -160,11 +167,8 @@ export class Server {
     const end = (items) => {
       this.streams.delete(stream)
       clearTimeout(timer)
-      const body = items.length ? JSON.stringify(items) : ''
-      const headers = { 'Content-Type': 'application/json' }
-      const tag = this.tag(this.id())
-      if (tag) headers.ETag = tag
-      response.writeHead(body ? 200 : 204, headers).end(body)
+      response.writeHead(200, { 'Content-Type': 'application/json' })
+      response.end(JSON.stringify({ events: items, cursor: this.id() }))
     }
     const stream = {
       wants: (topic) => wants(topics, topic),
@@ -173,7 +177,7 @@ export class Server {
       expire: () => {
         this.streams.delete(stream)
         clearTimeout(timer)
-        response.writeHead(401).end('The token has expired.\n')
+        problem(response, EXPIRED)
       },
     }
     const due = this.due(topics, since, mode)
@@ -197,7 +201,7 @@ export class Server {
           // Bytes on their way: they arrive in order, and not at all if the line breaks.
           give: (item) => setImmediate(() => this.readyState === 1 && this.#hear(item)),
           end: () => this.#closed(1006),
-          expire: () => this.#closed(4401),
+          expire: () => this.#closed(4401, 'token_expired'),
         }
         this.subscribed = subscribed
         this.readyState = 0
@@ -217,11 +221,11 @@ export class Server {
         this.onmessage?.({ data: JSON.stringify(item) })
       }
 
-      #closed(code) {
+      #closed(code, reason = '') {
         if (this.readyState === 3) return
         this.readyState = 3
         server.streams.delete(this.stream)
-        setImmediate(() => this.onclose?.({ code }))
+        setImmediate(() => this.onclose?.({ code, reason }))
       }
 
       close() {
@@ -231,29 +235,36 @@ export class Server {
       send(text) {
         if (this.readyState === 0) throw new Error('not open yet')
         if (this.readyState === 3) return // As browsers do.
-        const { subscribe = [], unsubscribe = [], since, ping } = JSON.parse(text)
+        const { id, subscribe = [], unsubscribe = [], since } = JSON.parse(text)
         server.commands.push(JSON.parse(text))
-        if (ping) return this.stream.give({ pong: ping })
+        const isInvalid = since && !/^(earliest|\w{8}-\d+)$/.test(since)
+        const refusal = isInvalid ? INVALID : subscribe.length && server.refusal(subscribe)
+        if (refusal) return this.stream.give({ error: { id, ...refusal } })
         for (const pattern of unsubscribe) this.subscribed.delete(pattern)
         const before = [...this.subscribed.keys()]
         for (const pattern of subscribe) this.subscribed.set(pattern)
         // What is read by another name is not sent again.
-        const topic = (item) => (item.delete ?? item).topic
-        const isNews = (item) => item.gap || !wants(before, topic(item))
-        const due = server.due(subscribe, since).filter(isNews)
-        due.forEach(this.stream.give)
-        const isTold = due.some((item) => !item.gap) || (since && !due.length)
-        if (subscribe.length && (before.length || !isTold)) this.stream.give({ cursor: server.id() })
+        const isNews = (item) => item.gap || !wants(before, item.topic)
+        server.due(subscribe, since).filter(isNews).forEach(this.stream.give)
+        this.stream.give({ ok: subscribe.length ? { id, cursor: server.id() } : { id } })
       }
     }
   }
 }
 
+const EXPIRED = { code: 'token_expired', status: 401, detail: 'The token has expired.' }
+const INVALID = { code: 'cursor_invalid', status: 400, detail: 'since must be an id.' }
+
+function problem(response, { code, status, detail }) {
+  const headers = { 'Content-Type': 'application/problem+json', 'Stentor-Error': code }
+  response.writeHead(status, headers).end(JSON.stringify({ code, status, detail }))
+}
+
 /** An item as an event of SSE; JSON over several lines, as a publisher may have written it. */
 function event(item) {
-  const name = item.gap ? 'gap' : item.delete ? 'delete' : item.event
-  const { id } = item.delete ?? item
-  const lines = JSON.stringify(item.gap ?? item.delete ?? item, null, 1).split('\n')
+  const id = item.id ?? item.cursor
+  const name = 'data' in item || 'data_base64' in item ? undefined : 'stentor'
+  const lines = JSON.stringify(item, null, 1).split('\n')
   const field = (name, value) => (value ? `${name}: ${value}\n` : '')
   return field('id', id) + field('event', name) + lines.map((l) => field('data', l)).join('') + '\n'
 }

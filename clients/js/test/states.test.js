@@ -71,8 +71,8 @@ const causes = {
   },
   level: ({ lines, current }) => {
     if (current() !== 'catching up') return
-    lines.at(-1).head(204, { ETag: '"5f3a09c1-5"' })
-    lines.at(-1).end()
+    lines.at(-1).head(200, { 'Content-Type': 'application/json' })
+    lines.at(-1).end('{"events":[],"cursor":"5f3a09c1-5"}')
   },
   due: ({ clock, current }) => current() === 'waiting' && clock.pass(4 * SECOND_MS),
   behind: ({ live, clock, current, network, server }) => {
@@ -201,8 +201,8 @@ test('a server whose cursor is older is waited for', async () => {
   const { clock, live, network, server, shown } = await standing('open')
   server.seq = 1_000
   const older = ({ line }) => {
-    line.head(204, { ETag: '"5f3a09c1-7"' })
-    line.end()
+    line.head(200, { 'Content-Type': 'application/json' })
+    line.end('{"events":[],"cursor":"5f3a09c1-7"}')
   }
   causes.again()
   await clock.pass(10)
