@@ -44,7 +44,7 @@ export interface AccessLimited {
   partial: string[]
 }
 
-/** The server does not take a topic or pattern. */
+/** The server refuses a topic or pattern. */
 export interface Refused {
   topic: string
   /** In a sentence. */
@@ -87,8 +87,9 @@ export interface Handlers {
   /** Called at the start of each connection that does not cover all that is watched. */
   onAccessLimited?: (limited: AccessLimited) => void
   /**
-   * Called if the server does not take what is watched here; all other watches go on. The next
-   * connection tries again. Without this handler the reason is reported as an error.
+   * Called if the server refuses what is watched here; all other watches go on. The client asks
+   * again when other topics are added, and after each failure. Without this handler the reason is
+   * reported as an error.
    */
   onRefused?: (refused: Refused) => void
   /** Called with the state as it is, and with every change. */

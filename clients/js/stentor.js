@@ -15,8 +15,8 @@ export const STATES = {
   waiting: { due: 'connecting', again: 'connecting', end },
 }
 
-const ANSWER_MS = 10_000 // For the first byte, and each further one of a body.
-const BODY_MS = 300_000 // For the last one, but of a stream.
+const ANSWER_MS = 10_000 // For each byte.
+const BODY_MS = 300_000 // For the last one of a long-poll.
 const WAIT_S = 25 // Of a long-poll.
 const PING_MS = 20_000
 const STABLE_MS = 10_000
@@ -25,7 +25,7 @@ const RENEW_MS = 30_000
 const BETTER_MS = 60_000
 const HOUR_MS = 3_600_000
 const PACE_MS = 1_100
-const TEXT_MAX = 2 ** 28 // A server's messages have 256 MiB at most.
+const TEXT_MAX = 2 ** 28
 const WAKES = ['online', 'visibilitychange', 'resume']
 const DEAD = new Error('The line is dead.')
 const SILENT = new Error('The server does not answer.')
@@ -53,7 +53,7 @@ class Connection {
   #renewal // The timer of the next #renew, while there is no token.
   #transport
   #state = 'stopped'
-  #shown // What onState was told last.
+  #shown
   #readers = new Map() // By topic or pattern: { since, floor, last, held, refused, watchers }.
   #changes = 0
   #listed // The changes that the server knows.
@@ -126,7 +126,7 @@ class Connection {
     this.#on('end')
   }
 
-  /** Many changes in a row make one connection; until the pace allows it the old one serves. */
+  /** Many changes in a row make one connection. */
   #change() {
     this.#settling ??= setTimeout(() => {
       this.#settling = undefined
@@ -202,13 +202,13 @@ class Connection {
         this.#patience_ms = Math.min(2 * this.#patience_ms, HOUR_MS)
       }
     }
-    // A silent server has been waited for already.
-    const pause_ms = most_ms * (0.5 + Math.random() / 2) - (isSilent ? ANSWER_MS : 0)
-    this.#expect(Math.max(0, pause_ms), () => this.#on('due'))
+    const waited_ms = isSilent ? ANSWER_MS : 0
+    const pause_ms = Math.max(0, most_ms * (0.5 + Math.random() / 2) - waited_ms)
+    this.#expect(pause_ms, () => this.#on('due'))
     this.#show('waiting', problem)
   }
 
-  /** The line may have died while the page slept or its network changed. */
+  /** The line may have died while the page slept. */
   #wake = ({ type }) => {
     if (type === 'visibilitychange' && globalThis.document?.visibilityState === 'hidden') return
     const isNew = type === 'online'
@@ -242,7 +242,7 @@ class Connection {
     this.#token = this.#renewal = undefined
   }
 
-  /** A function that hangs or throws costs the private topics alone: it is called again later. */
+  /** A function that hangs or throws is called again later. */
   async #authorize(signal) {
     if (this.#token !== undefined || this.#renewal) return
     this.#renewal = setTimeout(() => {
@@ -280,8 +280,8 @@ class Connection {
     }
   }
 
-  #wanted() {
-    return new Map([...this.#readers].filter(([, { refused }]) => !refused))
+  #wanted(isWanted = () => true) {
+    return new Map([...this.#readers].filter(([, it]) => !it.refused && isWanted(it)))
   }
 
   async #turn(signal) {
@@ -304,7 +304,6 @@ class Connection {
     if (isPoll) url.searchParams.set('wait', wait_s)
     const Accept = isPoll ? 'application/json' : 'text/event-stream'
     const headers = this.#token ? { Accept, Authorization: `Bearer ${this.#token}` } : { Accept }
-    // A redirect that is followed may be twenty requests.
     const response = await fetch(url, { headers, cache: 'no-store', redirect: 'manual', signal })
     const { status, headers: fields } = response
     const type = fields.get('content-type') ?? 'without a type'
@@ -333,14 +332,13 @@ class Connection {
   }
 
   #behind() {
-    const isBehind = ([, { since }]) => this.#cursor && (!since || older(since, this.#cursor))
-    return new Map([...this.#wanted()].filter(isBehind))
+    return this.#wanted(({ since }) => this.#cursor && (!since || older(since, this.#cursor)))
   }
 
   /** Brings new readers to the others' cursor: a stream from there hides their older values. */
   async #catchUp(signal) {
     const behind = this.#behind()
-    // Told when all is there: a part must not begin anew.
+    // A part must not be told.
     const items = []
     let since
     do {
@@ -350,9 +348,7 @@ class Connection {
       since = cursor
     } while (older(since, this.#cursor))
     for (const item of items) this.#take(item, behind)
-    for (const reader of behind.values()) {
-      if (!reader.since || older(reader.since, this.#cursor)) reader.since = this.#cursor
-    }
+    this.#seen(this.#cursor, behind)
     this.#on('level')
   }
 
@@ -452,7 +448,7 @@ class Connection {
     })
   }
 
-  /** Tells those whose command is obeyed, in order. What others have was not sent again. */
+  /** Tells those of a command what came, in order. What others have was not sent again. */
   #joined(group, known, cursor) {
     const copies = [...known.values()].flatMap(({ last }) => [...last.values()])
     for (const [topic, reader] of group) {
@@ -471,13 +467,13 @@ class Connection {
       this.#gap({ reason: code, resume: 'values' })
       return true
     }
-    const wanted = this.#wanted().size
+    const count = this.#wanted().size
     const named = all.filter(([topic]) => reason.includes(`"${topic}"`))
     const refused = code === 'patterns_disabled' ? all.filter(([topic]) => topic.includes('*'))
       // The newest, and twice as many each time.
-      : code === 'subscription_limit' ? all.slice(-Math.max(1, this.#readers.size - wanted))
+      : code === 'subscription_limit' ? all.slice(-Math.max(1, this.#readers.size - count))
       : named.length || !isCommand ? named : all
-    if (refused.length === wanted) return
+    if (refused.length === count) return
     for (const [topic, reader] of refused) {
       reader.refused = { topic, reason, code }
       tell([reader], 'onRefused', reader.refused)
@@ -547,7 +543,7 @@ function tell(readers, handler, ...news) {
   }
 }
 
-/** What a callback throws, at once or later, is reported, and stops nothing else. */
+/** What a callback throws is reported, and stops nothing else. */
 async function call(callback, ...news) {
   try {
     await callback?.(...news)
@@ -599,7 +595,8 @@ function check(topic) {
   if (
     typeof topic !== 'string' || !NAMES.test(topic) || /^\/(-|\.well-known)(\/|$)/.test(topic)
     || new TextEncoder().encode(topic).length > 512
-    || topic.split(/\/\*(?=\/|$)/).length > 3 || (/\*/.test(topic) && topic.split('/').length > 33)
+    || topic.split(/\/\*(?=\/|$)/).length > 3
+    || (topic.includes('*') && topic.split('/').length > 33)
   ) throw new TypeError(`No topic or pattern: '${topic}'.`)
 }
 
