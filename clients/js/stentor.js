@@ -338,7 +338,7 @@ class Connection {
   /** Brings new readers to the others' cursor: a stream from there hides their older values. */
   async #catchUp(signal) {
     const behind = this.#behind()
-    // A part must not be told.
+    // The items are told once all are there.
     const items = []
     let since
     do {

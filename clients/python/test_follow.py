@@ -62,7 +62,7 @@ class Server:
 
 
 class Reader(threading.Thread):
-    """Keeps what a follower is told."""
+    """A thread that keeps what a follower is told."""
 
     def __init__(self, follower):
         super().__init__(daemon=True)
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
 
 
 def publish(server, topic, number, ends):
-    """Publishes it, however often that takes. What is not acknowledged may have been stored."""
+    """Publishes it, however often that takes. It may have been stored without an answer."""
     body = str(number).encode()
     for _ in range(1000):
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -212,7 +212,7 @@ def block(item):
 
 
 class Scripted(unittest.TestCase):
-    """What the server seldom says: each connection gets the next answer of a list."""
+    """Each connection gets the next answer of a list, such as the server seldom sends."""
 
     def follow(self, *answers):
         asked, answers = [], iter(answers)

@@ -79,7 +79,7 @@ each('ids that went back are a gap, and not silence', async (server, live) => {
   assert.deepEqual(a.gaps.map(({ reason }) => reason), ['cursor_ahead'])
 })
 
-each('after a gap for memory the values come,', async (server, live) => {
+each('after a gap for memory the values come', async (server, live) => {
   const all = keep(live, '/*')
   await until(() => server.streams.size)
   server.publish('/a', 1)
