@@ -1,10 +1,10 @@
-//! What the server says when it refuses something, and what the documentation says that it says.
+//! Compares the errors of the server with their documentation, in both directions.
 //!
-//! `docs/http/errors.md` lists each sentence in a column headed "message", and `docs/access.md`
-//! those about tokens. Here these are compared with the string literals of the crates that answer,
-//! in both directions: a sentence that is changed in one place only is found. A literal is taken
-//! for a message if it reads like a sentence of several words. Those that are none, or that nobody
-//! is answered, are named at the bottom.
+//! `docs/http/errors.md` has a row for each error code, and lists each sentence in a column headed
+//! "message". `docs/access.md` lists the sentences about tokens. The rows are compared with the
+//! table of `error.rs`, the sentences with the string literals of the crates that answer. A literal
+//! counts as a message if it reads like a sentence of several words. The exceptions are at the
+//! bottom.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -39,6 +39,80 @@ fn every_documented_refusal_is_in_the_source() {
     expect_none("in the documentation and not in the source", absent.collect());
 }
 
+#[test]
+fn error_codes_match_their_catalogue() {
+    let documented = rows("docs/http/errors.md", ["code", "status", "title"]);
+    let source: Vec<_> = error_codes()
+        .into_iter()
+        .map(|error| [format!("`{}`", error.code), error.status, error.title])
+        .collect();
+    assert!(source.len() > 100, "only {} codes in the source", source.len());
+    let differences = |rows: &[[String; 3]], others: &[[String; 3]]| -> Vec<String> {
+        rows.iter().filter(|row| !others.contains(row)).map(|row| row.join(" | ")).collect()
+    };
+    expect_none("in error.rs and not in docs/http/errors.md", differences(&source, &documented));
+    expect_none("in docs/http/errors.md and not in error.rs", differences(&documented, &source));
+    assert_eq!(documented, source, "the catalogue has another order, or a row twice");
+}
+
+#[test]
+fn sentences_have_known_codes() {
+    // Close frames have these, and no response.
+    let close_reasons = [
+        "websocket_protocol_error",
+        "websocket_data_invalid",
+        "websocket_limit",
+        "websocket_message_too_large",
+    ];
+    let codes = error_codes();
+    let is_known =
+        |code: &str| close_reasons.contains(&code) || codes.iter().any(|error| error.code == code);
+    let unknown = rows("docs/http/errors.md", ["code", "message"])
+        .into_iter()
+        .filter(|[cell, _]| cell != "–")
+        .filter(|[cell, _]| !cell.split(", ").all(|code| is_known(code.trim_matches('`'))))
+        .map(|row| row.join(" | "));
+    expect_none("codes in docs/http/errors.md that the server does not have", unknown.collect());
+}
+
+/// An error code, as `error.rs` has it.
+struct Error {
+    code: String,
+    status: String,
+    title: String,
+}
+
+/// The table of error codes.
+fn error_codes() -> Vec<Error> {
+    let statuses = read("crates/stentor-wire/src/status.rs");
+    let number = |name: &str| {
+        let mut lines = statuses.lines().map(|line| line.trim().splitn(3, ' '));
+        let found = lines.find_map(|mut words| {
+            let number = words.next()?;
+            (words.next() == Some(name)).then(|| number.to_owned())
+        });
+        found.unwrap_or_else(|| panic!("{name} is not in status.rs"))
+    };
+    let source = read(ERRORS);
+    let (_, table) = source.split_once("\nerror_codes! {\n").unwrap();
+    let (table, _) = table.split_once("\n}\n").unwrap();
+    let mut found = Vec::new();
+    let mut status = String::new();
+    for line in table.lines().map(str::trim) {
+        let texts: Vec<_> = line.split('"').collect();
+        match (line.strip_suffix(" {"), &texts[..]) {
+            (Some(name), _) => status = number(name),
+            (None, [_, code, _, title, _]) => found.push(Error {
+                code: (*code).to_owned(),
+                status: status.clone(),
+                title: (*title).to_owned(),
+            }),
+            (None, _) => assert_eq!(line, "}", "a line of error.rs that this test cannot read"),
+        }
+    }
+    found
+}
+
 /// The code spans in the columns headed "message", and what clients read of tokens.
 fn documented() -> Vec<String> {
     let of_errors = column("docs/http/errors.md", "message");
@@ -56,16 +130,26 @@ fn documented() -> Vec<String> {
 
 /// The cells of a page that stand in columns with this head.
 fn column(path: &str, head: &str) -> Vec<String> {
+    rows(path, [head]).into_iter().map(|[cell]| cell).collect()
+}
+
+/// The rows of those tables of a page that have columns with all of these heads.
+fn rows<const N: usize>(path: &str, heads: [&str; N]) -> Vec<[String; N]> {
     let mut found = Vec::new();
-    let mut column = None;
+    // Of a table: where the columns are, if it has all of them.
+    let mut columns: Option<Option<[usize; N]>> = None;
     for line in read(path).lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         if !line.starts_with('|') {
-            column = None;
-        } else if column.is_none() {
-            column = cells.iter().position(|cell| *cell == head);
-        } else if let Some(cell) = column.map(|column| cells[column]) {
-            found.push(cell.to_owned());
+            columns = None;
+        } else if let Some(columns) = columns {
+            let is_rule = cells.iter().all(|cell| cell.trim_matches('-').is_empty());
+            if let Some(columns) = columns.filter(|_| !is_rule) {
+                found.push(columns.map(|column| cells[column].to_owned()));
+            }
+        } else {
+            let places = heads.map(|head| cells.iter().position(|cell| *cell == head));
+            columns = Some(places.iter().all(Option::is_some).then(|| places.map(Option::unwrap)));
         }
     }
     found
@@ -169,6 +253,9 @@ fn messages_are_compared() {
     assert!(is_within("Too many {what}.", "topic \"…\": Too many a.") && !is_within("a.", "b."));
 }
 
+/// The table of error codes.
+const ERRORS: &str = "crates/stentor-wire/src/error.rs";
+
 /// The crates whose texts may be part of an answer.
 const CRATES: &[&str] = &[
     "crates/stentor-access/src/refused.rs",
@@ -193,6 +280,8 @@ const OTHER_FILES: &[&str] = &[
     "/http1/response.rs",
     "/websocket/client.rs",
     "/endpoint/metrics.rs",
+    // Its titles are in the catalogue.
+    ERRORS,
     // What a store or another process is told.
     "/stentor-hub/src/codec.rs",
     "/stentor-hub/src/hub/snapshot.rs",
