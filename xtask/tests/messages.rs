@@ -75,8 +75,45 @@ fn sentences_have_known_codes() {
     expect_none("codes in docs/http/errors.md that the server does not have", unknown.collect());
 }
 
+#[test]
+fn sentences_stand_under_their_code() {
+    let codes = error_codes();
+    let documented = rows("docs/http/errors.md", ["code", "message"]);
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for (variant, sentence) in rejections() {
+        count += 1;
+        let code = &codes.iter().find(|error| error.variant == variant).unwrap().code;
+        let found = documented.iter().filter(|[_, message]| message.trim_matches('`') == sentence);
+        for [cell, _] in found.filter(|[cell, _]| *cell != format!("`{code}`")) {
+            wrong.push(format!("{sentence} ({code}) is under {cell}"));
+        }
+    }
+    assert!(count > 80, "only {count} rejections in the source");
+    expect_none("sentences under another code than that of the source", wrong);
+}
+
+/// The constants that the macro `rejections!` makes: the variant of the code, and the sentence.
+fn rejections() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for file in rust() {
+        let code = file.code().0;
+        for block in code.split("\nrejections! {\n").skip(1) {
+            let block = block.split("\n}\n").next().unwrap_or_default();
+            for constant in block.split(";\n") {
+                let Some((name, _)) = constant.split_once('=') else { continue };
+                let variant = name.rsplit(": ").next().unwrap_or_default().trim();
+                let sentence = strings(constant).into_iter().map(unescaped).collect::<String>();
+                found.push((variant.to_owned(), sentence));
+            }
+        }
+    }
+    found
+}
+
 /// An error code, as `error.rs` has it.
 struct Error {
+    variant: String,
     code: String,
     status: String,
     title: String,
@@ -102,7 +139,8 @@ fn error_codes() -> Vec<Error> {
         let texts: Vec<_> = line.split('"').collect();
         match (line.strip_suffix(" {"), &texts[..]) {
             (Some(name), _) => status = number(name),
-            (None, [_, code, _, title, _]) => found.push(Error {
+            (None, [variant, code, _, title, _]) => found.push(Error {
+                variant: (*variant).trim().to_owned(),
                 code: (*code).to_owned(),
                 status: status.clone(),
                 title: (*title).to_owned(),
