@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use memchr::memmem;
 use stentor_io::{Flow, Peer};
 use stentor_wire::http1::response::ResponseHead;
 use stentor_wire::sse;
@@ -250,8 +251,10 @@ impl Worker {
             self.at(socket).stream = StreamStage::Begun;
         }
         while let Some((event, length)) = sse::first_event(events) {
-            if event.name == Some(b"gap") {
-                self.gap_told(socket);
+            if event.name == Some(sse::NOTICE.as_bytes()) {
+                if memmem::find(event.lines, b"data: {\"gap\":").is_some() {
+                    self.gap_told(socket);
+                }
             } else if event.has_data {
                 self.find_stamps(socket, event.lines);
             }
