@@ -70,7 +70,8 @@ impl ContentType {
     }
 
     /// Whether it promises JSON.
-    pub(crate) fn is_json(&self) -> bool {
+    #[must_use]
+    pub fn is_json(&self) -> bool {
         is_json(self.as_str())
     }
 

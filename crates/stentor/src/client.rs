@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use stentor_config::{ControlAddress, ListenAddress, Settings, parse_address};
 use stentor_http_client::agent_over;
@@ -353,12 +354,22 @@ pub(crate) fn success(
     if answer.status().is_success() { Ok(answer) } else { Err(refusal(server, what, &mut answer)) }
 }
 
-/// What a refusal says: the status, and the server's reason. A reason that goes on and on is cut.
+/// The body of a rejection (RFC 9457), as far as people read it.
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
+/// What a refusal says: the status, and the server's reason, be it a problem or text. A reason that
+/// goes on and on is cut.
 pub(crate) fn refusal(server: &BaseUrl, what: &str, answer: &mut Response<Body>) -> Failure {
     let mut reason = Vec::new();
     // Whatever came of it before an error is better than nothing.
     let _ = answer.body_mut().as_reader().take(REASON_BYTES_MAX).read_to_end(&mut reason);
-    let reason = String::from_utf8_lossy(&reason);
+    let reason = match serde_json::from_slice(&reason) {
+        Ok(Problem { detail }) => detail,
+        Err(_) => String::from_utf8_lossy(&reason).into_owned(),
+    };
     let status = answer.status();
     Failure::Failed(match reason.trim_end() {
         "" => format!("{what}: {status} from {server}, without a reason"),

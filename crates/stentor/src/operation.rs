@@ -56,8 +56,8 @@ pub(crate) trait RemoteOperation {
 /// The answer to the request: what was before.
 #[derive(Debug, Deserialize)]
 pub(crate) struct OperationBegun {
-    pub(crate) process: u32,
-    pub(crate) done: u64,
+    pub(crate) pid: u32,
+    pub(crate) succeeded: u64,
     pub(crate) failed: u64,
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn outcome<O: RemoteOperation>(
         return Some(Err(O::failed(process, reason)));
     }
     match last {
-        Some(last) if *done > begun.done => Some(Ok(O::done(begun.process, process, last))),
+        Some(last) if *done > begun.succeeded => Some(Ok(O::done(begun.pid, process, last))),
         _ if *under_way => None,
         _ => Some(Err(format!(
             "{}: the server has been restarted meanwhile, and process {process} knows of none",

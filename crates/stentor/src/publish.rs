@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stentor_hub::ContentType;
 use ureq::SendBody;
 
 use crate::client::{self, BaseUrl, CONTROL_DEFAULT, parse_topic};
@@ -104,19 +105,21 @@ struct PublishReport {
 #[derive(Deserialize, Serialize)]
 struct PublishError {
     line: u64,
-    error: String,
+    code: String,
+    detail: String,
 }
 
 fn lines(args: &PubArgs) -> Result<(), Failure> {
     let (sender, receiver) = sync_channel(LINES_QUEUED_MAX);
     let (topic, content_type, event) =
         (args.topic.clone(), args.content_type.clone(), args.event.clone());
+    let is_json = ContentType::parse(&content_type).is_ok_and(|it| it.is_json());
     // Reading blocks for as long as nobody writes; sending must not.
     let reader = thread::spawn(move || {
         let mut input = BufReader::new(stdin());
         let mut bytes = Vec::new();
         while input.read_until(b'\n', &mut bytes)? > 0 {
-            let data = LineData::of(&bytes);
+            let data = LineData::of(&bytes, is_json);
             let line =
                 PublishLine { topic: &topic, data, content_type: &content_type, event: &event };
             if sender.send(line.encode()).is_err() {
@@ -137,8 +140,8 @@ fn lines(args: &PubArgs) -> Result<(), Failure> {
     } else if let Some(id) = &report.last_id {
         crate::print(&format!("{id}\n"))?;
     }
-    for PublishError { line, error } in &report.errors {
-        say::error(format!("line {line}: {error}"));
+    for PublishError { line, detail, .. } in &report.errors {
+        say::error(format!("line {line}: {detail}"));
     }
     if report.failed > 0 {
         let (failed, all) = (report.failed, report.failed + report.published);
@@ -172,12 +175,13 @@ enum LineData<'a> {
 }
 
 impl LineData<'_> {
-    fn of(line: &[u8]) -> LineData<'_> {
+    /// A string under a JSON type would be a JSON string, so such a line goes as bytes.
+    fn of(line: &[u8], is_json: bool) -> LineData<'_> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match str::from_utf8(line) {
-            Ok(text) => LineData::Text(text),
-            Err(_) => LineData::Bytes(STANDARD.encode(line)),
+            Ok(text) if !is_json => LineData::Text(text),
+            _ => LineData::Bytes(STANDARD.encode(line)),
         }
     }
 }
@@ -304,7 +308,7 @@ mod tests {
             (b"\xff\0\n", r#""data_base64":"/wA=""#),
         ];
         for (bytes, data) in rows {
-            let data_of_line = LineData::of(bytes);
+            let data_of_line = LineData::of(bytes, false);
             let line =
                 PublishLine { topic: "/a", data: data_of_line, content_type: "t/t", event: &event };
             let expected =

@@ -40,6 +40,10 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
     /// Prints an event of `/-/events`. What it cannot understand is final: the stream is none of
     /// ours.
     pub(super) fn event(&mut self, data: &str) -> Result<(), Interruption> {
+        // It says where the stream is, and tells nobody anything.
+        if data.starts_with("{\"cursor\":") {
+            return Ok(());
+        }
         let (with_topic, is_terminal) = match self.form {
             Form::Json { is_terminal: true } => return Ok(self.line(&escape_json(data))?),
             Form::Json { is_terminal: false } => return Ok(self.line(data)?),
@@ -55,7 +59,7 @@ impl<O: Write, N: Write> EventPrinter<O, N> {
             StreamItem { topic: Some(topic), .. } => {
                 self.value(topic, &item.bytes()?, with_topic, is_terminal)
             }
-            // A cursor, the end, or a notice of a later version.
+            // The end, or a notice of a later version.
             _ => Ok(()),
         }
     }

@@ -372,6 +372,24 @@ fn an_address_in_use_is_named() {
     server.public.get("/none").refused(404);
 }
 
+/// A line is a value as it stands, whatever its type.
+#[test]
+fn lines_of_json_are_published_as_they_are() {
+    let server = Server::start();
+    let control = format!("http://{}", server.control.0);
+    for line in ["{\"n\": 1}", "\"text\"", "7", "no json", ""] {
+        for content_type in ["application/json", "application/geo+json", "text/plain"] {
+            let topic = ["/a", "--lines", "--type", content_type];
+            let args = [&["pub", "--control", &control][..], &topic].concat();
+            let said = run_with_input(&args, &format!("{line}\n"));
+            assert_eq!(said.code, Some(0), "{}", said.err);
+            let value = server.public.get("/a").expect(200);
+            let kind = value.field("content-type");
+            assert_eq!((value.text(), kind), (line, Some(content_type)), "{line}");
+        }
+    }
+}
+
 #[test]
 fn publishing_from_the_command_line() {
     let server = Server::start();
@@ -400,6 +418,10 @@ fn publishing_from_the_command_line() {
     let value = server.public.get("/lines").expect(200);
     assert_eq!((value.text(), value.tag()), ("\"three\" é", format!("\"{}\"", said.out.trim())));
     assert_eq!(server.figure("messages_kept"), 7);
+
+    let said = publish(&["/a", "--lines", "--event", "stentor"], "x\n");
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("line 1: This event name is reserved"), "{}", said.err);
 
     let said = publish(&["/-/x", "1"], "");
     assert_eq!(said.code, Some(1));
@@ -508,7 +530,7 @@ fn following_topics() {
         "{{\"topic\":\"/b\",\"id\":{id},\"type\":\"application/json\",\"data\":{{\"n\": 1}}}}\n"
     );
     prints(&json, &line);
-    server.control.ask("DELETE", "/a", "", b"").expect(204);
+    server.control.ask("DELETE", "/a", "", b"").expect(200);
     server.control.put("/a", "text/plain", b"second").expect(201);
     prints(&one, "first\nsecond\n");
     assert!(one.is_running());
