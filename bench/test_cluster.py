@@ -111,7 +111,7 @@ class OracleTest(unittest.TestCase):
         del self.all.marks[2]
         self.assertIn("all: 1 missing between e-1 and e-3, from e-2 on", self.found())
         self.setUp()
-        self.all.marks[3] = Mark(at(3), told="memory")
+        self.all.marks[3] = Mark(at(3), told="memory_pressure")
         del self.all.marks[2]
         self.assertEqual(self.found(), "")
         # A cursor says that all before it was sent.
@@ -154,7 +154,7 @@ class OracleTest(unittest.TestCase):
         del self.all.marks[2]
         self.attempts["2"] = Attempt("/b", None, Outcome.TAKEN, at(2))
         order.answered(at(2), "/b", "2")
-        self.all.marks[2] = Mark(at(3), told="history")
+        self.all.marks[2] = Mark(at(3), told="history_trimmed")
         self.assertEqual(self.found(order), "")
         # It has its place, and whoever was there all the time lacks it.
         order = self.some_order()
@@ -175,11 +175,11 @@ class OracleTest(unittest.TestCase):
         self.assertEqual(len(self.order.violations), 1)
 
     def test_a_gap_of_the_history_leaves_out_what_was_deleted_alone(self) -> None:
-        self.all.marks[3] = Mark(at(3), told="history")
+        self.all.marks[3] = Mark(at(3), told="history_trimmed")
         del self.all.marks[2]
         self.assertEqual(self.found(), "")
         self.setUp()
-        self.all.marks[2] = Mark(at(3), told="history")
+        self.all.marks[2] = Mark(at(3), told="history_trimmed")
         del self.all.marks[1], self.all.marks[2]
         self.assertIn("all: 1 missing between e-0 and e-3, from e-1 on, and no deletion",
                       self.found())
@@ -188,44 +188,49 @@ class OracleTest(unittest.TestCase):
         self.assertEqual(self.found(order), "")
 
     def test_gaps_that_nothing_excuses(self) -> None:
-        for reason in ("epoch", "future", "rolled-back", "malformed", "many", "new"):
+        of_a_loss = ("epoch_changed", "cursor_ahead", "rolled_back")
+        for reason in (*of_a_loss, "cursor_invalid", "too_many_topics", "new"):
             self.setUp()
             self.all.gaps = [(at(1), reason)]
             self.assertIn(f"all: a gap behind e-1, {reason}, and nothing was lost", self.found())
-            is_lost = reason in ("epoch", "future", "rolled-back")
+            is_lost = reason in of_a_loss
             found = self.found(self.some_order(may_lose=True))
             self.assertEqual(found == "", is_lost, found)
         self.setUp()
-        self.all.gaps = [(at(1), "history"), (at(1), "memory"), (at(3), "history")]
+        trimmed = "history_trimmed"
+        self.all.gaps = [(at(1), trimmed), (at(1), "memory_pressure"), (at(3), trimmed)]
         self.assertEqual(self.found(), "")
-        self.all.gaps = [(at(4), "history")]
-        self.assertIn("all: a gap behind e-4, history, and nothing was deleted since", self.found())
+        self.all.gaps = [(at(4), "history_trimmed")]
+        self.assertIn("all: a gap behind e-4, history_trimmed, and nothing was deleted since",
+                      self.found())
         self.setUp()
-        self.one.gaps = [(at(1), "history")]
-        self.assertIn("one: a gap behind e-1, history, and nothing was deleted since", self.found())
+        self.one.gaps = [(at(1), "history_trimmed")]
+        self.assertIn("one: a gap behind e-1, history_trimmed, and nothing was deleted since",
+                      self.found())
 
     def test_the_same_gap_again_and_again(self) -> None:
-        self.all.gaps = [(at(1), "history")] * 20 + [(at(1), "memory"), (at(1), "history")]
+        trimmed = (at(1), "history_trimmed")
+        self.all.gaps = [trimmed] * 20 + [(at(1), "memory_pressure"), trimmed]
         self.assertEqual(self.found(), "")
-        self.all.gaps = [*self.all.gaps, (at(2), "history")] * 2
+        self.all.gaps = [*self.all.gaps, (at(2), "history_trimmed")] * 2
         self.assertEqual(self.found(), "")
-        self.all.gaps = [(at(1), "history")] * 21
-        self.assertIn("all: 21 times a gap behind e-1, history", self.found())
+        self.all.gaps = [trimmed] * 21
+        self.assertIn("all: 21 times a gap behind e-1, history_trimmed", self.found())
 
     def test_behind_a_gap_it_is_strict_again(self) -> None:
         reader = Reader(None, "new", [Mark(at(0), False)])
-        reader.tell("epoch", 7)
+        reader.tell("epoch_changed", 7)
         reader.reach(at(2), True, 3)
         reader.reach(at(3), True, 7)
         reader.reach(at(5), True, 8)
         reader.reach(at(6), True, 2)
-        self.assertEqual([mark.told for mark in reader.marks[1:]], ["epoch"] * 3 + [""])
-        self.assertEqual(reader.gaps, [(at(0), "epoch")])
-        reader.tell("history", 9)
+        self.assertEqual([mark.told for mark in reader.marks[1:]], ["epoch_changed"] * 3 + [""])
+        self.assertEqual(reader.gaps, [(at(0), "epoch_changed")])
+        reader.tell("history_trimmed", 9)
         reader.reach(at(7), False)
         reader.reach(at(8), True)
-        self.assertEqual([mark.told for mark in reader.marks[-2:]], ["history", ""])
-        reader.tell("history", 9)
+        self.assertEqual([mark.told for mark in reader.marks[-2:]], ["history_trimmed", ""])
+        reader.tell("history_trimmed", 9)
         reader.connect()
         reader.reach(at(9), True)
         self.assertEqual(reader.marks[-1].told, "")
@@ -338,8 +343,9 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((attempt.begun, attempt.answered), (1, 2))
 
     async def test_a_reader_that_is_told_of_a_gap(self) -> None:
-        events = ["event: gap\ndata: {\"reason\":\"epoch\"}"]
-        events += [f'id: e-{seq}\ndata: {{"topic":"/a","data":"r.{seq}"}}' for seq in (1, 2, 3)]
+        events = ['event: stentor\ndata: {"gap":{"reason":"epoch_changed","resume":"values"}}']
+        events += [f'id: e-{seq}\ndata: {{"topic":"/a","id":"e-{seq}","data":"r.{seq}"}}'
+                   for seq in (1, 2, 3)]
         self.says = "\n\n".join(["HTTP/1.1 200 OK\r\n\r\n" + events[0], *events[1:], ""]).encode()
         round = self.round([])
         for _ in range(3):
@@ -347,15 +353,16 @@ class WorldTest(unittest.IsolatedAsyncioTestCase):
         # The second one is begun behind the gap.
         round.clock, round.attempts["r.2"].begun = 7, 8
         reader = Wanderer(round, 3)
-        reader.seen.told = "memory"
+        reader.seen.told = "memory_pressure"
         round.ends = {topic: at(3) for topic in round.topics}
         await reader.wander()
-        self.assertEqual(reader.seen.gaps, [(at(0), "epoch")])
-        self.assertEqual([mark.told for mark in reader.seen.marks], ["", "epoch", "epoch", ""])
+        self.assertEqual(reader.seen.gaps, [(at(0), "epoch_changed")])
+        told = [mark.told for mark in reader.seen.marks]
+        self.assertEqual(told, ["", "epoch_changed", "epoch_changed", ""])
         # What it was told at one connection is not told at the next one.
         self.says = self.says.replace(events[0].encode() + b"\n\n", b"")
         reader = Wanderer(round, 3)
-        reader.seen.told, reader.seen.told_at = "memory", 99
+        reader.seen.told, reader.seen.told_at = "memory_pressure", 99
         await reader.wander()
         self.assertEqual([mark.told for mark in reader.seen.marks], [""] * 4)
 

@@ -21,7 +21,9 @@ STUCK_SECONDS = 120
 # stands still.
 ANSWER_SECONDS = 30
 # What the server says where a change may yet come to be.
-NOT_KNOWN = b"It is not known"
+NOT_KNOWN = "outcome_unknown"
+# The event name of all that is no message.
+NOTICE = "stentor"
 
 
 @dataclass
@@ -101,7 +103,7 @@ class Round:
             self.order.answered(attempt.id, topic, data, f"the publisher at {node.name}")
             await self.read_back(node, generation, topic, attempt.id)
             return attempt.id
-        if not (answer.status == 503 and NOT_KNOWN in answer.body):
+        if answer.fields.get("stentor-error") != NOT_KNOWN:
             attempt.outcome = Outcome.REFUSED
         if answer.status not in (412, 503):
             self.order.violations.append(f"{node.name}: PUT {topic} was {answer}")
@@ -131,8 +133,8 @@ class Round:
             answer = await self.change(node, "DELETE", topic)
         except Gone:
             return
-        count[0] += answer.status == 204
-        count[1] -= not (answer.status == 503 and NOT_KNOWN in answer.body)
+        count[0] += answer.status == 200
+        count[1] -= answer.fields.get("stentor-error") != NOT_KNOWN
 
 
 async def publisher(round: Round) -> None:
@@ -177,15 +179,15 @@ async def poll(round: Round, node: Node, since: Id, wait: int) -> tuple[list[dic
     """What is new of all topics, and the cursor behind it."""
     path = f"/-/events?topic=/{round.name}/**&mode=all&wait={wait}&since={since}"
     answer = await ask_soon(node.port, "GET", path, patience=wait + 10)
-    if answer.status not in (200, 204):
+    if answer.status != 200:
         raise Gone(f"status {answer.status}")
-    envelopes = json.loads(answer.body) if answer.status == 200 else []
-    return envelopes, Id.of(answer.fields["etag"])
+    told = json.loads(answer.body)
+    return told["events"], Id.of(told["cursor"])
 
 
 def change_of(envelope: dict) -> tuple[Id, str, str | None]:
-    envelope = envelope.get("delete", envelope)
-    return Id.of(envelope["id"]), envelope["topic"], envelope.get("data", DELETED)
+    data = DELETED if envelope.get("deleted") else envelope["data"]
+    return Id.of(envelope["id"]), envelope["topic"], data
 
 
 class Wanderer:
@@ -235,16 +237,17 @@ class Wanderer:
         topic = self.seen.topic
         path = topic or f"/-/events?topic=/{self.round.name}/**"
         async for event in events(self.node.port, path, {"Last-Event-ID": str(self.cursor)}):
-            kind, data = event.get("event"), event.get("data")
-            if kind == "gap":
-                self.count(json.loads(data)["reason"])
-            elif data is None and "id" in event:
-                self.reach(Id.of(event["id"]), False)
-            elif kind == "delete":
-                self.take(Id.of(event["id"]), json.loads(data)["topic"], DELETED)
-            elif data is not None:
-                envelope = {"topic": topic, "data": data} if topic else json.loads(data)
-                self.take(Id.of(event["id"]), envelope["topic"], envelope["data"])
+            is_notice, data = event.get("event") == NOTICE, event.get("data")
+            if data is None:
+                continue
+            told = json.loads(data) if is_notice or not topic else {
+                "id": event["id"], "topic": topic, "data": data}
+            if "gap" in told:
+                self.count(told["gap"]["reason"])
+            elif "cursor" in told:
+                self.reach(Id.of(told["cursor"]), False)
+            elif "topic" in told:
+                self.take(*change_of(told))
             if self.is_at_end():
                 return
 

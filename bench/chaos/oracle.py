@@ -26,8 +26,10 @@ DELETED = None
 SAME_GAPS_MAX = 20
 # What a gap may be told for, by docs/http/streams.md. A history here keeps all but what was
 # deleted, whatever was started anew: readers go from node to node "without a gap". A host may be
-# short of memory. Cursors are ids, and topics are few: no reader may be told `malformed` or `many`.
-HISTORY, ALWAYS, OF_A_LOSS = "history", {"history", "memory"}, {"epoch", "future", "rolled-back"}
+# short of memory. Cursors are ids, and topics are few: no reader may be told `cursor_invalid` or
+# `too_many_topics`.
+HISTORY, ALWAYS = "history_trimmed", {"history_trimmed", "memory_pressure"}
+OF_A_LOSS = {"epoch_changed", "cursor_ahead", "rolled_back"}
 
 
 class Id(NamedTuple):
