@@ -153,19 +153,55 @@ impl Response {
         self
     }
 
-    /// Checks that this is a refusal: it has this status, and one line of plain text.
+    /// Checks that this is a rejection with this status: a problem in JSON (RFC 9457) whose members
+    /// agree with the head.
     ///
     /// # Panics
     ///
-    /// The answer is no refusal.
+    /// The answer is no such rejection.
     #[track_caller]
     pub fn refused(self, status: u16) -> Response {
         assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"), "{self:?}");
-        let reason = self.text();
-        assert!(reason.ends_with('\n') && reason.trim().len() > 5, "{self:?}");
-        assert_eq!(reason.lines().count(), 1, "{self:?}");
+        assert_eq!(self.field("content-type"), Some("application/problem+json"), "{self:?}");
+        let caching = match self.code() {
+            "topic_not_found" | "file_not_found" => "no-cache",
+            _ => "no-store",
+        };
+        let directives = self.field("cache-control");
+        assert!(directives.is_some_and(|it| it.ends_with(caching)), "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["code"], self.code(), "{self:?}");
+        assert_eq!(problem["type"], format!("urn:stentor:error:{}", self.code()), "{self:?}");
+        assert_eq!(problem["status"], status, "{self:?}");
+        assert!(problem["title"].as_str().is_some_and(|title| title.ends_with('.')), "{self:?}");
+        assert!(self.detail().len() > 5, "{self:?}");
+        let retry_after = problem["retry_after_seconds"].as_u64().map(|it| it.to_string());
+        assert_eq!(retry_after.as_deref(), self.field("retry-after"), "{self:?}");
         self
+    }
+
+    /// The code of a rejection, as its head has it.
+    ///
+    /// # Panics
+    ///
+    /// The answer is no rejection.
+    #[must_use]
+    #[track_caller]
+    pub fn code(&self) -> &str {
+        self.field("stentor-error").unwrap_or_else(|| panic!("no rejection: {self:?}"))
+    }
+
+    /// The sentence of a rejection.
+    ///
+    /// # Panics
+    ///
+    /// The answer is no problem in JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn detail(&self) -> String {
+        let problem = self.json();
+        let detail = problem["detail"].as_str();
+        detail.unwrap_or_else(|| panic!("no rejection: {self:?}")).to_owned()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Who may publish and who may read, over real sockets: every way there is, with every token.
 
 use crate::support::{
-    Browser, Child, EventStream, Response, Server, TempDir, UPGRADE, WebSocket, curl, eventually,
-    run, stentor, tool,
+    Browser, Child, EventStream, NOTICE, Response, Server, TempDir, UPGRADE, WebSocket, curl,
+    eventually, run, stentor, tool,
 };
+use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -140,7 +141,7 @@ fn every_endpoint_with_every_token_at_every_listener() {
         for (kind, token) in brings(true).iter().enumerate() {
             let ask =
                 |server, is_control| status(server, is_control, (method, target, token, body));
-            let public = [405, 401, 401, wrong, good][kind];
+            let public = [401, 401, 401, wrong, good][kind];
             assert_eq!(ask(&plain, false), public, "{method} {target} {token}");
             let trusted = if method == "DELETE" { 404 } else { 200 };
             assert_eq!(ask(&plain, true), trusted, "control: {method} {target} {token}");
@@ -149,7 +150,7 @@ fn every_endpoint_with_every_token_at_every_listener() {
         }
     }
     // What was never asked for is as it was.
-    assert_eq!(status(&plain, false, ("PUT", "/open", "", "x")), 405);
+    assert_eq!(status(&plain, false, ("PUT", "/open", "", "x")), 401);
     assert_eq!(status(&plain, false, ("GET", "/open", "", "")), 404);
     assert_eq!(status(&strict, true, ("GET", "/-/topics", "", "")), 200);
     assert_eq!(status(&strict, true, ("GET", "/-/status", "", "")), 200);
@@ -211,21 +212,21 @@ fn a_token_is_in_no_log() {
     let server = Server::configured(&format!("{}{access}", config(NEVER, "")));
     server.publish("/team/a", "secret");
     let secret = "stentor_team";
-    server.public.get(&format!("/team/a?token={secret}")).expect(200);
-    server.public.get("/team/a?token=stentor_teams").refused(401);
-    server.public.get(&format!("/-/values?topic=/team/a&token={secret}")).expect(200);
-    server.public.get(&format!("/-/events?topic=/team/a&wait=0&token={secret}")).expect(200);
-    server.public.get(&format!("/-/events?topik=/team/a&token={secret}")).refused(400);
+    server.public.get(&format!("/team/a?access_token={secret}")).expect(200);
+    server.public.get("/team/a?access_token=stentor_teams").refused(401);
+    server.public.get(&format!("/-/values?topic=/team/a&access_token={secret}")).expect(200);
+    server.public.get(&format!("/-/events?topic=/team/a&wait=0&access_token={secret}")).expect(200);
+    server.public.get(&format!("/-/events?topik=/team/a&access_token={secret}")).refused(400);
     server.public.ask("GET", "/team/a", &bearer(secret), b"").expect(200);
     server.public.ask("GET", "/team/a", &bearer("stentor_teams"), b"").expect(401);
     server.public.ask("GET", "/team/a", &format!("Cookie: auth={secret}\r\n"), b"").expect(200);
-    server.public.ask("PUT", &format!("/team/a?token={secret}"), "", b"x").expect(403);
-    let fields = format!("Referer: http://h/x?token={secret}\r\n");
+    server.public.ask("PUT", &format!("/team/a?access_token={secret}"), "", b"x").expect(403);
+    let fields = format!("Referer: http://h/x?access_token={secret}\r\n");
     server.public.ask("GET", "/none", &fields, b"").expect(404);
-    server.public.get(&format!("/last?token={secret}")).expect(404);
+    server.public.get(&format!("/last?access_token={secret}")).expect(404);
     let log = eventually("the last request is logged", || {
         let log = server.child.err();
-        log.contains("/last?token=***").then_some(log)
+        log.contains("/last?access_token=***").then_some(log)
     });
     assert!(!log.contains(secret), "{log}");
     assert!(log.contains("a token is refused: unknown_secret"), "{log}");
@@ -255,15 +256,16 @@ fn a_stream_says_what_it_does_not_cover_and_leaves_it_out() {
     server.publish("/team/a", "secret");
     let mut stream = EventStream::open(server.public, "/-/events?topic=/**&topic=/team/a", "");
     let event = stream.event();
-    assert_eq!(event.name.as_deref(), Some("uncovered"));
-    assert_eq!(event.data, "{\"uncovered\":{\"none\":[\"/team/a\"],\"part\":[\"/**\"]}}");
+    assert_eq!(event.name.as_deref(), Some(NOTICE));
+    assert_eq!(event.data, "{\"access\":{\"denied\":[\"/team/a\"],\"partial\":[\"/**\"]}}");
     assert!(stream.event().data.contains("one"));
     server.publish("/team/b", "secret");
-    server.publish("/open", "two");
+    let last = server.publish("/open", "two");
     assert!(stream.event().data.contains("two"));
     // Nothing is new, and that is not all.
-    let poll = server.public.get("/-/events?topic=/*/none&wait=0").expect(200);
-    assert_eq!(poll.text(), "[{\"uncovered\":{\"none\":[],\"part\":[\"/*/none\"]}}]");
+    let poll = server.public.get("/-/events?topic=/*/none&wait=0").expect(200).json();
+    let notice = json!({"access": {"denied": [], "partial": ["/*/none"]}});
+    assert_eq!(poll["events"], json!([notice]));
     // By a subprotocol, which is not among what is answered.
     let fields = "Sec-WebSocket-Protocol: stentor.v1, stentor.token.stentor_team\r\n";
     let mut socket = WebSocket::open(server.public, "/-/events", fields);
@@ -273,10 +275,16 @@ fn a_stream_says_what_it_does_not_cover_and_leaves_it_out() {
     let mut socket =
         WebSocket::open(server.public, "/-/events", "Sec-WebSocket-Protocol: stentor.v1\r\n");
     socket.send(0x81, r#"{"subscribe":["/team/a"]}"#);
-    assert!(socket.json()["error"].as_str().unwrap().starts_with("This needs a token"));
-    socket.send(0x81, r#"{"token":"stentor_team","subscribe":["/team/a"]}"#);
-    assert_eq!(socket.json()["renewed"], true);
+    let told = socket.json();
+    assert_eq!(
+        (&told["error"]["code"], &told["error"]["status"]),
+        (&json!("token_required"), &json!(401))
+    );
+    socket.send(0x81, r#"{"id":"b","token":"stentor_team","subscribe":["/team/a"]}"#);
     assert_eq!(socket.json()["data"], "secret");
+    assert_eq!(socket.json(), json!({"ok": {"id": "b", "cursor": last}}));
+    socket.send(0x81, r#"{"token":"stentor_team"}"#);
+    assert_eq!(socket.json(), json!({"ok": {}}));
 }
 
 /// So many seconds from now.
@@ -294,12 +302,12 @@ fn streams_end_when_their_token_does() {
     let fields = bearer("stentor_team");
     let mut stream = EventStream::open(server.public, "/team/a", &fields);
     assert_eq!(stream.event().data, "secret");
-    let mut socket = WebSocket::open(server.public, "/team/a?token=stentor_team", "");
+    let mut socket = WebSocket::open(server.public, "/team/a?access_token=stentor_team", "");
     let mut held = server.reader();
     held.send(format!("GET /team/b?wait=60 HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
     let event = stream.event();
-    assert_eq!(event.name.as_deref(), Some("expired"));
-    assert_eq!(event.data, "{\"expired\":\"expired\"}");
+    assert_eq!(event.name.as_deref(), Some(NOTICE));
+    assert_eq!(event.data, "{\"end\":{\"reason\":\"token_expired\"}}");
     stream.ending();
     assert_eq!(socket.text(), "secret");
     assert_eq!(socket.closed(), Some(4401));
@@ -320,7 +328,7 @@ fn streams_end_when_their_key_is_taken_away() {
     std::fs::write(&file, text).unwrap();
     server.child.signal("HUP");
     server.child.logged("reloaded");
-    assert_eq!(stream.event().data, "{\"expired\":\"revoked\"}");
+    assert_eq!(stream.event().data, "{\"end\":{\"reason\":\"token_revoked\"}}");
     stream.ending();
     server.publish("/in/a", "still");
     assert_eq!(open.event().data, "still");
@@ -367,11 +375,11 @@ fn pages_publish_only_from_listed_origins_and_never_by_a_cookie_alone() {
     let other = "Origin: https://evil.example\r\n";
     for (fields, expected) in [
         (cookie.to_owned(), 403),
-        (format!("{cookie}{other}"), 405),
+        (format!("{cookie}{other}"), 403),
         (format!("{cookie}{listed}"), 201),
         (format!("{}{other}", bearer("stentor_writer")), 403),
         (format!("{}{listed}", bearer("stentor_writer")), 200),
-        (format!("{cookie}Sec-Fetch-Site: cross-site\r\n"), 405),
+        (format!("{cookie}Sec-Fetch-Site: cross-site\r\n"), 403),
     ] {
         let response = server.public.ask("PUT", "/in/page", &fields, b"x");
         assert_eq!(response.status, expected, "{fields} {response:?}");
@@ -464,7 +472,7 @@ fn a_token_to_publish_is_told_which_rule_is_missing() {
     let server = Server::configured(&toml);
     let fields = bearer("stentor_writer");
     let refused = |fields: &str, target: &str| {
-        server.public.ask("PUT", target, fields, b"x").refused(405).text().to_owned()
+        server.public.ask("PUT", target, fields, b"x").refused(405).detail()
     };
     for target in ["/team/a", "/-/publish"] {
         assert!(refused(&fields, target).contains("a rule of [[topics]] says publish = \"token\""));
@@ -473,9 +481,9 @@ fn a_token_to_publish_is_told_which_rule_is_missing() {
     // The rule covers other topics.
     let server = Server::configured(&config(NEVER, ""));
     let answer = server.public.ask("PUT", "/elsewhere/a", &fields, b"x").refused(403);
-    assert!(answer.text().contains("would have to say publish = \"token\""), "{answer:?}");
+    assert!(answer.detail().contains("would have to say publish = \"token\""), "{answer:?}");
     let answer = server.public.ask("PUT", "/in/a", &bearer("stentor_team"), b"x").refused(403);
-    assert!(answer.text().contains("The token does not allow to publish here."), "{answer:?}");
+    assert!(answer.detail().contains("The token does not allow to publish here."), "{answer:?}");
 }
 
 #[test]
@@ -592,7 +600,7 @@ fn a_browser_reads_a_private_stream_by_cookie_and_by_token_and_survives_renewal(
          const keep = name => e => heard.push(name + ' ' + e.type + ' ' + e.data);
          const source = new EventSource('/team/a');
          source.onmessage = keep('cookie');
-         source.addEventListener('expired', keep('cookie'));
+         source.addEventListener('stentor', keep('cookie'));
          import('/-/stentor.js').then(({ connect }) => {
              const token = async () => ++asked > 1 ? 'sim_team' : 'stentor_team';
              connect('', { token }).watch('/team/a', value => heard.push('token ' + value));
@@ -609,7 +617,7 @@ fn a_browser_reads_a_private_stream_by_cookie_and_by_token_and_survives_renewal(
     hears("cookie message one");
     hears("token one");
     hears("socket one");
-    hears("cookie expired");
+    hears("cookie stentor {\\\"end\\\":{\\\"reason\\\":\\\"token_expired\\\"}}");
     server.publish("/team/a", "two");
     hears("token two");
     assert!(browser.run("return asked").as_u64() >= Some(2));

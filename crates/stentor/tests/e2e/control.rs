@@ -273,7 +273,10 @@ fn topics_are_listed_page_by_page() {
     assert_eq!(all["topics"].as_array().unwrap().len(), 251);
     let other = &all["topics"][0];
     assert_eq!(other["topic"], "/other");
-    assert_eq!((&other["type"], &other["bytes"]), (&"text/html".into(), &5.into()));
+    assert_eq!((&other["type"], &other["value_bytes"]), (&"text/html".into(), &5.into()));
+    assert_eq!(other["history_messages"], 1);
+    let published_at = other["published_at"].as_str().unwrap();
+    assert!(published_at.starts_with("20") && published_at.ends_with('Z'), "{other}");
     assert_eq!(format!("\"{}\"", other["id"].as_str().unwrap()), server.public.get("/other").tag());
     let none = server.control.get("/-/topics?prefix=/none").expect(200).json();
     assert_eq!(none["topics"].as_array().unwrap().len(), 0);

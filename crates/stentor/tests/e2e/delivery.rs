@@ -95,7 +95,7 @@ fn read(
                     };
                 }
                 Heard::Gap { reason, .. } => {
-                    assert_eq!(reason, "history", "{way:?} {topic}");
+                    assert_eq!(reason, "history_trimmed", "{way:?} {topic}");
                     gaps.fetch_add(1, Ordering::Relaxed);
                     log.push(Entry::Gap);
                 }

@@ -127,7 +127,7 @@ fn a_token_publishes_from_another_host() {
     };
     for program in publishers {
         for (token, expected) in
-            [("", "405"), ("stentor_unknown", "401"), ("stentor_writer", "201")]
+            [("", "401"), ("stentor_unknown", "401"), ("stentor_writer", "201")]
         {
             let said = publish(program, token);
             let status = String::from_utf8_lossy(&said.stdout);

@@ -61,7 +61,7 @@ fn a_snapshot_that_is_saved_is_a_store() {
         server.publish(&format!("/a/{n}"), &format!("value {n}"));
     }
     server.publish("/a/7", "newer");
-    server.control.ask("DELETE", "/a/8", "", b"").expect(204);
+    server.control.ask("DELETE", "/a/8", "", b"").expect(200);
     let mut copy = Copy::open(&server, "/-/snapshot", "");
     assert_eq!(copy.head.field("Content-Type"), Some("application/vnd.stentor.snapshot"));
     assert_eq!(copy.head.field("Cache-Control"), Some("no-store"));
@@ -77,7 +77,7 @@ fn a_snapshot_that_is_saved_is_a_store() {
     // It begins a life of its own: both may go on from here.
     assert!(!restored.publish("/a/9", "x").starts_with(&id[..8]));
 
-    let mut some = Copy::open(&server, "/-/snapshot?topic=/a/7&topic=/a/1*", "");
+    let mut some = Copy::open(&server, "/-/snapshot?topic=/a/7&topic=/b/*", "");
     let bytes = some.body();
     assert!(contains(&bytes, "/a/7") && !contains(&bytes, "/a/9"), "only what is asked for");
     let cut = dir.path().join("cut");

@@ -134,7 +134,7 @@ fn streams_are_checked_by_new_settings() {
         let mut stream = EventStream::open(server.public, "/a", &fields);
         assert_eq!(stream.event().data, "6");
         reload(&mut server, invalid);
-        assert_eq!(stream.event().data, "{\"expired\":\"revoked\"}", "{invalid}");
+        assert_eq!(stream.event().data, "{\"end\":{\"reason\":\"token_revoked\"}}", "{invalid}");
         get(&server).refused(401);
     }
 }

@@ -27,6 +27,7 @@ mod certificates;
 mod cluster;
 mod commands;
 mod connections;
+mod contract;
 mod control;
 mod cost;
 mod delivery;

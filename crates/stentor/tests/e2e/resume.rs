@@ -1,7 +1,11 @@
 //! Cursors: readers that come back are sent what they missed, or are told that something is
-//! missing; no cursor, however wrong, is ever an error, which would stop an `EventSource` for good.
+//! missing; no cursor, however wrong, is an error of an event stream, which would stop an
+//! `EventSource` for good.
 
-use crate::support::{EventStream, Heard, Reader, Server, TEXT, Way, WebSocket};
+use crate::support::{EventStream, Heard, NOTICE, Reader, Server, TEXT, Way, WebSocket};
+
+/// The code of a cursor that cannot be read.
+const INVALID: &str = "cursor_invalid";
 
 fn gap(reason: &str, since: &str) -> Heard {
     Heard::Gap { reason: reason.to_owned(), since: since.to_owned() }
@@ -45,7 +49,7 @@ fn what_was_missed_comes_in_order_and_then_what_is_new() {
         drop((seen_all, seen_more));
         // A deletion that was missed is told.
         let since = server.publish("/a", "last");
-        server.control.ask("DELETE", "/a", "", b"").expect(204);
+        server.control.ask("DELETE", "/a", "", b"").expect(200);
         let mut reader = Reader::open(way, server.public, "/a", "", &since);
         let deleted = reader.hear();
         assert!(matches!(deleted, Heard::Deleted { .. }), "{way:?}: {deleted:?}");
@@ -53,7 +57,7 @@ fn what_was_missed_comes_in_order_and_then_what_is_new() {
         server.publish("/a", "again");
         assert_eq!(reader.data(), "again", "{way:?}");
         let mut reader = Reader::open(way, server.public, "/a", "", &since);
-        assert_eq!(reader.hear(), gap("history", &since), "{way:?}");
+        assert_eq!(reader.hear(), gap("history_trimmed", &since), "{way:?}");
         assert_eq!(reader.data(), "again", "{way:?}");
     }
 }
@@ -64,40 +68,105 @@ fn cursors_that_are_none_of_ours_are_answered_by_a_gap_and_the_value() {
     let id = server.publish("/a", "value");
     let huge = "9".repeat(3_000);
     let cases = [
-        ("malformed", "nonsense".to_owned()),
-        ("malformed", "-".to_owned()),
-        ("malformed", "-1".to_owned()),
-        ("malformed", "12".to_owned()),
-        ("malformed", format!("{id}x")),
-        ("malformed", format!("{id}-1")),
-        ("malformed", "5f3a09c1-".to_owned()),
-        ("malformed", "5f3a09c1--1".to_owned()),
-        ("malformed", "5f3a09c1-18446744073709551616".to_owned()),
-        ("malformed", "%00".to_owned()),
-        ("malformed", "%22%3E%3Cscript%3E".to_owned()),
-        ("malformed", huge),
-        ("epoch", foreign(&id)),
-        ("future", later(&id, 1_000)),
-        ("future", later(&id, 1 << 60)),
+        (INVALID, "nonsense".to_owned()),
+        (INVALID, "-".to_owned()),
+        (INVALID, "-1".to_owned()),
+        (INVALID, "12".to_owned()),
+        (INVALID, format!("{id}x")),
+        (INVALID, format!("{id}-1")),
+        (INVALID, "5f3a09c1-".to_owned()),
+        (INVALID, "5f3a09c1--1".to_owned()),
+        (INVALID, "5f3a09c1-18446744073709551616".to_owned()),
+        (INVALID, "%00".to_owned()),
+        (INVALID, "%22%3E%3Cscript%3E".to_owned()),
+        (INVALID, huge),
+        ("epoch_changed", foreign(&id)),
+        ("cursor_ahead", later(&id, 1_000)),
+        ("cursor_ahead", later(&id, 1 << 60)),
     ];
+    let mut gaps = 0;
     for way in Way::STREAMS {
-        for (reason, cursor) in &cases {
+        // A client of the two others sees an error, see below.
+        let hears_gap = !matches!(way, Way::Subscribed | Way::ManyPolls);
+        for (reason, cursor) in cases.iter().filter(|(reason, _)| *reason != INVALID || hears_gap) {
             let short = &cursor[..cursor.len().min(40)];
             let mut reader = Reader::open(way, server.public, "/a", "", cursor);
-            let since = if *reason == "malformed" { "" } else { cursor.as_str() };
+            let since = if *reason == INVALID { "" } else { cursor.as_str() };
             assert_eq!(reader.hear(), gap(reason, since), "{way:?} {short}");
             assert_eq!(reader.data(), "value", "{way:?} {short}");
-            drop(reader);
+            gaps += 1;
         }
         // And it goes on from there.
-        let mut reader = Reader::open(way, server.public, "/a", "", "nonsense");
-        assert_eq!(reader.hear(), gap("malformed", ""));
+        let foreign = foreign(&id);
+        let mut reader = Reader::open(way, server.public, "/a", "", &foreign);
+        assert_eq!(reader.hear(), gap("epoch_changed", &foreign));
         assert_eq!(reader.data(), "value");
         server.publish("/a", "value");
         assert_eq!(reader.data(), "value", "{way:?}");
+        gaps += 1;
     }
-    let gaps = server.figure("counters/gaps");
-    assert_eq!(gaps, (Way::STREAMS.len() * (cases.len() + 1)) as u64);
+    assert_eq!(server.figure("counters/gaps"), gaps);
+    let protocol = "Sec-WebSocket-Protocol: stentor.v1\r\n";
+    let mut socket = WebSocket::open(server.public, "/-/events", protocol);
+    for (_, cursor) in cases.iter().filter(|(reason, _)| *reason == INVALID) {
+        for target in ["/a?wait=0&since=", "/a?since=", "/-/events?topic=/a&since="] {
+            let response = server.public.get(&format!("{target}{cursor}")).refused(400);
+            assert_eq!(response.code(), INVALID);
+        }
+        let command = serde_json::json!({"id": 1, "subscribe": ["/a"], "since": cursor});
+        socket.send(TEXT, command.to_string());
+        let told = socket.json();
+        let error = serde_json::json!({
+            "id": 1, "code": INVALID, "status": 400, "detail": told["error"]["detail"],
+        });
+        assert_eq!(told, serde_json::json!({"error": error}));
+    }
+    assert_eq!(server.figure("counters/gaps"), gaps);
+}
+
+/// Every cursor that the server sends, it takes back.
+#[test]
+fn a_tag_of_any_form_is_a_cursor() {
+    let server = Server::start();
+    let id = server.publish("/a", "one");
+    server.publish("/a", "two");
+    for form in
+        ["ID", "\"ID\"", "W/\"ID\"", "ID.gz", "ID.br", "\"ID.zst\"", "W/\"ID.br\"", "W/\"ID.gz\""]
+    {
+        let cursor = form.replace("ID", &id);
+        let fields = format!("Last-Event-ID: {cursor}\r\nAccept: text/event-stream\r\n");
+        assert_eq!(EventStream::open(server.public, "/a", &fields).event().data, "two", "{form}");
+        let since = cursor.replace('"', "%22");
+        for target in [format!("/a?since={since}"), format!("/a?wait=25&since={since}")] {
+            assert_eq!(server.public.get(&target).expect(200).text(), "two", "{form}");
+        }
+        let target = format!("/-/events?topic=/a&since={since}");
+        let told = server.public.get(&target).expect(200).json();
+        assert_eq!(told["events"][0]["data"], "two", "{form}");
+    }
+    assert_eq!(server.figure("counters/gaps"), 0);
+}
+
+#[test]
+fn now_is_nothing_old_and_all_that_comes() {
+    let server = Server::start();
+    server.publish("/a", "old");
+    for way in Way::STREAMS {
+        let mut reader = match way {
+            // What comes between two polls is told: the first one says where they are.
+            Way::ManyPolls => {
+                let told = server.public.get("/-/events?topic=/a&since=now").expect(200).json();
+                assert_eq!(told["events"], serde_json::json!([]));
+                let cursor = told["cursor"].as_str().unwrap();
+                Reader::open(way, server.public, "/a", "", cursor)
+            }
+            _ => Reader::open(way, server.public, "/a", "", "now"),
+        };
+        server.publish("/a", &format!("{way:?}"));
+        assert_eq!(reader.data(), format!("{way:?}"));
+    }
+    server.public.get("/a?since=now").expect(204);
+    assert_eq!(server.figure("counters/gaps"), 0);
 }
 
 #[test]
@@ -107,8 +176,8 @@ fn a_gap_has_no_id_of_its_own() {
     let mut stream = EventStream::open(server.public, "/a?since=nonsense", "");
     let gap = stream.event();
     // Otherwise a reader that is cut right behind it would come back as if it had all.
-    assert_eq!((gap.name.as_deref(), gap.id), (Some("gap"), None));
-    assert_eq!(gap.data, "{\"reason\":\"malformed\"}");
+    assert_eq!((gap.name.as_deref(), gap.id), (Some(NOTICE), None));
+    assert_eq!(gap.data, "{\"gap\":{\"reason\":\"cursor_invalid\",\"resume\":\"values\"}}");
 }
 
 #[test]
@@ -117,7 +186,7 @@ fn a_topic_that_is_not_there_has_gaps_too() {
     let id = server.publish("/b", "another");
     for way in Way::STREAMS {
         let mut reader = Reader::open(way, server.public, "/none", "", &foreign(&id));
-        assert_eq!(reader.hear(), gap("epoch", &foreign(&id)), "{way:?}");
+        assert_eq!(reader.hear(), gap("epoch_changed", &foreign(&id)), "{way:?}");
     }
 }
 
@@ -127,7 +196,7 @@ fn what_fell_out_of_history_is_a_gap_and_then_what_is_left() {
     let ids: Vec<String> = (0..10).map(|i| server.publish("/short", &i.to_string())).collect();
     for way in Way::STREAMS {
         let mut reader = Reader::open(way, server.public, "/short", "", &ids[2]);
-        assert_eq!(reader.hear(), gap("history", &ids[2]), "{way:?}");
+        assert_eq!(reader.hear(), gap("history_trimmed", &ids[2]), "{way:?}");
         for i in 6..10 {
             assert_eq!(reader.data(), i.to_string(), "{way:?}");
         }
@@ -157,11 +226,11 @@ fn earliest_is_all_that_history_has() {
         let mut reader = Reader::open(way, server.public, "/gone", "", "earliest");
         server.publish("/gone", "new");
         assert_eq!(reader.data(), "new", "{way:?}");
-        server.control.ask("DELETE", "/gone", "", b"").expect(204);
+        server.control.ask("DELETE", "/gone", "", b"").expect(200);
     }
     let data = |told: &serde_json::Value| told["data"].as_str().map(str::to_owned);
     let told = server.public.get("/-/events?topic=/*&since=earliest").expect(200).json();
-    let told: Vec<_> = told.as_array().unwrap().iter().map(data).collect();
+    let told: Vec<_> = told["events"].as_array().unwrap().iter().map(data).collect();
     assert_eq!(told, ["6", "7", "8", "9"].map(|data| Some(data.to_owned())));
     let protocol = "Sec-WebSocket-Protocol: stentor.v1\r\n";
     let mut socket = WebSocket::open(server.public, "/-/events", protocol);
@@ -195,7 +264,7 @@ fn the_mode_decides_what_comes_of_the_past() {
         }
         // Who wants all of what is not kept is told.
         let mut reader = open("/quotes/a", "all");
-        assert_eq!(reader.hear(), gap("history", &first), "{way:?}");
+        assert_eq!(reader.hear(), gap("history_trimmed", &first), "{way:?}");
         assert_eq!(reader.data(), "4", "{way:?}");
     }
 }
@@ -235,7 +304,8 @@ fn the_header_wins_over_the_query_and_an_empty_cursor_is_none() {
             while !text.ends_with("data: 4\n\n\r\n") {
                 text += std::str::from_utf8(&client.take().unwrap()).unwrap();
             }
-            assert!(text.contains("event: gap\ndata: {\"reason\":\"malformed\"}\n\n"), "{text}");
+            let data = r#"{"gap":{"reason":"cursor_invalid","resume":"values"}}"#;
+            assert!(text.contains(&format!("event: stentor\ndata: {data}\n\n")), "{text}");
         } else {
             // What no field may hold is refused as in any other field.
             assert!(bad.contains('\x01'), "{bad}: {response:?}");
@@ -253,7 +323,7 @@ fn after_a_restart_readers_are_told_that_it_is_another_life() {
         let addresses = server.kill();
         let server = Server::at(addresses, "");
         let mut reader = Reader::open(way, server.public, "/a", "", &id);
-        assert_eq!(reader.hear(), gap("epoch", &id), "{way:?}");
+        assert_eq!(reader.hear(), gap("epoch_changed", &id), "{way:?}");
         server.publish("/a", "after");
         assert_eq!(reader.data(), "after", "{way:?}");
     }

@@ -67,7 +67,7 @@ fn a_stop_is_announced_while_everything_goes_on() {
     assert_eq!((healthy.code, healthy.out.as_str()), (Some(0), "ready\n"), "{}", healthy.err);
     server.child.signal("TERM");
     server.child.logged("stopping in 2s");
-    assert!(server.control.get("/-/readyz").refused(503).text().contains("Draining"));
+    assert!(server.control.get("/-/readyz").refused(503).detail().contains("Draining"));
     let unhealthy = run(&check);
     assert_eq!((unhealthy.code, unhealthy.out.as_str()), (Some(1), ""));
     assert!(unhealthy.err.contains(&format!("{control} is not ready: 503")), "{}", unhealthy.err);

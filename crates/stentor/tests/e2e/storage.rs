@@ -39,7 +39,7 @@ fn evicted_history_is_reported_as_a_gap() {
     // A topic without a newer message has its value.
     assert_eq!(server.public.get("/a").text(), "first");
     let mut reader = EventStream::open(server.public, "/0", &format!("Last-Event-ID: {first}\r\n"));
-    assert_eq!(reader.event().name.as_deref(), Some("gap"));
+    assert!(reader.event().notice("gap").is_some());
     assert_eq!(reader.event().data.len(), body.len());
 }
 
@@ -77,7 +77,7 @@ fn a_publisher_that_fills_memory_stops_no_other() {
     let metrics = server.control.get("/-/metrics").expect(200).text().to_owned();
     assert!(metrics.contains("stentor_messages_refused_for_memory_total{reason=\"full\"} 2\n"));
     // Room is there once a topic is deleted.
-    server.control.ask("DELETE", "/flood/1", "", b"").expect(204);
+    server.control.ask("DELETE", "/flood/1", "", b"").expect(200);
     server.control.put("/new", "text/plain", &body).expect(201);
 }
 

@@ -142,7 +142,7 @@ fn frame(message: Option<String>) -> Vec<u8> {
 fn chunk(message: Option<String>) -> Vec<u8> {
     let event = match message {
         Some(text) => format!(": of no importance\r\nid: 1\r\ndata: {text}\r\n\r\n"),
-        None => "event: gap\ndata: {}\n\n".to_owned(),
+        None => "event: stentor\ndata: {\"gap\":{}}\n\n".to_owned(),
     };
     format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
 }

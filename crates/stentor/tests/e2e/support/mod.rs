@@ -22,7 +22,7 @@ pub(crate) use server::{
 };
 pub(crate) use signer::{Signer, write_pair};
 pub(crate) use site::{LONG_AGO, NO_CACHE, Site, becomes, kept, noise, vanishes};
-pub(crate) use sse::{Event, EventStream};
+pub(crate) use sse::{Event, EventStream, NOTICE};
 pub(crate) use stentor_test::{is_root, missing, skip};
 pub(crate) use tools::{
     TcpRow, between, built, curl, event_readers, gunzip, optional_tool, python, python_of_host,

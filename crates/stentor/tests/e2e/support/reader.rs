@@ -146,19 +146,18 @@ impl Reader {
                     let event = stream.try_event().ok()?;
                     *cursor = stream.cursor.take().unwrap_or(std::mem::take(cursor));
                     let is_plain = *way == Way::Events && event.name.is_none();
-                    let told = match (&event.name, is_plain) {
-                        (Some(name), _) => serde_json::json!({name: parse(&event.data)}),
-                        (None, false) => parse(&event.data),
-                        (None, true) => Value::String(event.data),
+                    let told = match is_plain {
+                        true => Value::String(event.data),
+                        false => parse(&event.data),
                     };
                     heard.push_back(understand(&told, event.id.as_deref().unwrap_or_default()));
                 }
                 Inner::WebSocket(socket) => match socket.try_message().ok()? {
                     Message::Text(text) if way.has_ids() || text.starts_with('{') => {
                         let told = parse(&text);
-                        match told["cursor"].as_str() {
-                            Some(place) => *cursor = place.to_owned(),
-                            None => heard.push_back(understand(&told, "")),
+                        match (told["cursor"].as_str(), told["ok"]["cursor"].as_str()) {
+                            (Some(place), _) | (_, Some(place)) => *cursor = place.to_owned(),
+                            _ => heard.push_back(understand(&told, "")),
                         }
                     }
                     Message::Text(text) => heard.push_back(understand(&Value::String(text), "")),
@@ -175,13 +174,14 @@ impl Reader {
                 Inner::Polls { client, topic, query, since } => {
                     let target = format!("/-/events?topic={topic}&{query}&since={since}");
                     let response = client.get(&target);
-                    if response.status == 204 {
-                        *since = response.tag().trim_matches('"').to_owned();
-                        *cursor = since.clone();
-                    } else if response.status == 200 {
+                    if response.status == 200 {
                         let told = response.json();
-                        heard.extend(told.as_array().unwrap().iter().map(|e| understand(e, "")));
-                        *since = heard.iter().rev().find_map(id).unwrap_or_default();
+                        let events = told["events"].as_array().unwrap();
+                        heard.extend(events.iter().map(|event| understand(event, "")));
+                        *since = told["cursor"].as_str().expect("a cursor").to_owned();
+                        if heard.is_empty() {
+                            *cursor = since.clone();
+                        }
                     }
                 }
             }
@@ -223,13 +223,19 @@ fn id(heard: &Heard) -> Option<String> {
 #[track_caller]
 fn understand(told: &Value, id: &str) -> Heard {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (gap, deleted) = (&told["gap"], &told["delete"]);
+    let gap = &told["gap"];
     if gap.is_object() {
+        let resume = match gap["reason"].as_str() {
+            Some("history_trimmed") => "history",
+            Some("too_many_topics") => "live",
+            _ => "values",
+        };
+        assert_eq!(gap["resume"], resume, "{told}");
         return Heard::Gap { reason: text(&gap["reason"]), since: text(&gap["since"]) };
     }
-    if deleted.is_object() {
-        assert!(id.is_empty() || deleted["id"] == id, "{told} {id}");
-        return Heard::Deleted { id: text(&deleted["id"]), topic: text(&deleted["topic"]) };
+    if told["deleted"] == true {
+        assert!(id.is_empty() || told["id"] == id, "{told} {id}");
+        return Heard::Deleted { id: text(&told["id"]), topic: text(&told["topic"]) };
     }
     if let Some(data) = told.as_str() {
         return Heard::Message { id: id.to_owned(), topic: String::new(), data: data.to_owned() };

@@ -1,6 +1,7 @@
 //! A reader of Server-Sent Events.
 
 use super::{Client, Ending, PATIENCE, Response, Url};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Instant;
 use stentor_test::sse::{Decoder, Item};
@@ -14,7 +15,7 @@ pub(crate) struct EventStream {
     /// The last `retry:`, and how many there were.
     pub(crate) retry_ms: Option<u64>,
     pub(crate) retries: usize,
-    /// The last id that came without an event: where a reader that was sent nothing is.
+    /// The cursor of the last notice that brings one: where a reader that was sent nothing is.
     pub(crate) cursor: Option<String>,
     /// Comments so far: heartbeats.
     pub(crate) comments: usize,
@@ -27,6 +28,20 @@ pub(crate) struct Event {
     pub(crate) name: Option<String>,
     pub(crate) data: String,
 }
+
+impl Event {
+    /// The member of a notice.
+    pub(crate) fn notice(&self, member: &str) -> Option<Value> {
+        if self.name.as_deref() != Some(NOTICE) {
+            return None;
+        }
+        let data: Value = serde_json::from_str(&self.data).expect("a notice is JSON");
+        data.get(member).cloned()
+    }
+}
+
+/// The event name of all that is no message.
+pub(crate) const NOTICE: &str = "stentor";
 
 impl EventStream {
     /// A stream on a connection of its own. `fields` are further header lines.
@@ -71,8 +86,17 @@ impl EventStream {
         let begin = Instant::now();
         loop {
             match self.items.pop_front() {
-                Some(Item::Event { id, name, data }) => return Ok(Event { id, name, data }),
-                Some(Item::Id(id)) => self.cursor = Some(id),
+                Some(Item::Event { id, name, data }) => {
+                    let event = Event { id, name, data };
+                    match event.notice("cursor") {
+                        Some(cursor) => {
+                            assert_eq!(cursor.as_str(), event.id.as_deref(), "{event:?}");
+                            self.cursor = event.id;
+                        }
+                        None => return Ok(event),
+                    }
+                }
+                Some(Item::Id(id)) => panic!("an id without an event: {id}"),
                 Some(Item::Retry(ms)) => {
                     self.retry_ms = Some(ms);
                     self.retries += 1;
