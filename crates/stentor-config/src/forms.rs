@@ -367,7 +367,8 @@ text_kinds! {
     AccessName(Option<AccessTarget>), parse_access,
         |to: &Option<AccessTarget>| to.as_ref().map_or("off".to_owned(), ToString::to_string);
     /// Which topics a rule is for.
-    TopicPattern(Pattern), |text| Pattern::parse(text).map_err(String::from), |pattern: &Pattern| pattern.as_str().to_owned();
+    TopicPattern(Pattern), |text| Pattern::parse(text).map_err(String::from),
+        |pattern: &Pattern| pattern.as_str().to_owned();
     /// The directory of a store.
     StorePath(PathBuf), |text: &str| Ok(PathBuf::from(text)),
         |path: &PathBuf| path.display().to_string();

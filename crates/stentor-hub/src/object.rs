@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use stentor_wire::error::{ErrorCode, Rejection};
-use stentor_wire::json::surrogate_fault;
+use stentor_wire::json::{surrogate_fault, without_place};
 use stentor_wire::rejections;
 use stentor_wire::target::cut;
 
@@ -142,20 +142,18 @@ fn unescaped(json: &str) -> Option<&str> {
     memchr::memchr(b'\\', text.as_bytes()).is_none().then_some(text)
 }
 
-/// Rejects text that is no message object. The object is one line, so the parser's line number says
-/// nothing.
+/// Rejects text that is no message object.
 fn broken(text: &str, error: &serde_json::Error) -> Rejection {
-    let place = format!(" at line {} column {}", error.line(), error.column());
     let detail = surrogate_fault(text, error).unwrap_or_else(|| {
-        let reason = error.to_string();
-        format!("The line is not a valid message: {}.", cut(reason.trim_end_matches(&*place)))
+        format!("The line is not a valid message: {}.", cut(&without_place(error)))
     });
     Rejection::because(ErrorCode::LineInvalid, detail)
 }
 
 rejections! {
     NO_OBJECT: LineInvalid = "A message must be a JSON object.";
-    DATA_ONCE: LineInvalid = "A message has either data or data_base64, and a deletion has neither.";
+    DATA_ONCE: LineInvalid =
+        "A message has either data or data_base64, and a deletion has neither.";
     JSON_WITHOUT_TYPE: LineInvalid =
         "Only a string can have this content type: name a JSON type, or send data_base64.";
 }

@@ -189,15 +189,15 @@ fn field_names(list: &[u8]) -> Option<&str> {
 rejections! {
     NO_WEBSOCKET: WebsocketRequired = "This page is a WebSocket.";
     NOT_ON_CONTROL: EndpointNotFound =
-        "No such page; there are /-/values, /-/events, /-/info, /-/stentor.js, /-/publish, /-/upgrade, \
-         /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
+        "No such page; there are /-/values, /-/events, /-/info, /-/stentor.js, /-/publish, \
+         /-/upgrade, /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
          /-/readyz/publish, /-/topics and /-/echo.";
     NOT_ON_MONITOR: EndpointNotFound =
         "No such page here; there are /-/info, /-/status, /-/metrics, /-/healthz, /-/readyz and \
          /-/readyz/publish.";
     NOT_ON_PUBLIC: EndpointNotFound =
-        "No such page here; /-/values, /-/events, /-/info and /-/stentor.js are public, all others are on \
-         the control listener.";
+        "No such page here; /-/values, /-/events, /-/info and /-/stentor.js are public, all others \
+         are on the control listener.";
 }
 
 /// The longest list of names of fields that the answer to a preflight repeats, in bytes.

@@ -2,7 +2,8 @@
 //!
 //! `Authorization: Bearer` (RFC 6750 section 2.1) is the way of programs. A page cannot set a field
 //! of an EventSource or a WebSocket, so there are three more: a subprotocol that is offered beside
-//! the one that is spoken, a parameter `access_token` of the query (RFC 6750 section 2.3), and a cookie of a configured name. The
+//! the one that is spoken, a parameter `access_token` of the query (RFC
+//! 6750 section 2.3), and a cookie of a configured name. The
 //! first of them in this order counts and the others are not looked at: a cookie comes along by
 //! itself, so whatever was said on purpose goes before it.
 //!
@@ -75,8 +76,8 @@ fn subprotocol(offers: &[u8]) -> Option<&[u8]> {
     offers.find_map(|offer| offer.strip_prefix(SUBPROTOCOL))
 }
 
-/// The parameter `access_token` of a query; the last, if there are several. One that cannot be decoded is
-/// taken as it stands: it is no good token either way, and whoever sent it is to hear so.
+/// The parameter `access_token` of a query; the last, if there are several. One that cannot be
+/// decoded is taken as it stands: it is no good token either way, and whoever sent it is to hear so.
 fn in_query(query: &[u8]) -> Option<Cow<'_, [u8]>> {
     // Nearly every query has none.
     memmem::find(query, PARAMETER)?;

@@ -159,7 +159,8 @@ error_codes! {
         HostNotAllowed "host_not_allowed" "The control listener does not serve this host name."
     }
     UPGRADE_REQUIRED {
-        WebsocketVersionUnsupported "websocket_version_unsupported" "The WebSocket version is not supported."
+        WebsocketVersionUnsupported "websocket_version_unsupported"
+            "The WebSocket version is not supported."
         WebsocketRequired "websocket_required" "This resource is a WebSocket."
     }
     TOO_MANY_REQUESTS {
@@ -172,7 +173,8 @@ error_codes! {
     }
     NOT_IMPLEMENTED {
         MethodUnknown "method_unknown" "The method is not known."
-        TransferCodingUnsupported "transfer_coding_unsupported" "The transfer coding is not supported."
+        TransferCodingUnsupported "transfer_coding_unsupported"
+            "The transfer coding is not supported."
     }
     SERVICE_UNAVAILABLE {
         FileUnavailable "file_unavailable" "The file cannot be read now."
@@ -193,7 +195,8 @@ error_codes! {
         ClusterStale "cluster_stale" "The values of this node may be out of date."
         ClusterRecovering "cluster_recovering" "The node or the log of its cluster recovers."
         ClusterSnapshotNeeded "cluster_snapshot_needed" "The node needs a snapshot of another node."
-        ClusterVersionUnsupported "cluster_version_unsupported" "The log has entries of another version."
+        ClusterVersionUnsupported "cluster_version_unsupported"
+            "The log has entries of another version."
         ClusterMismatch "cluster_mismatch" "The directory of this node is of another cluster."
         UpgradeUnsupported "upgrade_unsupported" "This server cannot be upgraded or reloaded."
         ServerDraining "server_draining" "The server is shutting down."

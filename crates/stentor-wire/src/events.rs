@@ -12,7 +12,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{ErrorCode, Rejection};
-use crate::json::surrogate_fault;
+use crate::json::{surrogate_fault, without_place};
 use crate::pack::{Packed, Packer, Unpacked, Unpacker, format};
 use crate::rejections;
 use crate::saturating_decimal;
@@ -65,7 +65,9 @@ impl CommandId {
         struct IdAlone {
             id: CommandId,
         }
-        serde_json::from_str::<IdAlone>(command).ok().map(|command| command.id)
+        // The parser would take an array for the members in their order.
+        let object = command.trim_start().starts_with('{').then_some(command)?;
+        serde_json::from_str::<IdAlone>(object).ok().map(|command| command.id)
     }
 }
 
@@ -197,7 +199,7 @@ pub fn parse_command(text: &str, topics_max: usize) -> Result<Command, Rejection
         return Err(NOT_AN_OBJECT);
     }
     let mut command: Command = serde_json::from_str(text).map_err(|error| {
-        let broken = || format!("The command is broken: {}.", shortened(&error.to_string()));
+        let broken = || format!("The command is broken: {}.", shortened(&without_place(&error)));
         invalid(surrogate_fault(text, &error).unwrap_or_else(broken))
     })?;
     if command.subscribe.len().max(command.unsubscribe.len()) > topics_max {

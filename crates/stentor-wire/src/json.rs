@@ -29,6 +29,14 @@ fn lone_surrogate(text: &str) -> Option<&str> {
     None
 }
 
+/// What the parser says, without the place: in text of one line its line number says nothing.
+#[must_use]
+pub fn without_place(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = error.to_string();
+    text.strip_suffix(&*place).map(str::to_owned).unwrap_or(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

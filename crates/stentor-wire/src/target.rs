@@ -140,8 +140,8 @@ pub fn pairs(
     })
 }
 
-/// Whether a parameter has no meaning for the page that is asked for. `access_token` belongs to access
-/// control. A name that begins with `_` is of a client that adds a number to each address, so that
+/// Whether a parameter has no meaning for the page that is asked for. `access_token` belongs to
+/// access control. A name that begins with `_` is of a client that adds a number to each address, so that
 /// no cache answers.
 #[must_use]
 pub fn is_ignored(name: &str) -> bool {

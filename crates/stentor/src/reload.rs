@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_outcome_names_what_needs_a_restart_or_the_reason() {
-        let begun = OperationBegun { process: 12, done: 1, failed: 0 };
+        let begun = OperationBegun { pid: 12, succeeded: 1, failed: 0 };
         let of = |done, failed, need_restart: &[&str]| {
             let need_restart = need_restart.iter().map(|name| name.to_string()).collect();
             let last_failure = Some(OperationFailed { reason: "f.toml:1:1: no".to_owned() });

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_outcome_is_one_sentence() {
-        let begun = OperationBegun { process: 12, done: 3, failed: 1 };
+        let begun = OperationBegun { pid: 12, succeeded: 3, failed: 1 };
         let said = |operations| outcome::<Upgrade>(&begun, 34, &operations);
         assert_eq!(said(operations(true, 3, 1)), None);
         let done =

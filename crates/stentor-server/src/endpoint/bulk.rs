@@ -210,6 +210,11 @@ impl Bulk {
                 return;
             }
             Ok(Commit::Due(outcome, due)) => {
+                // A rejection is of its line alone.
+                let is_rejected = outcome.is_err();
+                if is_rejected {
+                    self.await_group(x);
+                }
                 let bytes = waiting_bytes(line);
                 self.uncommitted += 1;
                 self.uncommitted_bytes += bytes;
@@ -223,6 +228,9 @@ impl Bulk {
                     });
                 group.add(self.line, bytes);
                 self.group = Some((group, outcome, due));
+                if is_rejected {
+                    self.await_group(x);
+                }
                 return;
             }
             Err(error) => Err(error),

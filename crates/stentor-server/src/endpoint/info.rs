@@ -46,7 +46,7 @@ pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>) {
         "patterns" => has_patterns,
         "lookups" => !settings.lookups.is_empty(),
         "tokens" => settings.asks_for_tokens(),
-        "bulk" => x.listener().operates,
+        "bulk" => x.publishes(),
         _ => true,
     };
     let info = Info {

@@ -67,7 +67,8 @@ pub(crate) fn begin(x: &mut Exchange<'_>, request: &Request<'_>, operation: Oper
 rejections! {
     STOPPING: ServerDraining =
         "This server is about to stop, and is not upgraded or reloaded any more.";
-    UPGRADE_UNDER_WAY: UpgradeInProgress = "An upgrade is under way already; /-/status says how it ends.";
+    UPGRADE_UNDER_WAY: UpgradeInProgress =
+        "An upgrade is under way already; /-/status says how it ends.";
     RELOAD_UNDER_WAY: ReloadInProgress =
         "A reload is under way already; /-/status says how it ends: then begin another.";
     UNABLE: UpgradeUnsupported =

@@ -16,7 +16,7 @@ use stentor_hub::{
 use stentor_order::{CommitError, OrderKind, Outcome};
 use stentor_wire::error::{ErrorCode, Rejection};
 use stentor_wire::http1::{BodyLength, Method, Request};
-use stentor_wire::negotiate::Encoding;
+use stentor_wire::negotiate::{Encoding, essence};
 use stentor_wire::packed;
 use stentor_wire::rejections;
 use stentor_wire::status::Status;
@@ -147,6 +147,9 @@ fn check(
         return Err(NO_LENGTH.into());
     }
     let Some(topic) = topic else {
+        if !are_lines(request.content_type) {
+            return Err(OTHER_TYPE.into());
+        }
         return match request.content_encoding {
             None => Ok(Sink::Bulk(Box::new(Bulk::of(
                 Author::of(x.visitor(), request, &x.requester.token),
@@ -159,6 +162,15 @@ fn check(
     upload.author = Author::of(x.visitor(), request, &x.requester.token);
     upload.origin = x.reply.shape.origin.map(Box::from);
     Ok(Sink::Publish(Box::new(upload)))
+}
+
+/// Whether a content type can be that of lines of JSON. Many clients name none, or one of their own
+/// accord.
+fn are_lines(content_type: Option<&[u8]>) -> bool {
+    let Some(content_type) = content_type else { return true };
+    let content_type = std::str::from_utf8(content_type).ok().map(essence);
+    let is = |name: &&str| content_type.is_some_and(|it| it.eq_ignore_ascii_case(name));
+    ["application/x-ndjson", "application/jsonl"].iter().chain(&UNASKED).any(is)
 }
 
 impl Upload {
@@ -334,13 +346,13 @@ fn content_type_of(
     default.cloned().or(said).unwrap_or(ContentType::OCTETS)
 }
 
-/// Whether clients say this of their own accord: `curl -d` and `urllib` that any body is a form,
-/// `fetch` that any string is plain text.
+/// Whether clients say this of their own accord.
 fn is_unasked(said: &ContentType) -> bool {
-    ["application/x-www-form-urlencoded", "text/plain"]
-        .iter()
-        .any(|unasked| said.essence().eq_ignore_ascii_case(unasked))
+    UNASKED.iter().any(|unasked| said.essence().eq_ignore_ascii_case(unasked))
 }
+
+/// `curl -d` and `urllib` say that any body is a form, `fetch` that any string is plain text.
+const UNASKED: [&str; 2] = ["application/x-www-form-urlencoded", "text/plain"];
 
 fn field<T>(
     value: Option<&[u8]>,
@@ -396,6 +408,8 @@ rejections! {
     NO_LENGTH: LengthRequired =
         "Send Content-Length (0 for an empty message) or Transfer-Encoding: chunked.";
     ENCODED_LINES: EncodingUnsupported = "Lines are taken without Content-Encoding.";
+    OTHER_TYPE: MediaTypeUnsupported =
+        "Lines of JSON are taken here: send them as application/x-ndjson.";
     OTHER_ENCODING: EncodingUnsupported =
         "Of the content encodings only gzip is taken; others are made here.";
     NOT_UTF8: HeaderInvalid = "A header field is not UTF-8.";

@@ -87,7 +87,8 @@ fn lines_are_told_of_once_it_is_known_what_came_of_all() {
         (0, "{\"published\":3,\"failed\":0,\"last_id\":\""),
         (
             100,
-            "{\"published\":0,\"failed\":3,\"last_id\":null,\"errors\":[{\"line\":1,\"code\":\"outcome_unknown\",",
+            "{\"published\":0,\"failed\":3,\"last_id\":null,\"errors\":[{\"line\":1,\
+             \"code\":\"outcome_unknown\",",
         ),
     ] {
         let (mut world, late) = world(fails_percent, kind());
