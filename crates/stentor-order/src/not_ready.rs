@@ -60,9 +60,9 @@ impl NotReady {
             | NotReady::StartingEpoch
             | NotReady::Bootstrapping => ErrorCode::ClusterRecovering,
             NotReady::NeedsSnapshot { .. } => ErrorCode::ClusterSnapshotNeeded,
-            NotReady::OtherVersion { .. } => ErrorCode::ClusterVersionUnsupported,
+            NotReady::OtherVersion { .. } => ErrorCode::ClusterVersion,
             NotReady::OtherCluster { .. } => ErrorCode::ClusterMismatch,
-            NotReady::TooLarge { .. } => ErrorCode::BrokerMessageTooLarge,
+            NotReady::TooLarge { .. } => ErrorCode::BrokerLimit,
         }
     }
 

@@ -64,7 +64,7 @@ impl CommitError {
             CommitError::NotReady(NotReady::TooLarge { .. }) => ErrorCode::BrokerOverloaded,
             CommitError::NotReady(not_ready) => not_ready.code(),
             CommitError::BrokerBehind => ErrorCode::BrokerOverloaded,
-            CommitError::BrokerRefuses { .. } => ErrorCode::BrokerMessageTooLarge,
+            CommitError::BrokerRefuses { .. } => ErrorCode::BrokerLimit,
             CommitError::Failed => ErrorCode::OutcomeUnknown,
         }
     }

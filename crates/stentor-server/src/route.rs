@@ -190,8 +190,8 @@ rejections! {
     NO_WEBSOCKET: WebsocketRequired = "This page is a WebSocket.";
     NOT_ON_CONTROL: EndpointNotFound =
         "No such page; there are /-/values, /-/events, /-/info, /-/stentor.js, /-/publish, \
-         /-/upgrade, /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, /-/readyz, \
-         /-/readyz/publish, /-/topics and /-/echo.";
+         /-/upgrade, /-/reload, /-/snapshot, /-/feed, /-/status, /-/metrics, /-/healthz, \
+         /-/readyz, /-/readyz/publish, /-/topics and /-/echo.";
     NOT_ON_MONITOR: EndpointNotFound =
         "No such page here; there are /-/info, /-/status, /-/metrics, /-/healthz, /-/readyz and \
          /-/readyz/publish.";

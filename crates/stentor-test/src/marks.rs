@@ -36,8 +36,8 @@ const MARKS: &[(&str, &str)] = &[
         "accept-fails clock-ahead clock-back close-resets commit-fails commit-late \
          commit-leaves-hole cursor_ahead cursor_invalid day-passes delivery-split epoch_changed \
          hub-replaced late-event memory-critical memory-eased memory-high network-reset \
-         published-meanwhile reader-breaks reader-stalls send-cut server-stops spurious-event tcp-memory-critical \
-         worker-packed worker-panics",
+         published-meanwhile reader-breaks reader-stalls send-cut server-stops spurious-event \
+         tcp-memory-critical worker-packed worker-panics",
     ),
     (
         "access",

@@ -77,7 +77,7 @@ fn subprotocol(offers: &[u8]) -> Option<&[u8]> {
 }
 
 /// The parameter `access_token` of a query; the last, if there are several. One that cannot be
-/// decoded is taken as it stands: it is no good token either way, and whoever sent it is to hear so.
+/// decoded is taken as it stands: it is no good token, and the client is to be told so.
 fn in_query(query: &[u8]) -> Option<Cow<'_, [u8]>> {
     // Nearly every query has none.
     memmem::find(query, PARAMETER)?;

@@ -140,7 +140,7 @@ error_codes! {
     }
     CONTENT_TOO_LARGE {
         MessageTooLarge "message_too_large" "The message is too large."
-        BrokerMessageTooLarge "broker_message_too_large" "The broker does not accept a message this large."
+        BrokerLimit "broker_message_too_large" "The broker does not accept a message this large."
     }
     URI_TOO_LONG {
         RequestLineTooLong "request_line_too_long" "The request line is too long."
@@ -159,8 +159,7 @@ error_codes! {
         HostNotAllowed "host_not_allowed" "The control listener does not serve this host name."
     }
     UPGRADE_REQUIRED {
-        WebsocketVersionUnsupported "websocket_version_unsupported"
-            "The WebSocket version is not supported."
+        WebsocketVersion "websocket_version_unsupported" "The WebSocket version is not supported."
         WebsocketRequired "websocket_required" "This resource is a WebSocket."
     }
     TOO_MANY_REQUESTS {
@@ -173,8 +172,7 @@ error_codes! {
     }
     NOT_IMPLEMENTED {
         MethodUnknown "method_unknown" "The method is not known."
-        TransferCodingUnsupported "transfer_coding_unsupported"
-            "The transfer coding is not supported."
+        TransferCoding "transfer_coding_unsupported" "The transfer coding is not supported."
     }
     SERVICE_UNAVAILABLE {
         FileUnavailable "file_unavailable" "The file cannot be read now."
@@ -195,8 +193,7 @@ error_codes! {
         ClusterStale "cluster_stale" "The values of this node may be out of date."
         ClusterRecovering "cluster_recovering" "The node or the log of its cluster recovers."
         ClusterSnapshotNeeded "cluster_snapshot_needed" "The node needs a snapshot of another node."
-        ClusterVersionUnsupported "cluster_version_unsupported"
-            "The log has entries of another version."
+        ClusterVersion "cluster_version_unsupported" "The log has entries of another version."
         ClusterMismatch "cluster_mismatch" "The directory of this node is of another cluster."
         UpgradeUnsupported "upgrade_unsupported" "This server cannot be upgraded or reloaded."
         ServerDraining "server_draining" "The server is shutting down."

@@ -141,8 +141,8 @@ pub fn pairs(
 }
 
 /// Whether a parameter has no meaning for the page that is asked for. `access_token` belongs to
-/// access control. A name that begins with `_` is of a client that adds a number to each address, so that
-/// no cache answers.
+/// access control. A name that begins with `_` is of a client that adds a number to each address,
+/// so that no cache answers.
 #[must_use]
 pub fn is_ignored(name: &str) -> bool {
     name == "access_token" || name.starts_with('_')

@@ -94,7 +94,7 @@ fn keep_token(x: &Exchange<'_>, wanted: &mut Option<Wanted>) -> Result<(), Denie
 const PROTOCOL: &str = "stentor.v1";
 
 rejections! {
-    OTHER_VERSION: WebsocketVersionUnsupported =
+    OTHER_VERSION: WebsocketVersion =
         "Only version 13 of WebSocket is spoken here (RFC 6455).";
     NO_KEY: WebsocketKeyInvalid = "Sec-WebSocket-Key must be sent: 16 bytes in base64.";
 }

@@ -656,7 +656,7 @@ rejections! {
         "HTTP/1.0 has no Transfer-Encoding; send Content-Length or use HTTP/1.1.";
     BAD_CODING: FramingInvalid =
         "Transfer-Encoding must end in chunked, and name it once; send just chunked.";
-    UNKNOWN_CODING: TransferCodingUnsupported =
+    UNKNOWN_CODING: TransferCoding =
         "Only the transfer coding chunked is known here; compress with Content-Encoding instead.";
     BAD_EXPECTATION: ExpectationUnsupported = "The only expectation known here is 100-continue.";
     TWO_EXPECTATIONS: HeaderRepeated = "Expect was sent twice; send it once.";
