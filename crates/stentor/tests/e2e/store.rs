@@ -49,6 +49,22 @@ fn after_a_stop_the_next_number_is_the_next() {
     assert_eq!(reader.data(), "two");
 }
 
+/// Lines that arrive together are told of together, once the last is stored.
+#[test]
+fn a_rejected_line_is_told_alone() {
+    let dir = TempDir::new();
+    let server = start(&dir.path().join("data"));
+    let lines = b"{\"topic\":\"/a\",\"data\":1}\n{\"topic\":\"/none\",\"deleted\":true}\n\
+        {\"topic\":\"/b\",\"data\":2}\n{\"topic\":\"/none\",\"deleted\":true}\n";
+    let report = server.control.ask("POST", "/-/publish", "", lines).expect(200).text();
+    assert!(report.contains("\"published\":2,\"failed\":2,"), "{report}");
+    for line in [2, 4] {
+        let error = format!("{{\"line\":{line},\"code\":\"topic_not_found\",");
+        assert!(report.contains(&error), "{report}");
+    }
+    assert_eq!(server.public.get("/a").text(), "1");
+}
+
 #[test]
 fn what_is_kept_nowhere_ends_with_the_process_and_its_number_is_not_used_again() {
     let dir = TempDir::new();
