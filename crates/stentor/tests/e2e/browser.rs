@@ -1,7 +1,7 @@
 //! Streams in a real browser: its own `EventSource` and `WebSocket`, which nobody here has written.
 
 use crate::support::{Browser, Server, TempDir, eventually, tool};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Command;
 use stentor_test::skip;
 
@@ -16,9 +16,9 @@ fn visit(browser: &mut Browser, server: &Server) {
 fn source(url: &str) -> String {
     format!(
         "window.source = new EventSource('{url}');
-         const keep = e => heard.push(['' + e.type, e.data, e.lastEventId]);
-         ['message', 'gap', 'delete', 'price', 'base64'].forEach(
-             name => source.addEventListener(name, keep));
+         const isCursor = e => e.type == 'stentor' && 'cursor' in JSON.parse(e.data);
+         const keep = e => isCursor(e) || heard.push(['' + e.type, e.data, e.lastEventId]);
+         ['message', 'stentor', 'price'].forEach(name => source.addEventListener(name, keep));
          source.onopen = () => heard.push(['open']);
          source.onerror = () => heard.push(['error', source.readyState]);"
     )
@@ -43,6 +43,13 @@ fn heard(browser: &mut Browser, count: usize) -> Vec<Value> {
     })
 }
 
+/// What an event says that is no message.
+#[track_caller]
+fn notice(heard: &Value) -> Value {
+    assert_eq!(heard[0], "stentor", "{heard}");
+    serde_json::from_str(heard[1].as_str().unwrap()).unwrap()
+}
+
 fn is(heard: &Value, kind: &str, data: &str) -> bool {
     heard[0] == kind && heard[1] == data
 }
@@ -65,19 +72,20 @@ fn an_event_source_reads_a_topic_and_comes_back_to_another_life_of_it() {
     let last = server.publish("/a", "");
     let all = heard(&mut browser, 7);
     assert!(is(&all[2], "message", "two\nlines") && all[2][2] == *id, "{all:?}");
-    assert!(is(&all[3], "price", "12.5") && is(&all[4], "base64", "/w=="), "{all:?}");
-    assert!(all[5][0] == "delete", "{all:?}");
+    assert!(is(&all[3], "price", "12.5"), "{all:?}");
+    let (bytes, deletion) = (notice(&all[4]), notice(&all[5]));
+    assert_eq!((&bytes["topic"], &bytes["data_base64"]), (&"/a".into(), &"/w==".into()));
+    assert_eq!((&deletion["topic"], &deletion["deleted"]), (&"/a".into(), &true.into()));
     assert!(is(&all[6], "message", "") && all[6][2] == *last, "{all:?}");
     // The server goes; another one comes in its place, which knows nothing of these ids.
     let addresses = server.stop();
     let server = Server::at(addresses, settings);
     let resumed = eventually("the browser comes back and is told", || {
         let all = browser.run("return heard").as_array().unwrap().clone();
-        all.iter().any(|told| told[0] == "gap").then_some(all)
+        all[7..].iter().find(|told| told[0] == "stentor").cloned()
     });
-    let gap = resumed.iter().find(|told| told[0] == "gap").unwrap();
-    let told: Value = serde_json::from_str(gap[1].as_str().unwrap()).unwrap();
-    assert_eq!(told, serde_json::json!({"reason": "epoch", "since": last}));
+    let gap = json!({"reason": "epoch_changed", "since": last, "resume": "values"});
+    assert_eq!(notice(&resumed), json!({"gap": gap}));
     let after = server.publish("/a", "after");
     eventually("the stream goes on", || {
         let all = browser.run("return heard");
@@ -167,21 +175,22 @@ fn a_web_socket_reads_topics_deflated() {
     server.settled("readers_websocket", 0);
     browser.run(&socket(&format!("ws://{address}/-/events"), ", ['stentor.v1']"));
     assert_eq!(heard(&mut browser, 1)[0][2], "stentor.v1");
-    server.publish("/q/a", "x");
-    browser.run("socket.send(JSON.stringify({subscribe: ['/q/*', '/b']}))");
-    heard(&mut browser, 2);
+    let id = server.publish("/q/a", "x");
+    browser.run("socket.send(JSON.stringify({id: 1, subscribe: ['/q/*', '/b']}))");
+    heard(&mut browser, 3);
     server.publish("/b", "y");
-    let all = heard(&mut browser, 3);
+    let all = heard(&mut browser, 4);
     let envelope =
         |told: &Value| -> Value { serde_json::from_str(told[1].as_str().unwrap()).unwrap() };
     assert_eq!(envelope(&all[1])["topic"], "/q/a");
+    assert_eq!(envelope(&all[2]), json!({"ok": {"id": 1, "cursor": id}}));
     assert_eq!(
-        (&envelope(&all[2])["topic"], &envelope(&all[2])["data"]),
+        (&envelope(&all[3])["topic"], &envelope(&all[3])["data"]),
         (&"/b".into(), &"y".into())
     );
     server.child.signal("TERM");
-    let all = heard(&mut browser, 4);
-    assert_eq!(all[3], serde_json::json!(["close", 1012, true]));
+    let all = heard(&mut browser, 5);
+    assert_eq!(all[4], json!(["close", 1012, true]));
 }
 
 #[test]
@@ -228,8 +237,8 @@ fn pages_of_other_origins_read_only_where_they_may() {
             let told = heard(&mut browser, 3);
             assert!(is(&told[2], "message", "two"), "{told:?}");
         } else {
-            assert_eq!(first[0], serde_json::json!(["error", 2]), "{origins}");
-            assert_eq!(second[0], serde_json::json!(["close", 1006, false]), "{origins}");
+            assert_eq!(first[0], json!(["error", 2]), "{origins}");
+            assert_eq!(second[0], json!(["close", 1006, false]), "{origins}");
             assert_eq!(server.figure("counters/readers_websocket"), 0);
         }
     }

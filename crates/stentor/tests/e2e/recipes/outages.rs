@@ -33,7 +33,7 @@ if (query.get('reader') === 'watch') {
 } else if (query.get('reader') === 'source') {
   const source = new EventSource('/n')
   source.onmessage = ({ data }) => tell(+data)
-  source.addEventListener('gap', () => tell('gap'))
+  source.addEventListener('stentor', ({ data }) => JSON.parse(data).gap && tell('gap'))
 }
 </script>";
 
