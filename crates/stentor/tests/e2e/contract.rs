@@ -358,8 +358,8 @@ fn features_are_those_that_are_configured() {
     let lookup = "[[lookup]]\npath = '/list='\ntopics = '/{name}'\n";
     let server = Server::configured(&format!("{}{lookup}", access::config(NEVER, "")));
     let info = server.public.get("/-/info").expect(200).json();
-    let all = json!(["long_poll", "lookups", "patterns", "sse", "tokens", "websocket"]);
-    assert_eq!(info["features"], all);
+    let all = ["bulk", "long_poll", "lookups", "patterns", "sse", "tokens", "websocket"];
+    assert_eq!(info["features"], json!(all));
 }
 
 #[test]
