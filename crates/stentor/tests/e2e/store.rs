@@ -56,7 +56,8 @@ fn a_rejected_line_is_told_alone() {
     let server = start(&dir.path().join("data"));
     let lines = b"{\"topic\":\"/a\",\"data\":1}\n{\"topic\":\"/none\",\"deleted\":true}\n\
         {\"topic\":\"/b\",\"data\":2}\n{\"topic\":\"/none\",\"deleted\":true}\n";
-    let report = server.control.ask("POST", "/-/publish", "", lines).expect(200).text();
+    let answer = server.control.ask("POST", "/-/publish", "", lines).expect(200);
+    let report = answer.text();
     assert!(report.contains("\"published\":2,\"failed\":2,"), "{report}");
     for line in [2, 4] {
         let error = format!("{{\"line\":{line},\"code\":\"topic_not_found\",");
