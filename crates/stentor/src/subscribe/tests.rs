@@ -168,19 +168,19 @@ impl Told {
 
 #[test]
 fn values_are_printed_as_they_were_published() {
-    let typed = |name: &str, content_type: &str, data: &str| {
+    let typed = |content_type: &str, data: &str| {
         format!(
-            "id: e-1\n{name}data: {{\"topic\":\"/a\",\"id\":\"e-1\",\"type\":\"{content_type}\",\
+            "id: e-1\ndata: {{\"topic\":\"/a\",\"id\":\"e-1\",\"type\":\"{content_type}\",\
              \"data\":{data}}}\n\n"
         )
     };
     let body = [
-        typed("", "text/plain", r#""1:0""#),
-        typed("event: goal\n", "text/plain", r#""say \"hi\" \u00e9\n""#),
-        typed("", "application/json", r#"{"n":1.50}"#),
-        typed("", "text/json", r#"{"base64":"aGk="}"#),
-        typed("", "a/b+JSON; x=y", r#""quoted""#),
-        typed("", "image/png", r#"{"base64":"aGk="}"#),
+        typed("text/plain", r#""1:0""#),
+        typed("text/plain", r#""say \"hi\" \u00e9\n""#),
+        typed("application/json", r#"{"n":1.50}"#),
+        typed("text/json", r#"{"base64":"aGk="}"#),
+        typed("a/b+JSON; x=y", r#""quoted""#),
+        typed("image/png", r#""aGk=""#).replace("\"data\":", "\"data_base64\":"),
         "id: e-2\ndata: {\"topic\":\"/a\",\"id\":\"e-2\",\"type\":\"application/json\",\n\
          data: \"data\":{\"n\":\ndata: 1}}\n\n"
             .to_owned(),
@@ -195,7 +195,8 @@ const PLAIN: Form = Form::Plain { with_topic: false, is_terminal: false };
 
 #[test]
 fn so_many_messages_are_enough() {
-    let gap = "event: gap\ndata: {\"reason\":\"history\",\"since\":\"e-1\"}\n\n";
+    let gap =
+        "event: stentor\ndata: {\"gap\":{\"reason\":\"history_trimmed\",\"since\":\"e-1\"}}\n\n";
     let body =
         [gap.to_owned(), message(1, "\"1\""), message(2, "\"2\""), message(3, "\"3\"")].concat();
     let told = follow("/a -n 2", vec![stream(&body)]);
@@ -229,7 +230,7 @@ fn a_terminal_is_shown_no_control_characters() {
 fn bytes_are_printed_as_bytes() {
     let (out, err) = (Page::default(), Page::default());
     let mut output = EventPrinter::new(out.clone(), err, PLAIN);
-    let data = r#"{"topic":"/a","id":"e-1","type":"x/y","data":{"base64":"/wA="}}"#;
+    let data = r#"{"topic":"/a","id":"e-1","type":"x/y","data_base64":"/wA="}"#;
     assert!(output.event(data).is_ok());
     assert_eq!(*out.0.borrow(), b"\xff\0\n");
 }
@@ -245,18 +246,17 @@ fn the_topic_is_told_if_there_may_be_several() {
 
 #[test]
 fn json_lines_are_what_the_server_sent() {
-    let named =
-        message(2, "{\"n\":\ndata: 2}").replace("data: {\"topic", "event: x\ndata: {\"topic");
+    let named = message(2, "{\"n\":\ndata: 2}");
     let body = message(1, "\"1\"")
         + &named
-        + "event: gap\ndata: {\"reason\":\"history\",\"since\":\"e-0\"}\n\n\
-           id: e-3\nevent: delete\ndata: {\"topic\":\"/a\",\"id\":\"e-3\"}\n\n";
+        + "event: stentor\ndata: {\"gap\":{\"reason\":\"history_trimmed\",\"since\":\"e-0\"}}\n\n\
+           id: e-3\nevent: stentor\ndata: {\"topic\":\"/a\",\"id\":\"e-3\",\"deleted\":true}\n\n";
     let told = follow("/a --json", vec![stream(&body), gone()]);
     let lines = [
         envelope(1, "\"1\""),
         envelope(2, "{\"n\": 2}"),
-        "{\"gap\":{\"reason\":\"history\",\"since\":\"e-0\"}}".to_owned(),
-        "{\"delete\":{\"topic\":\"/a\",\"id\":\"e-3\"}}\n".to_owned(),
+        "{\"gap\":{\"reason\":\"history_trimmed\",\"since\":\"e-0\"}}".to_owned(),
+        "{\"topic\":\"/a\",\"id\":\"e-3\",\"deleted\":true}\n".to_owned(),
     ];
     assert_eq!(told.out, lines.join("\n"));
     assert!(!told.err.contains("lost") && !told.err.contains("deleted"), "{}", told.err);
@@ -264,17 +264,18 @@ fn json_lines_are_what_the_server_sent() {
 
 #[test]
 fn gaps_and_deletions_are_sentences_on_standard_error() {
-    let gap = |data| format!("event: gap\ndata: {data}\n\n");
+    let gap = |data| format!("event: stentor\ndata: {{\"gap\":{data}}}\n\n");
     let body = [
-        gap(r#"{"reason":"history","since":"e-1"}"#),
-        gap(r#"{"reason":"epoch","since":"e-1"}"#),
-        gap(r#"{"reason":"future","since":"e-1"}"#),
-        gap(r#"{"reason":"rolled-back","since":"e-1"}"#),
-        gap(r#"{"reason":"malformed"}"#),
-        gap(r#"{"reason":"many","since":"e-1"}"#),
-        gap(r#"{"reason":"memory","since":"e-1"}"#),
+        gap(r#"{"reason":"history_trimmed","since":"e-1"}"#),
+        gap(r#"{"reason":"epoch_changed","since":"e-1"}"#),
+        gap(r#"{"reason":"cursor_ahead","since":"e-1"}"#),
+        gap(r#"{"reason":"rolled_back","since":"e-1"}"#),
+        gap(r#"{"reason":"cursor_invalid"}"#),
+        gap(r#"{"reason":"too_many_topics","since":"e-1"}"#),
+        gap(r#"{"reason":"memory_pressure","since":"e-1"}"#),
         gap(r#"{"reason":"new\nreason"}"#),
-        "id: e-3\nevent: delete\ndata: {\"topic\":\"/a\",\"id\":\"e-3\"}\n\n".to_owned(),
+        "id: e-3\nevent: stentor\ndata: {\"topic\":\"/a\",\"id\":\"e-3\",\"deleted\":true}\n\n"
+            .to_owned(),
     ];
     let told = follow("/a", vec![stream(&body.concat()), gone()]);
     assert_eq!(told.out, "");
@@ -301,7 +302,10 @@ fn a_stream_goes_on_after_the_last_id() {
             stream(&(message(1, "\"1\"") + &message(2, "\"2\""))),
             // Cut off within an event: it was not seen.
             stream("id: e-3\ndata: {\"top"),
-            stream(&(message(3, "\"3\"") + "event: gap\ndata: {\"reason\":\"many\"}\n\n")),
+            stream(
+                &(message(3, "\"3\"")
+                    + "event: stentor\ndata: {\"gap\":{\"reason\":\"too_many_topics\"}}\n\n"),
+            ),
             gone(),
         ],
     );
@@ -327,8 +331,10 @@ fn since_is_where_it_begins() {
 
 #[test]
 fn a_stream_may_come_in_any_pieces() {
-    let body =
-        format!("{HEAD}:\n\n{}event: gap\ndata: {{\"reason\":\"many\"}}\n\n", message(1, "\"é\""));
+    let body = format!(
+        "{HEAD}:\n\n{}event: stentor\ndata: {{\"gap\":{{\"reason\":\"too_many_topics\"}}}}\n\n",
+        message(1, "\"é\"")
+    );
     let body = body.as_bytes();
     let expected = follow("/a", vec![vec![body.to_vec()], gone()]);
     assert_eq!(expected.out, "é\n");
@@ -382,7 +388,7 @@ fn another_server_is_told_from_ours() {
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<html>";
     let told = follow("/a", vec![vec![page.into()]]);
     assert_eq!(told.failure(), "the answer is no event stream but 'text/html'");
-    for nonsense in ["data: hello\n\n", "event: gap\ndata: []\n\n", "event: delete\ndata: {}\n\n"] {
+    for nonsense in ["data: hello\n\n", "event: stentor\ndata: []\n\n"] {
         let told = follow("/a", vec![stream(nonsense)]);
         assert!(told.failure().starts_with("an event is unclear: "), "{}", told.failure());
     }
