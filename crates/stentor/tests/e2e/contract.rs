@@ -180,10 +180,15 @@ fn rejected_publishes_have_the_code_of_their_fault() {
             (put("If-Match: *\r\n"), 412, "precondition_failed"),
             (request("PUT /t", "Content-Length: 700001\r\n", ""), 413, "message_too_large"),
             (put("Content-Encoding: br\r\n"), 415, "encoding_unsupported"),
+            (
+                request("POST /-/publish", "Content-Length: 0\r\nContent-Type: image/png\r\n", ""),
+                415,
+                "media_type_unsupported",
+            ),
         ],
         &mut seen,
     );
-    assert_eq!(seen.len(), 14, "{seen:?}");
+    assert_eq!(seen.len(), 15, "{seen:?}");
 }
 
 /// The codes of what there is no room or no server for.
