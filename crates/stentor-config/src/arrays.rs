@@ -11,6 +11,7 @@ use stentor_access::{Patterns, Permissions, Readers, StaticToken, TopicAccess, T
 use stentor_hub::{Keep, Pattern, Rule};
 use toml::de::{Error, ValueDeserializer};
 
+use crate::described::{Described, ValueForm, Worded};
 use crate::forms::{
     Caching, Directory, File, FilePath, ImmutablePaths, LineTemplate, LookupField, MediaType,
     MountPath, Name, OneOrMany, PublishBy, RoutePath, Text, TopicPattern, TopicTemplate,
@@ -26,10 +27,49 @@ use crate::settings::{Lookup, Mount, PairFiles, Settings};
 /// Tables of which there may be several, and how they are read.
 pub(crate) struct Array {
     pub(crate) name: &'static str,
-    pub(crate) keys: &'static [&'static str],
+    pub(crate) keys: &'static [Key],
     /// Whether a value in it may be a secret. Errors show none of them.
     pub(crate) is_secret: bool,
     pub(crate) read: Read<Settings>,
+}
+
+impl Array {
+    /// Whether the tables have that key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known.name == key)
+    }
+}
+
+/// A key of such a table.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) form: fn() -> ValueForm,
+    pub(crate) is_required: bool,
+    /// The lines of its description.
+    pub(crate) help: &'static [&'static str],
+}
+
+/// Declares a table of which there may be several: its keys, the fields that take them, and their
+/// forms.
+macro_rules! table {
+    (struct $name:ident {
+        $($(#[doc = $help:literal])* $key:literal $field:ident: $form:ty;)*
+    }) => {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct $name {
+            $($(#[doc = $help])* #[serde(rename = $key)] $field: $form,)*
+        }
+
+        impl $name {
+            const TABLE_KEYS: &[Key] = &[$(Key {
+                name: $key,
+                form: <$form as Described>::form,
+                is_required: !<$form as Described>::IS_OPTIONAL,
+                help: &[$($help),*],
+            }),*];
+        }
+    };
 }
 
 /// The tables of which there may be several.
@@ -48,7 +88,7 @@ impl<'de, T: Repeated> Deserialize<'de> for Tables<T> {
 /// A kind of table of which there may be several.
 trait Repeated: for<'de> Deserialize<'de> {
     const NAME: &str;
-    const KEYS: &[&str];
+    const KEYS: &[Key];
     const IS_SECRET: bool = false;
 
     /// Takes all of this kind into settings.
@@ -97,42 +137,64 @@ impl<'de, T: Repeated> Visitor<'de> for TablesVisitor<T> {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleLayer {
-    #[serde(rename = "match")]
-    pattern: Text<TopicPattern>,
-    history: Option<Count<1, 1_000_000>>,
-    history_bytes: Option<Bytes<1, GIB>>,
-    cache_control: Option<Text<Caching>>,
-    content_type: Option<Text<MediaType>>,
-    keep: Option<Text<Name<Keep>>>,
-    leave_out: Option<OneOrMany<ValueField>>,
-    read: Option<Text<Name<Readers>>>,
-    publish: Option<Text<PublishBy>>,
+table! {
+    struct RuleLayer {
+        /// The topics that the rule is for: a topic, or a pattern with `*` and `**`.
+        "match" pattern: Text<TopicPattern>;
+        /// Messages kept for each topic, the value included.
+        "history" history: Option<Count<1, 1_000_000>>;
+        /// Bytes of data kept for each topic, the value included. The value is always kept.
+        "history_bytes" history_bytes: Option<Bytes<1, GIB>>;
+        /// The `Cache-Control` of messages published without one.
+        "cache_control" cache_control: Option<Text<Caching>>;
+        /// The content type of messages published without one, or with one that clients send
+        /// unasked.
+        "content_type" content_type: Option<Text<MediaType>>;
+        /// What the answer to a publish promises, with a store.
+        "keep" keep: Option<Text<Name<Keep>>>;
+        /// Fields that the answers do without.
+        "leave_out" leave_out: Option<OneOrMany<ValueField>>;
+        /// Who may read the topics.
+        "read" read: Option<Text<Name<Readers>>>;
+        /// Who may publish to the topics.
+        "publish" publish: Option<Text<PublishBy>>;
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LookupLayer {
-    path: Text<RoutePath>,
-    topics: Text<TopicTemplate>,
-    line: Option<Text<LineTemplate>>,
-    content_type: Option<Text<MediaType>>,
-    leave_out: Option<OneOrMany<LookupField>>,
+table! {
+    struct LookupLayer {
+        /// What the path begins with; the names follow directly.
+        "path" path: Text<RoutePath>;
+        /// The topic of a name: a path with `{name}` in it.
+        "topics" topics: Text<TopicTemplate>;
+        /// One line of the answer, with `{name}` and `{value}`. Without it the answer is JSON.
+        "line" line: Option<Text<LineTemplate>>;
+        /// The content type of the answer.
+        "content_type" content_type: Option<Text<MediaType>>;
+        /// Fields that the answers do without.
+        "leave_out" leave_out: Option<OneOrMany<LookupField>>;
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MountLayer {
-    path: Option<Text<MountPath>>,
-    root: Text<Directory>,
-    fallback: Option<Text<FilePath>>,
-    listing: Option<bool>,
-    symlinks: Option<bool>,
-    cache_control: Option<Text<Caching>>,
-    immutable: Option<OneOrMany<ImmutablePaths>>,
-    read: Option<Text<Name<Readers>>>,
+table! {
+    struct MountLayer {
+        /// What the paths of the files begin with.
+        "path" path: Option<Text<MountPath>>;
+        /// The directory.
+        "root" root: Text<Directory>;
+        /// The file beneath the root that answers for paths where no file is.
+        "fallback" fallback: Option<Text<FilePath>>;
+        /// Whether a directory without an `index.html` is answered with a list of its files.
+        "listing" listing: Option<bool>;
+        /// Whether symbolic links are followed; never out of the root.
+        "symlinks" symlinks: Option<bool>;
+        /// The `Cache-Control` of the answers.
+        "cache_control" cache_control: Option<Text<Caching>>;
+        /// Paths of files that never change.
+        "immutable" immutable: Option<OneOrMany<ImmutablePaths>>;
+        /// Who may read the files.
+        "read" read: Option<Text<Name<Readers>>>;
+    }
 }
 
 fn set<S, V>(setting: &mut S, value: Option<V>, convert: impl FnOnce(V) -> S) {
@@ -203,17 +265,7 @@ const JSON: &str = "application/json";
 
 impl Repeated for RuleLayer {
     const NAME: &str = "topics";
-    const KEYS: &[&str] = &[
-        "match",
-        "history",
-        "history_bytes",
-        "cache_control",
-        "content_type",
-        "keep",
-        "leave_out",
-        "read",
-        "publish",
-    ];
+    const KEYS: &[Key] = Self::TABLE_KEYS;
 
     fn apply(rules: Vec<RuleLayer>, settings: &mut Settings) {
         let of = |rule: &RuleLayer| {
@@ -228,7 +280,7 @@ impl Repeated for RuleLayer {
 
 impl Repeated for LookupLayer {
     const NAME: &str = "lookup";
-    const KEYS: &[&str] = &["path", "topics", "line", "content_type", "leave_out"];
+    const KEYS: &[Key] = Self::TABLE_KEYS;
 
     fn apply(routes: Vec<LookupLayer>, settings: &mut Settings) {
         settings.lookups = routes.into_iter().map(LookupLayer::finish).collect();
@@ -237,22 +289,26 @@ impl Repeated for LookupLayer {
 
 impl Repeated for MountLayer {
     const NAME: &str = "static";
-    const KEYS: &[&str] =
-        &["path", "root", "fallback", "listing", "symlinks", "cache_control", "immutable", "read"];
+    const KEYS: &[Key] = Self::TABLE_KEYS;
 
     fn apply(mounts: Vec<MountLayer>, settings: &mut Settings) {
         settings.mounts = mounts.into_iter().map(MountLayer::finish).collect();
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TokenLayer {
-    name: Text<Label>,
-    sha256: Text<Sha256>,
-    publish: Option<OneOrMany<Topics>>,
-    read: Option<OneOrMany<Topics>>,
-    expires: Option<Moment>,
+table! {
+    struct TokenLayer {
+        /// What the log calls its holder.
+        "name" name: Text<Label>;
+        /// The SHA-256 of the secret, in hexadecimal digits.
+        "sha256" sha256: Text<Sha256>;
+        /// Topics that it may publish to, and delete.
+        "publish" publish: Option<OneOrMany<Topics>>;
+        /// Topics that it may read, beside those that anyone may.
+        "read" read: Option<OneOrMany<Topics>>;
+        /// From when on it is not good any more.
+        "expires" expires: Option<Moment>;
+    }
 }
 
 impl TokenLayer {
@@ -273,7 +329,7 @@ impl TokenLayer {
 
 impl Repeated for TokenLayer {
     const NAME: &str = "token";
-    const KEYS: &[&str] = &["name", "sha256", "publish", "read", "expires"];
+    const KEYS: &[Key] = Self::TABLE_KEYS;
     /// People write the secret itself in place of its hash.
     const IS_SECRET: bool = true;
 
@@ -290,6 +346,8 @@ text_kinds! {
 /// The SHA-256 of a secret, in hexadecimal digits.
 struct Sha256([u8; 32]);
 
+impl Worded for Sha256 {}
+
 impl FromStr for Sha256 {
     type Err = String;
 
@@ -305,16 +363,18 @@ impl FromStr for Sha256 {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PairLayer {
-    cert: Text<File>,
-    key: Text<File>,
+table! {
+    struct PairLayer {
+        /// The certificate with its chain, in PEM.
+        "cert" cert: Text<File>;
+        /// The private key, in PEM.
+        "key" key: Text<File>;
+    }
 }
 
 impl Repeated for PairLayer {
     const NAME: &str = "tls";
-    const KEYS: &[&str] = &["cert", "key"];
+    const KEYS: &[Key] = Self::TABLE_KEYS;
 
     fn apply(all: Vec<PairLayer>, settings: &mut Settings) {
         let pair = |pair: PairLayer| PairFiles { certificate: pair.cert.0.0, key: pair.key.0.0 };

@@ -61,7 +61,7 @@ pub(crate) fn explain_secret(message: &str) -> String {
 /// Whether this is the name of a setting or of a table.
 pub(crate) fn is_name(word: &str) -> bool {
     groups::all().any(|setting| setting.key == word || setting.table == word)
-        || ARRAYS.iter().any(|array| array.name == word || array.keys.contains(&word))
+        || ARRAYS.iter().any(|array| array.name == word || array.has(word))
 }
 
 /// The message for an unknown key. `known` are the keys that can stand there.
@@ -82,7 +82,7 @@ fn unknown(key: &str, known: &[&str]) -> String {
 
 /// The only tables of which there may be several that have this key.
 fn array_of(key: &str) -> Option<&'static str> {
-    let mut having = ARRAYS.iter().filter(|array| array.keys.contains(&key));
+    let mut having = ARRAYS.iter().filter(|array| array.has(key));
     having.next().filter(|_| having.next().is_none()).map(|array| array.name)
 }
 

@@ -18,6 +18,7 @@ use toml::Value;
 use tracing::Level;
 
 use crate::addresses::{ControlAddress, ListenAddress, Network, parse_address};
+use crate::described::{Described, ValueForm, Worded};
 use crate::file_type::FileType;
 use crate::leave_out;
 use crate::servers::{BrokerUrl, ServerUrl, StreamName};
@@ -56,6 +57,8 @@ macro_rules! value_kinds {
                 value.to_string()
             }
         }
+
+        impl Worded for $type {}
     )*};
 }
 
@@ -66,10 +69,27 @@ value_kinds! {
     ControlAddress, false;
     Network, false;
     StreamName, false;
-    Algorithm, false;
     ServerUrl, true;
     BrokerUrl, true;
     JwksUrl, true;
+}
+
+impl Kind for Algorithm {
+    type Value = Algorithm;
+
+    fn value(self) -> Algorithm {
+        self
+    }
+
+    fn show(value: &Algorithm) -> String {
+        value.to_string()
+    }
+}
+
+impl Worded for Algorithm {
+    fn words() -> Vec<&'static str> {
+        Algorithm::ALL.map(Algorithm::name).to_vec()
+    }
 }
 
 /// A kind of text, or nothing.
@@ -97,6 +117,12 @@ impl<K: Kind> Kind for OrNone<K> {
     }
 }
 
+impl<K: Worded> Worded for OrNone<K> {
+    fn words() -> Vec<&'static str> {
+        K::words()
+    }
+}
+
 impl<K: Kind> Form<K::Value> for Text<K> {
     const IS_SECRET: bool = K::IS_SECRET;
 
@@ -119,6 +145,23 @@ impl<K: Kind> Form<Vec<K::Value>> for OneOrMany<K> {
 
     fn show(values: &Vec<K::Value>) -> Value {
         one_or_many(values.iter().map(K::show))
+    }
+}
+
+fn text<K: Worded>() -> ValueForm {
+    let words = K::words();
+    if words.is_empty() { ValueForm::Text } else { ValueForm::Words { words } }
+}
+
+impl<K: Worded> Described for Text<K> {
+    fn form() -> ValueForm {
+        text::<K>()
+    }
+}
+
+impl<K: Worded> Described for OneOrMany<K> {
+    fn form() -> ValueForm {
+        ValueForm::OneOrMany { of: Box::new(text::<K>()) }
     }
 }
 
@@ -168,6 +211,12 @@ impl<T: Named> FromStr for Name<T> {
         let (last, others) = names.split_last().expect("there is one at least");
         let text = text.escape_debug();
         Err(format!("'{text}' {}: write {} or {last}", T::IS_NONE, others.join(", ")))
+    }
+}
+
+impl<T: Named> Worded for Name<T> {
+    fn words() -> Vec<&'static str> {
+        T::NAMES.iter().map(|(name, _)| *name).collect()
     }
 }
 
@@ -308,6 +357,12 @@ fn or_auto<E: de::Error>(error: de::value::Error) -> E {
     E::custom(format!("{error}, or \"auto\""))
 }
 
+impl<F: Described> Described for AutoOr<F> {
+    fn form() -> ValueForm {
+        ValueForm::AutoOr { of: Box::new(F::form()) }
+    }
+}
+
 impl<T, F: Form<T>> Form<OrAuto<T>> for AutoOr<F> {
     fn value(self) -> OrAuto<T> {
         self.0.map_or(OrAuto::Auto, |form| OrAuto::Set(form.value()))
@@ -321,9 +376,13 @@ impl<T, F: Form<T>> Form<OrAuto<T>> for AutoOr<F> {
     }
 }
 
-/// Declares kinds of text: the type of each, what makes it of a text, and what shows it.
+/// Declares kinds of text: the type of each, in brackets the words that it may be if they are few,
+/// what makes it of a text, and what shows it.
 macro_rules! text_kinds {
-    ($($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr $(, $show:expr)?;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($inner:ty) $([$words:expr])?, $parse:expr $(, $show:expr)?;
+    )*) => {$(
         $(#[$doc])*
         pub(crate) struct $name(pub(crate) $inner);
 
@@ -333,6 +392,12 @@ macro_rules! text_kinds {
             fn from_str(text: &str) -> Result<Self, String> {
                 $parse(text).map($name)
             }
+        }
+
+        impl crate::described::Worded for $name {
+            $(fn words() -> Vec<&'static str> {
+                $words.to_vec()
+            })?
         }
 
         $(impl crate::forms::Kind for $name {
@@ -397,11 +462,11 @@ text_kinds! {
     /// The content type of a look-up's answers, or of messages.
     MediaType(ContentType), |text| ContentType::parse(text).map_err(String::from);
     /// Who may publish.
-    PublishBy(Publishers), publishers;
+    PublishBy(Publishers)[Name::<Publishers>::words()], publishers;
     /// A field that answers with a value can do without.
-    ValueField(&'static str), leave_out::value_field;
+    ValueField(&'static str)[leave_out::VALUE_FIELDS], leave_out::value_field;
     /// The same of a look-up's answers.
-    LookupField(&'static str), leave_out::lookup_field;
+    LookupField(&'static str)[[leave_out::CACHE_CONTROL]], leave_out::lookup_field;
 }
 
 fn or_nothing(text: &Option<String>) -> String {

@@ -4,13 +4,16 @@ use stentor_hub::{LeaveOut, Rule};
 
 /// A field that answers with a value can do without.
 pub(crate) fn value_field(text: &str) -> Result<&'static str, String> {
-    let known = [LAST_MODIFIED, CACHE_CONTROL, VARY].into_iter().find(|name| *name == text);
+    let known = VALUE_FIELDS.into_iter().find(|name| *name == text);
     known.ok_or_else(|| {
         format!(
             "'{text}' cannot be left out: write '{LAST_MODIFIED}', '{CACHE_CONTROL}' or '{VARY}'"
         )
     })
 }
+
+/// All of them.
+pub(crate) const VALUE_FIELDS: [&str; 3] = [LAST_MODIFIED, CACHE_CONTROL, VARY];
 
 /// The same of a look-up's answers.
 pub(crate) fn lookup_field(text: &str) -> Result<&'static str, String> {

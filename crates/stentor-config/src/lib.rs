@@ -16,6 +16,7 @@
 mod addresses;
 mod arrays;
 mod checks;
+mod described;
 mod document;
 mod error;
 mod file_type;
@@ -25,6 +26,7 @@ mod layer;
 mod leave_out;
 mod moment;
 mod quantity;
+mod reference;
 mod servers;
 mod setting;
 mod settings;
@@ -33,10 +35,14 @@ mod small_file;
 mod values;
 
 pub use addresses::{ControlAddress, ListenAddress, Network, parse_address};
+pub use described::ValueForm;
 pub use error::{ConfigError, ConfigErrors};
 pub use file_type::FileType;
 pub use moment::{date_of, parse_moment};
 pub use quantity::{parse_duration_ms, parse_period_s, parse_size};
+pub use reference::{
+    KeyReference, SettingReference, TableReference, setting_references, table_references,
+};
 pub use servers::{BrokerUrl, ServerUrl, StreamName};
 pub use settings::{
     Access, Cluster, Cors, Files, Follow, Limits, Log, Lookup, Mount, PairFiles, Proxies, Settings,

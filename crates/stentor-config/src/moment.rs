@@ -7,6 +7,8 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use time::{Date, Month, OffsetDateTime, Time};
 use toml::value::{Datetime, Offset};
 
+use crate::described::{Described, ValueForm};
+
 /// A date, which means its beginning, or a moment, both in UTC; in seconds since 1970. TOML has
 /// dates of its own, which are written without quotes.
 pub(crate) struct Moment(pub(crate) u64);
@@ -14,6 +16,12 @@ pub(crate) struct Moment(pub(crate) u64);
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Moment, D::Error> {
         source.deserialize_any(MomentVisitor).map(Moment)
+    }
+}
+
+impl Described for Moment {
+    fn form() -> ValueForm {
+        ValueForm::Moment
     }
 }
 

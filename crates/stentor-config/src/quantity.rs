@@ -10,6 +10,7 @@
 
 use std::fmt;
 
+use crate::described::{Described, ValueForm};
 use crate::setting::Form;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use toml::Value;
@@ -157,11 +158,17 @@ impl Visitor<'_> for QuantityReader {
 
 /// Declares that a form is a quantity of a kind. Numbers of several types are read as it.
 macro_rules! quantities {
-    ($($name:ident: $kind:expr, $value:expr, $show:expr;)*) => {$(
+    ($($name:ident: $kind:expr, $form:ident, $value:expr, $show:expr;)*) => {$(
         impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for $name<MIN, MAX> {
             fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
                 let reader = QuantityReader { kind: $kind, min: MIN, max: MAX };
                 source.deserialize_any(reader).map($name)
+            }
+        }
+
+        impl<const MIN: u64, const MAX: u64> Described for $name<MIN, MAX> {
+            fn form() -> ValueForm {
+                ValueForm::$form { min: MIN, max: MAX }
             }
         }
 
@@ -181,11 +188,12 @@ macro_rules! quantities {
 }
 
 quantities! {
-    Bytes: &SIZE, |bytes| bytes, |bytes| Value::from(size(bytes));
-    Millis: &DURATION, |ms| ms, |ms| Value::from(duration(ms));
-    Seconds: &DURATION, |ms: u64| ms.div_ceil(SECOND), |s| Value::from(duration(s * SECOND));
-    ByteRate: &SIZE, |bytes| bytes, number;
-    Count: &NUMBER, |count| count, number;
+    Bytes: &SIZE, Size, |bytes| bytes, |bytes| Value::from(size(bytes));
+    Millis: &DURATION, Duration, |ms| ms, |ms| Value::from(duration(ms));
+    Seconds: &DURATION, Duration, |ms: u64| ms.div_ceil(SECOND),
+        |s| Value::from(duration(s * SECOND));
+    ByteRate: &SIZE, Size, |bytes| bytes, number;
+    Count: &NUMBER, Number, |count| count, number;
 }
 
 /// A type of numbers. Where the bound of a setting is larger than its type, it is cut to that.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Value;
 use toml::de::{Error, ValueDeserializer};
 
+use crate::described::ValueForm;
+
 /// A setting that has one value or a list of them, of the settings `S`.
 pub(crate) struct Setting<S: 'static> {
     /// The table of the document; empty for the top level.
@@ -19,6 +21,10 @@ pub(crate) struct Setting<S: 'static> {
     /// The keys of its table without which no other setting there has an effect, if it has some.
     pub(crate) switches: &'static [&'static str],
     pub(crate) shape: ValueShape,
+    /// What its value may be.
+    pub(crate) form: fn() -> ValueForm,
+    /// The lines of its description.
+    pub(crate) help: &'static [&'static str],
     /// Whether its value, or what is written in its place, may be a secret. Errors do not show it.
     pub(crate) is_secret: bool,
     /// Whether a change counts from the next start only.
@@ -70,7 +76,7 @@ macro_rules! settings {
         $(#[$meta:meta])*
         pub struct $name:ident in $all:ident $place:tt {
             $($group:ident: $table:literal on $switches:tt {$(
-                $(#[$doc:meta])*
+                $(#[doc = $help:literal])*
                 $field:ident: $type:ty = $default:expr, $key:ident $(($restart:ident))?: $form:ty;
             )*})*
         }
@@ -81,7 +87,7 @@ macro_rules! settings {
     ) => {
         $(#[$meta])*
         pub struct $name {
-            $($($(#[$doc])* pub $field: $type,)*)*
+            $($($(#[doc = $help])* pub $field: $type,)*)*
             $($($(#[$other_doc])* pub $other: $other_type,)*)?
         }
 
@@ -93,7 +99,7 @@ macro_rules! settings {
 
         $(crate::setting::rows! {
             $group in $all $place: $table on $switches {
-                $($field: $type, $key $(($restart))?: $form;)*
+                $($(#[doc = $help])* $field: $type, $key $(($restart))?: $form;)*
             }
         })*
     };
@@ -102,6 +108,7 @@ macro_rules! settings {
 /// The rows of settings whose structure is declared elsewhere.
 macro_rules! rows {
     ($group:ident in $all:ident $place:tt: $table:literal on $switches:tt {$(
+        $(#[doc = $help:literal])*
         $field:ident: $type:ty, $key:ident $(($restart:ident))?: $form:ty;
     )*}) => {
         pub(crate) const $group: &[crate::setting::Setting<$all>] = &[$({
@@ -111,6 +118,8 @@ macro_rules! rows {
                 key: stringify!($key),
                 switches: crate::setting::names!($switches),
                 shape: <$form as Form<$type>>::SHAPE,
+                form: <$form as crate::described::Described>::form,
+                help: &[$($help),*],
                 is_secret: <$form as Form<$type>>::IS_SECRET,
                 needs_restart: !<[&str]>::is_empty(&[$(stringify!($restart))?]),
                 read: |value, settings| {

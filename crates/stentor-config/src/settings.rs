@@ -62,7 +62,7 @@ settings! {
                 workers(restart): Count<1, 4_096>;
             /// Whether each worker is bound to one core.
             pin: bool = false, pin(restart): bool;
-            /// Who the server runs as, once it has bound its ports. `None`: as who started it.
+            /// Who the server runs as, once it has bound its ports. Not set: as who started it.
             user: Option<String> = None, user(restart): Text<UserName>;
             /// Whether answers carry a `Server` field.
             server_header: bool = true, server_header: bool;
@@ -128,7 +128,7 @@ settings! {
     #[derive(Clone, Debug)]
     pub struct Store in Settings(store) {
         STORE: "store" on [path] {
-            /// The directory. `None`: values end with the process.
+            /// The directory. Not set: values end with the process.
             path: Option<PathBuf> = None, path(restart): Text<OrNone<StorePath>>;
             /// What a publisher is promised where no rule of the topic says so.
             keep: Keep = Keep::Synced, keep: Text<Name<Keep>>;
@@ -156,7 +156,7 @@ settings! {
             level: Level = Level::INFO, level: Text<Name<Level>>;
             /// The form of a line.
             format: LogFormat = LogFormat::Text, format(restart): Text<Name<LogFormat>>;
-            /// Where a line for each answer is written to. `None`: nowhere.
+            /// Where a line for each answer is written to. Not set: nowhere.
             access: Option<AccessTarget> = None, access(restart): Text<AccessName>;
             /// The form of such a line.
             access_format: AccessFormat = AccessFormat::Combined,

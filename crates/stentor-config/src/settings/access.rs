@@ -16,7 +16,7 @@ settings! {
             control_token: bool = false, control_token: bool;
         }
         COOKIE: "access" on [] {
-            /// The name of the cookie that may hold a token. `None`: no cookie does.
+            /// The name of the cookie that may hold a token. Not set: no cookie does.
             cookie: Option<String> = None, cookie: Text<CookieName>;
         }
     }

@@ -19,13 +19,13 @@ settings! {
             leaders: Vec<ServerUrl> = Vec::new(), leader(restart): OneOrMany<ServerUrl>;
             /// A file with the token that is shown to them.
             token_file: Option<PathBuf> = None, token_file(restart): Text<OrNone<File>>;
-            /// Who signs their certificates. `None`: those this system trusts.
+            /// Who signs their certificates. Not set: those this system trusts.
             ca_file: Option<PathBuf> = None, ca_file(restart): Text<OrNone<File>>;
             /// The topics that are followed; if none are named, all.
             topics: Vec<Pattern> = Vec::new(), topics(restart): OneOrMany<TopicPattern>;
             /// For how long nothing may be heard of a leader before this server is not ready.
             stale_max_ms: u64 = 60_000, stale_max(restart): Millis<SECOND, { 7 * DAY }>;
-            /// Where publishers are led to. `None`: they are refused.
+            /// Where publishers are led to. Not set: they are refused.
             publish_url: Option<ServerUrl> = None, publish_url(restart): Text<OrNone<ServerUrl>>;
         }
     }

@@ -20,7 +20,7 @@ settings! {
         PROXIES: "" on [] {
             /// Their addresses.
             trusted: Vec<Network> = Vec::new(), trusted_proxies: OneOrMany<Network>;
-            /// Where they name the client of a request. `None`: nowhere.
+            /// Where they name the client of a request. Not set: nowhere.
             header: Option<ClientField> = Some(ClientField::XForwardedFor),
                 client_ip_header: Text<FieldName>;
         }
@@ -38,7 +38,7 @@ impl Proxies {
 
 text_kinds! {
     /// The name of a field that may name the client, or `none`.
-    FieldName(Option<ClientField>), field,
+    FieldName(Option<ClientField>)[["X-Forwarded-For", "Forwarded", NO_FIELD]], field,
         |field: &Option<ClientField>| field.map_or(NO_FIELD, ClientField::name).to_owned();
 }
 

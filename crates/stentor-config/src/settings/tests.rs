@@ -710,7 +710,8 @@ fn every_setting_of_the_environment_exists() {
 #[test]
 fn keys_of_arrays_are_known_there_and_told_their_place_elsewhere() {
     for array in crate::arrays::ARRAYS {
-        let (name, keys) = (array.name, array.keys.join(", "));
+        let keys: Vec<&str> = array.keys.iter().map(|key| key.name).collect();
+        let (name, keys) = (array.name, keys.join(", "));
         let unknown = headline(&format!("[[{name}]]\n'' = 1979-05-27"));
         assert!(unknown.ends_with(&format!("known here: {keys}")), "{unknown}");
     }

@@ -16,17 +16,30 @@ rows! {
     JWT in Settings(tokens jwt): "jwt" on [
         secret_file public_key_file public_key jwks_file jwks_url
     ] {
+        /// Files with secrets for HMAC, each shared with an issuer of tokens.
         secret_files: Vec<PathBuf>, secret_file: OneOrMany<File>;
+        /// Files with public keys of issuers, in PEM.
         public_key_files: Vec<PathBuf>, public_key_file: OneOrMany<File>;
+        /// Public keys of issuers, in PEM.
         public_keys: Vec<String>, public_key: OneOrMany<PublicKey>;
+        /// Files with sets of keys (JWKS).
         jwks_files: Vec<PathBuf>, jwks_file: OneOrMany<File>;
+        /// Addresses of sets of keys (JWKS).
         jwks_urls: Vec<JwksUrl>, jwks_url: OneOrMany<JwksUrl>;
+        /// Who signs the certificates of these addresses, in PEM, instead of those that this
+        /// system trusts.
         jwks_ca_file: Option<PathBuf>, jwks_ca_file: Text<OrNone<File>>;
+        /// How often the sets of keys are fetched.
         jwks_refresh_s: u64, jwks_refresh: Seconds<{ 10 * SECOND }, { 7 * DAY }>;
+        /// Audiences (`aud`), one of which a token must name. Empty: any.
         audience: Vec<String>, audience: OneOrMany<Label>;
+        /// Issuers (`iss`), one of which a token must name. Empty: any.
         issuer: Vec<String>, issuer: OneOrMany<Label>;
+        /// By how much the clock of an issuer may differ.
         leeway_s: u64, leeway: Seconds<0, HOUR>;
+        /// Algorithms that are accepted. Empty: all that the keys allow.
         algorithms: Vec<Algorithm>, algorithms: OneOrMany<Algorithm>;
+        /// Whether a token must say when it expires.
         require_exp: bool, require_exp: bool;
     }
 }
