@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod metrics;
 pub mod source;
 pub mod syntax;

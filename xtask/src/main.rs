@@ -1,14 +1,16 @@
 //! The project's automation, in the language of the project: `cargo xtask test`, `cargo xtask sim`,
-//! `cargo xtask ci`, `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask lines`, `cargo xtask
-//! mutants`.
+//! `cargo xtask ci`, `cargo xtask contract`, `cargo xtask dist`, `cargo xtask sizes`, `cargo xtask
+//! lines`, `cargo xtask mutants`.
 //!
 //! Nothing here is needed to build or to run Stentor. It depends on `syn` and `proc-macro2`, which
 //! read Rust, and on no more, so that a fresh machine spends little time on compiling its tools.
+//! Only the test of the public contract uses crates of Stentor.
 //! What reviewers would otherwise repeat is a test of this package, `tests/tidy.rs`.
 
 #![forbid(unsafe_code)]
 
 mod analysers;
+mod contract;
 mod dist;
 mod host;
 mod lines;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         ["test", args @ ..] => tests::run_asked(args),
         ["sim", name, args @ ..] => tests::simulate(name, args),
         ["ci"] => ci(),
+        ["contract"] => contract::write(),
         ["dist", args @ ..] => dist::dist(args),
         ["targets"] => dist::check_targets(),
         ["sizes"] => dist::sizes::print(),
@@ -69,6 +72,8 @@ Usage:
                                  snapshots, store, streams; --trace prints what clients do and
                                  read
   cargo xtask ci                 all that must hold before a change goes in, tests last
+  cargo xtask contract           what users can rely on, from the tables of the code into
+                                 docs/contract/
   cargo xtask dist [--check] [--reproduce] [amd64|arm64]
                                  what is shipped, into target/dist/packages/; --check tries it
                                  in roots of its own; --reproduce makes it again elsewhere, which
@@ -104,6 +109,7 @@ fn ci() -> Result<(), String> {
     })?;
     step("fuzz targets", fuzz)?;
     step("dependencies", dependencies)?;
+    step("changes of the public contract", contract::check_changelog)?;
     // Last, and with nothing behind it: the runner's own summary ends the log.
     println!("\n== tests");
     tests::all(&["--locked"], LONGER)

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use xtask::source::{expect_none, read, root, rust};
+use xtask::metrics::{Metric, metrics};
+use xtask::source::{expect_none, read, root};
 
 #[test]
 fn every_alert_is_explained_as_it_is_written() {
@@ -105,51 +106,8 @@ fn rows() -> Vec<Rule> {
     rows.collect()
 }
 
-/// A row of `metrics!`: a metric that the server writes.
-struct Metric {
-    name: String,
-    help: String,
-    /// Where `/-/status` has it, if a worker counts it.
-    counters: Vec<String>,
-}
-
-/// All of them: those of the server, and of each service that has a table of its own.
-fn metrics() -> Vec<Metric> {
-    let sources = rust();
-    let libraries = sources.iter().filter(|file| file.path.starts_with("crates/"));
-    let tables = libraries.filter_map(|file| Some(file.text.split_once("metrics! { |")?.1));
-    tables.flat_map(metrics_of).collect()
-}
-
-/// Those of a table, and whatever comes behind it.
-fn metrics_of(table: &str) -> Vec<Metric> {
-    let mut help = Vec::new();
-    let mut all: Vec<Metric> = Vec::new();
-    let lines = table.lines().take_while(|line| !["}", "    }"].contains(line));
-    for line in lines.map(str::trim).filter(|line| !line.starts_with("// ")) {
-        let words: Vec<&str> = line.split([' ', '[', ']', ',', ';']).collect();
-        if let Some(text) = line.strip_prefix("/// ") {
-            help.push(text);
-        } else if let [kind, name, ..] = words[..]
-            && ["Counter", "Gauge", "LastingGauge", "Histogram"].contains(&kind)
-        {
-            let prefix = if name.starts_with("process_") { "" } else { "stentor_" };
-            let help = std::mem::take(&mut help).join(" ");
-            all.push(Metric { name: format!("{prefix}{name}"), help, counters: Vec::new() });
-        }
-        // A counter stands behind the labels, or alone.
-        let sample = line.rsplit(['}', '[']).next().unwrap().trim_start();
-        let counter: &str = sample.split([' ', ',', ']']).next().unwrap();
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if line.contains(['[', '{']) && !counter.is_empty() && counter.chars().all(is_name) {
-            all.last_mut().unwrap().counters.push(format!("`counters.{counter}`"));
-        }
-    }
-    all
-}
-
 /// The row that explains one in `docs/operating.md`, to begin with.
-fn row(Metric { name, help, counters }: &Metric) -> String {
+fn row(Metric { name, help, counters, .. }: &Metric) -> String {
     format!("| `{name}` | {} | {} |\n", counters.join(", "), help.trim_end_matches('.'))
 }
 
