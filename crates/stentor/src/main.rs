@@ -17,6 +17,8 @@ mod check;
 mod client;
 mod completions;
 mod config;
+#[cfg(test)]
+mod contract;
 mod demo;
 #[cfg(test)]
 mod documented;
