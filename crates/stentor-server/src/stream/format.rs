@@ -24,13 +24,16 @@ pub(crate) enum Transport {
     SseUnchunked,
 }
 
+/// Writes a notice to the output: its cursor, if it brings one, and its JSON.
+pub(crate) type WriteNotice = fn(&mut Vec<u8>, Option<&str>, &str);
+
 /// The format of a transport. Each transport has one.
 pub(crate) struct Manner {
     /// The form of a message, and the smaller form for readers that accept it: alone, and with the
     /// name of its topic.
     pub(crate) forms: [(StreamForm, Option<StreamForm>); 2],
     /// Writes a notice, with the cursor that it brings; `None` if notices wait for the answer.
-    pub(crate) notice: Option<fn(&mut Vec<u8>, cursor: Option<&str>, json: &str)>,
+    pub(crate) notice: Option<WriteNotice>,
     pub(crate) sign_of_life: SignOfLife,
     /// The last words when the server stops.
     pub(crate) farewell: fn(&mut Vec<u8>),
