@@ -29,9 +29,13 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Whether anything can be done there on that listener.
-    pub(crate) fn is_on(&self, listener: Listener) -> bool {
-        self.operations.iter().any(|operation| operation.listeners.contains(&listener))
+    /// Whether a listener tells of it. The public listener tells only of reads: whether it takes
+    /// messages, too, depends on the rules of topics.
+    pub(crate) fn is_told_of(&self, listener: Listener) -> bool {
+        self.operations.iter().any(|operation| {
+            let is_read = operation.methods.contains(&"GET");
+            operation.listeners.contains(&listener) && (is_read || listener != Listener::Public)
+        })
     }
 }
 
@@ -214,7 +218,7 @@ const ANY_REQUEST: &[ErrorCode] = &[
     AddressLimit,
     HeadTooLarge,
     MethodUnknown,
-    TransferCodingUnsupported,
+    TransferCoding,
     HttpVersionUnsupported,
     ServerDraining,
     MemoryPressure,
@@ -259,7 +263,7 @@ const STREAM: &[ErrorCode] = &[
     PatternsDisabled,
     SubscriptionsFull,
     WebsocketKeyInvalid,
-    WebsocketVersionUnsupported,
+    WebsocketVersion,
 ];
 
 /// Errors of many values.
@@ -278,7 +282,7 @@ const CHANGE: &[ErrorCode] = &[
     StoreFull,
     BrokerUnavailable,
     BrokerOverloaded,
-    BrokerMessageTooLarge,
+    BrokerLimit,
     OutcomeUnknown,
 ];
 
@@ -289,7 +293,7 @@ const NOT_READY: &[ErrorCode] = &[
     ClusterLoading,
     ClusterRecovering,
     ClusterSnapshotNeeded,
-    ClusterVersionUnsupported,
+    ClusterVersion,
     ClusterMismatch,
 ];
 
@@ -507,7 +511,7 @@ fn changes() -> [Endpoint; 3] {
         name: "Messages",
         methods: &["POST"],
         summary: "Publishes a stream of messages and deletions, one JSON object a line",
-        listeners: CONTROL,
+        listeners: READERS,
         parameters: &[],
         body: &[("application/x-ndjson", "Lines"), ("application/jsonl", "Lines")],
         answers: &[json!(200 "BulkReport" "What became of the lines.")],
@@ -577,7 +581,7 @@ const UNREADY: &[ErrorCode] =
 
 /// Errors of a server to which no publishers should be sent.
 const UNREADY_TO_PUBLISH: &[ErrorCode] =
-    &[NotLeader, StoreFailed, StoreFull, StoreOverloaded, BrokerOverloaded, BrokerMessageTooLarge];
+    &[NotLeader, StoreFailed, StoreFull, StoreOverloaded, BrokerOverloaded, BrokerLimit];
 
 macro_rules! text {
     ($media:literal $description:literal) => {
@@ -702,7 +706,7 @@ fn between_servers() -> [Endpoint; 3] {
             "A WebSocket that is sent back what it sends",
             CONTROL,
             &[SWITCHING],
-            &[ABSENT, &[WebsocketRequired, WebsocketKeyInvalid, WebsocketVersionUnsupported]],
+            &[ABSENT, &[WebsocketRequired, WebsocketKeyInvalid, WebsocketVersion]],
         )
     };
     [("/-/snapshot", snapshot), ("/-/feed", feed), ("/-/echo", echo)].map(endpoint)

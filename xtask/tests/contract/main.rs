@@ -44,7 +44,8 @@ fn endpoints_are_those_of_the_404_sentences() {
         let paths = words.filter(|word| word.starts_with("/-/"));
         let mut said: Vec<&str> = paths.map(|path| path.trim_end_matches('.')).collect();
         let all = endpoints();
-        let reserved = all.iter().filter(|it| it.path.starts_with("/-/") && it.is_on(listener));
+        let reserved =
+            all.iter().filter(|it| it.path.starts_with("/-/") && it.is_told_of(listener));
         let mut described: Vec<&str> = reserved.map(|endpoint| endpoint.path).collect();
         said.sort_unstable();
         described.sort_unstable();
