@@ -21,7 +21,7 @@ pub(crate) fn write() -> Result<(), String> {
     Ok(())
 }
 
-/// Makes sure that whoever changed the contract last has changed the changelog, too.
+/// Makes sure that the changelog has changed with or after the contract.
 ///
 /// # Errors
 /// The changelog is older than the contract.

@@ -76,7 +76,7 @@ fn labels_of(line: &str, file: &str) -> Vec<String> {
     named.into_iter().chain(pairs).map(str::to_owned).collect()
 }
 
-/// What the rows call the kinds, and Prometheus.
+/// The names of the kinds in the rows, and those of Prometheus.
 const KINDS: [(&str, &str); 4] = [
     ("Counter", "counter"),
     ("Gauge", "gauge"),

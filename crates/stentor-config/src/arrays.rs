@@ -150,20 +150,20 @@ table! {
         /// The content type of messages published without one, or with one that clients send
         /// unasked.
         "content_type" content_type: Option<Text<MediaType>>;
-        /// What the answer to a publish promises, with a store.
+        /// The promise of an answer to a publish, with a store.
         "keep" keep: Option<Text<Name<Keep>>>;
         /// Fields that the answers do without.
         "leave_out" leave_out: Option<OneOrMany<ValueField>>;
-        /// Who may read the topics.
+        /// The readers of the topics: anyone, or holders of a token.
         "read" read: Option<Text<Name<Readers>>>;
-        /// Who may publish to the topics.
+        /// The publishers of the topics: the control listener, or holders of a token.
         "publish" publish: Option<Text<PublishBy>>;
     }
 }
 
 table! {
     struct LookupLayer {
-        /// What the path begins with; the names follow directly.
+        /// The beginning of the path; the names follow directly.
         "path" path: Text<RoutePath>;
         /// The topic of a name: a path with `{name}` in it.
         "topics" topics: Text<TopicTemplate>;
@@ -178,7 +178,7 @@ table! {
 
 table! {
     struct MountLayer {
-        /// What the paths of the files begin with.
+        /// The beginning of the paths of the files.
         "path" path: Option<Text<MountPath>>;
         /// The directory.
         "root" root: Text<Directory>;
@@ -192,7 +192,7 @@ table! {
         "cache_control" cache_control: Option<Text<Caching>>;
         /// Paths of files that never change.
         "immutable" immutable: Option<OneOrMany<ImmutablePaths>>;
-        /// Who may read the files.
+        /// The readers of the files: anyone, or holders of a token.
         "read" read: Option<Text<Name<Readers>>>;
     }
 }
@@ -298,7 +298,7 @@ impl Repeated for MountLayer {
 
 table! {
     struct TokenLayer {
-        /// What the log calls its holder.
+        /// The name of its holder in the log.
         "name" name: Text<Label>;
         /// The SHA-256 of the secret, in hexadecimal digits.
         "sha256" sha256: Text<Sha256>;

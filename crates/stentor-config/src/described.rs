@@ -1,8 +1,8 @@
-//! What may be written as a value, as data.
+//! The forms of values, as data.
 
 use serde::Serialize;
 
-/// What a value may be.
+/// The form of a value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ValueForm {
@@ -40,12 +40,12 @@ pub enum ValueForm {
     Moment,
     /// One or a list of these.
     OneOrMany {
-        /// What each may be.
+        /// The form of each.
         of: Box<ValueForm>,
     },
     /// This, or "auto".
     AutoOr {
-        /// What else than "auto" it may be.
+        /// The form of another value than "auto".
         of: Box<ValueForm>,
     },
 }

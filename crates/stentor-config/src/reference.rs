@@ -20,13 +20,13 @@ pub struct SettingReference {
     pub key: &'static str,
     /// The environment variable.
     pub variable: String,
-    /// What the value may be.
+    /// The form of the value.
     pub form: ValueForm,
     /// The value of a configuration that does not set it; `None` if it depends on the host.
     pub default: Option<Value>,
     /// Whether a change counts from the next start only.
     pub needs_restart: bool,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
 }
 
@@ -44,11 +44,11 @@ pub struct TableReference {
 pub struct KeyReference {
     /// The key.
     pub key: &'static str,
-    /// What the value may be.
+    /// The form of the value.
     pub form: ValueForm,
     /// Whether each table must have it.
     pub is_required: bool,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
 }
 

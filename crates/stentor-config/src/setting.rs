@@ -21,7 +21,7 @@ pub(crate) struct Setting<S: 'static> {
     /// The keys of its table without which no other setting there has an effect, if it has some.
     pub(crate) switches: &'static [&'static str],
     pub(crate) shape: ValueShape,
-    /// What its value may be.
+    /// The form of its value.
     pub(crate) form: fn() -> ValueForm,
     /// The lines of its description.
     pub(crate) help: &'static [&'static str],

@@ -48,7 +48,7 @@ fn add(rows: &mut BTreeMap<String, Value>, command: &Command) {
     }
 }
 
-/// An argument as it is typed.
+/// The word that a user types for an argument.
 fn shown(argument: &Arg) -> String {
     match argument.get_long() {
         Some(long) => format!("--{long}"),

@@ -39,9 +39,9 @@ impl Endpoint {
     }
 }
 
-/// What methods of one meaning do at a path.
+/// The meaning of one or more methods at a path.
 pub(crate) struct Operation {
-    /// What the identifiers of the methods end with.
+    /// The end of the identifiers of the methods.
     pub(crate) name: &'static str,
     pub(crate) methods: &'static [&'static str],
     pub(crate) summary: &'static str,
@@ -83,7 +83,7 @@ pub(crate) enum Place {
     Header,
 }
 
-/// What the value of a parameter may be.
+/// The form of the value of a parameter.
 #[derive(Clone, Copy)]
 pub(crate) enum Schema {
     Text,
@@ -491,7 +491,7 @@ fn many() -> [Endpoint; 2] {
             SWITCHING,
             Answer {
                 status: 200,
-                description: "What is new, with the cursor of the reader.",
+                description: "The new items, with the cursor of the reader.",
                 fields: &[CURSOR_FIELD],
                 content: &[("application/json", "Events"), ("text/event-stream", "EventStream")],
             },
@@ -514,7 +514,7 @@ fn changes() -> [Endpoint; 3] {
         listeners: READERS,
         parameters: &[],
         body: &[("application/x-ndjson", "Lines"), ("application/jsonl", "Lines")],
-        answers: &[json!(200 "BulkReport" "What became of the lines.")],
+        answers: &[json!(200 "BulkReport" "The outcomes of the lines.")],
         errors: &[
             ABSENT,
             ACCESS,
@@ -594,7 +594,7 @@ fn state() -> [Endpoint; 6] {
     let info = &[
         Answer {
             status: 200,
-            description: "What the client talks to.",
+            description: "The version, the features and the limits of the server.",
             fields: &["ETag"],
             content: &[("application/json", "Info")],
         },

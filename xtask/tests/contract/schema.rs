@@ -51,7 +51,7 @@ fn within<'a>(root: &'a mut Value, name: &str) -> &'a mut Value {
     })
 }
 
-/// What a value may be.
+/// The schema of a value.
 fn of(form: &ValueForm) -> Value {
     match form {
         ValueForm::Text => json!({"type": "string"}),

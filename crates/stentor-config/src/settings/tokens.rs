@@ -26,8 +26,8 @@ rows! {
         jwks_files: Vec<PathBuf>, jwks_file: OneOrMany<File>;
         /// Addresses of sets of keys (JWKS).
         jwks_urls: Vec<JwksUrl>, jwks_url: OneOrMany<JwksUrl>;
-        /// Who signs the certificates of these addresses, in PEM, instead of those that this
-        /// system trusts.
+        /// The authority that signs the certificates of these addresses, in PEM, instead of those
+        /// that this system trusts.
         jwks_ca_file: Option<PathBuf>, jwks_ca_file: Text<OrNone<File>>;
         /// How often the sets of keys are fetched.
         jwks_refresh_s: u64, jwks_refresh: Seconds<{ 10 * SECOND }, { 7 * DAY }>;
