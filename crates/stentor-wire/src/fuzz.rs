@@ -497,10 +497,9 @@ pub fn fuzz_events(data: &[u8]) {
             assert!(command.subscribe.len() <= topics_max);
             assert!(command.unsubscribe.len() <= topics_max);
             let since = command.since.as_deref();
-            let id = command
-                .id
-                .as_ref()
-                .map(|id| serde_json::from_str::<serde_json::Value>(id.json()).unwrap());
+            let id = command.id.as_ref().map(|id| {
+                serde_json::from_str::<serde_json::Value>(id.json()).expect("it is JSON")
+            });
             let written = serde_json::json!({
                 "subscribe": command.subscribe, "unsubscribe": command.unsubscribe, "since": since,
                 "token": command.token, "id": id,
