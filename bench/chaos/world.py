@@ -163,14 +163,19 @@ class Broker(Process):
         self.config = directory / f"broker{number}.conf"
         super().__init__(f"broker {number}", [program, "-c", str(self.config)],
                          directory / f"broker{number}.log")
+        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        major, minor = version.stdout.rsplit("v", 1)[1].split(".")[:2]
+        # Versions before 2.10 do not know the setting.
+        self.syncs = (int(major), int(minor)) >= (2, 10)
         self.store.mkdir()
         self.is_small = may_mount and not subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "stentor-chaos", self.store],
             stderr=subprocess.DEVNULL).returncode
 
     def configure(self, advertised: int, routes: list[int]) -> None:
+        sync = ", sync_interval: always" if self.syncs else ""
         text = (f"server_name: b{self.number}\nlisten: 127.0.0.1:{self.port}\n"
-                f"jetstream {{ store_dir: {self.store}, max_file: 1G }}\n")
+                f"jetstream {{ store_dir: {self.store}, max_file: 1G{sync} }}\n")
         if routes:
             urls = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
             text += (f"cluster {{ name: chaos, listen: 127.0.0.1:{self.route_port}, "
@@ -190,7 +195,10 @@ class Broker(Process):
     def failures_to_store(self) -> int:
         """So often it has said that it does not have what it took, after its disk was full. Then it
         may lead the others with what they have not."""
-        return self.log.read_bytes().count(b"JetStream failed to store a msg on stream")
+        said = self.log.read_bytes()
+        return sum(said.count(failure) for failure in (
+            b"JetStream failed to store a msg on stream",  # 2.9
+            b"Error storing entry to WAL", b"Critical write error"))  # 2.12
 
     def forget(self, saved: Path | None) -> None:
         """Loses what it has, or what is not saved."""
