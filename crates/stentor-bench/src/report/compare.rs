@@ -15,7 +15,7 @@ use super::units::{self, printable, times};
 use super::{Comparison, Report};
 
 impl Comparison {
-    /// The table in lines of at most so many columns, and [`COLUMNS_MIN`] at least. Each ends with
+    /// The table in lines of at most so many columns, and 60 at least. Each ends with
     /// a line feed.
     #[must_use]
     pub fn text(&self, columns: usize) -> String {

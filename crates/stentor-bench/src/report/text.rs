@@ -20,7 +20,7 @@ impl Report {
         facts::problems(self)
     }
 
-    /// The table in lines of at most so many columns, and [`COLUMNS_MIN`] at least. Each ends with
+    /// The table in lines of at most so many columns, and 60 at least. Each ends with
     /// a line feed.
     #[must_use]
     pub fn text(&self, columns: usize) -> String {
