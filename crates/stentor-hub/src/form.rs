@@ -6,6 +6,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use stentor_wire::deflate::Deflater;
 use stentor_wire::http1::write_chunk;
 use stentor_wire::lookup::json_string;
@@ -91,7 +94,11 @@ impl Event {
             return sse::notice(out, id, text(&self.deletion()));
         }
         match str::from_utf8(self.message.data()) {
-            Ok(data) => sse::event(out, id, self.message.event(), data),
+            // An earlier version let publishers choose names that are reserved now.
+            Ok(data) => {
+                let name = self.message.event().filter(|name| !sse::is_reserved(name));
+                sse::event(out, id, name, data);
+            }
             // An event stream is text.
             Err(_) => sse::notice(out, id, text(&self.envelope())),
         }
@@ -128,6 +135,18 @@ impl Event {
         let mut out = Vec::with_capacity(message.data().len() + ENVELOPE_BYTES_USUAL);
         self.write_before_data(&mut out);
         message.write_json(JsonPlace::Member, &mut out);
+        self.write_after_data(&mut out);
+        out
+    }
+
+    /// The envelope of a message with its data in base64, whatever the data is.
+    #[must_use]
+    pub fn envelope_of_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write_before_data(&mut out);
+        out.extend_from_slice(br#""data_base64":""#);
+        out.extend_from_slice(STANDARD.encode(self.message.data()).as_bytes());
+        out.push(b'"');
         self.write_after_data(&mut out);
         out
     }

@@ -79,10 +79,12 @@ impl<'a> MessageObject<'a> {
     ///
     /// # Errors
     ///
-    /// If it has data.
+    /// If it has data or what describes data.
     pub fn expect_no_data(&self) -> Result<(), Rejection> {
         let has_data = self.data.is_some() || self.data_base64.is_some();
-        if has_data { Err(DATA_ONCE) } else { Ok(()) }
+        let has_more =
+            self.content_type.is_some() || self.event.is_some() || self.cache_control.is_some();
+        if has_data || has_more { Err(DELETION_ALONE) } else { Ok(()) }
     }
 
     /// The message that it describes. `default` is the content type of a message that names none.
@@ -92,6 +94,23 @@ impl<'a> MessageObject<'a> {
     /// If it has no data or two, if its data does not suit its content type, or if another member
     /// is not valid.
     pub fn draft(&self, default: Option<&ContentType>) -> Result<Draft, Rejection> {
+        self.draft_with(default, EventName::parse_published)
+    }
+
+    /// The message that it describes, of a store whose version may have reserved fewer event names.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageObject::draft`].
+    pub fn stored_draft(&self) -> Result<Draft, Rejection> {
+        self.draft_with(None, EventName::parse)
+    }
+
+    fn draft_with(
+        &self,
+        default: Option<&ContentType>,
+        parse_event: fn(&str) -> Result<EventName, Rejection>,
+    ) -> Result<Draft, Rejection> {
         let named = self.content_type.as_deref().map(ContentType::parse).transpose()?;
         let named = named.or_else(|| default.cloned());
         let (data, content_type): (Box<[u8]>, _) = match (self.data, &self.data_base64) {
@@ -107,7 +126,7 @@ impl<'a> MessageObject<'a> {
         };
         let mut draft = Draft::new(data).published_as(content_type);
         if let Some(event) = &self.event {
-            draft = draft.with_event(EventName::parse_published(event)?);
+            draft = draft.with_event(parse_event(event)?);
         }
         if let Some(directives) = &self.cache_control {
             draft = draft.with_cache_control(CacheControl::parse(directives)?);
@@ -154,6 +173,7 @@ rejections! {
     NO_OBJECT: LineInvalid = "A message must be a JSON object.";
     DATA_ONCE: LineInvalid =
         "A message has either data or data_base64, and a deletion has neither.";
+    DELETION_ALONE: LineInvalid = "A deletion has a topic, and no members of a message.";
     JSON_WITHOUT_TYPE: LineInvalid =
         "Only a string can have this content type: name a JSON type, or send data_base64.";
 }

@@ -110,7 +110,7 @@ fn topic(x: &mut Exchange<'_>, request: &Request<'_>, path: &[u8], query: Option
         return sse::open(x, request, path, query);
     }
     x.reply.answers.asked.kind = RequestKind::Value;
-    if long_poll::may_be_asked_for(request, query)
+    if long_poll::may_be_asked_for(x, request, path, query)
         && let Some(held) = long_poll::hold(x, request, path, query)
     {
         return held;

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 use stentor_config::{date_of, parse_moment};
 use stentor_hub::{
-    Entry, Epoch, Event, Hub, Id, Limits, MessageObject, Op, Past, Pattern, Place, Rule, StreamForm,
+    ContentType, Entry, Epoch, Event, Hub, Id, Limits, Message, MessageObject, Op, Past, Pattern,
+    Place, Rule, StreamForm,
 };
 use stentor_io::{Disk, DiskErrorKind, HostDisk, sleep, unix_s};
 use stentor_log::{Damage, OpenError, Recovery};
@@ -172,7 +173,10 @@ struct ExportMembers<'a> {
 /// Writes a message object as a line: the envelope that streams send, and the other members.
 fn export_line(event: &Event, out: &mut Vec<u8>) {
     let message = &event.message;
-    event.append(StreamForm::Envelope, out);
+    match is_exact(message) {
+        true => event.append(StreamForm::Envelope, out),
+        false => out.extend_from_slice(&event.envelope_of_bytes()),
+    }
     let members = ExportMembers {
         published_at: date_of(message.published_at()),
         cache_control: message.own_cache_control(),
@@ -183,9 +187,16 @@ fn export_line(event: &Event, out: &mut Vec<u8>) {
     out.pop();
     out.push(b',');
     out.extend_from_slice(members.trim_start_matches('{').as_bytes());
-    // A line break in JSON is white space between tokens: strings escape theirs.
-    out.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     out.push(b'\n');
+}
+
+/// Whether the envelope of a message is one line from which the same bytes are read. JSON is written
+/// as it is: it may have line breaks between tokens, and white space around it is lost.
+fn is_exact(message: &Message) -> bool {
+    let is_json = ContentType::parse(message.content_type()).is_ok_and(|it| it.is_json());
+    let data = message.data();
+    let has_line_break = data.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+    !is_json || !has_line_break && data.trim_ascii().len() == data.len()
 }
 
 /// Has the hub know of a message or a deletion, behind all that it knows already.
@@ -218,7 +229,7 @@ fn apply(object: MessageObject<'_>, hub: &Hub) -> Result<(), String> {
             object.expect_no_data()?;
             (Op::Delete(topic), last_seq.unwrap_or(0))
         }
-        (false, None) => (Op::Put(topic, object.draft(None)?), 0),
+        (false, None) => (Op::Put(topic, object.stored_draft()?), 0),
         (false, Some(_)) => return Err("last_seq is of deletions only".to_owned()),
     };
     let entry = Entry::past(op, at.unwrap_or_else(unix_s));

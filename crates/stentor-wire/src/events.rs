@@ -47,7 +47,7 @@ pub struct Command {
     pub token: Option<String>,
 }
 
-/// The id that a client gives to a command, as JSON: a number, or a string of at most 64 bytes.
+/// The id that a client gives to a command, as JSON: a whole number of 64 bits, or a string of at most 64 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandId(Box<str>);
 
@@ -75,11 +75,11 @@ impl<'de> Deserialize<'de> for CommandId {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<CommandId, D::Error> {
         let value = serde_json::Value::deserialize(input)?;
         let is_id = match &value {
-            serde_json::Value::Number(_) => true,
+            serde_json::Value::Number(number) => number.is_u64() || number.is_i64(),
             serde_json::Value::String(text) => text.len() <= COMMAND_ID_BYTES_MAX,
             _ => false,
         };
-        let invalid = "the id of a command must be a number, or a string of at most 64 bytes";
+        let invalid = "the id of a command must be a whole number, or a string of at most 64 bytes";
         if is_id { Ok(CommandId(value.to_string().into())) } else { Err(D::Error::custom(invalid)) }
     }
 }
@@ -144,6 +144,19 @@ pub fn parse_topic_query(query: &[u8]) -> Result<EventsQuery, Rejection> {
         }
     }
     Ok(reading.finish())
+}
+
+/// Whether a query asks for a long-poll, by the parameter `wait`.
+#[must_use]
+pub fn names_wait(query: &[u8]) -> bool {
+    pieces(query).any(|piece| name_of(piece) == b"wait")
+}
+
+/// Whether a query names the cursor of a reader.
+#[must_use]
+pub fn names_cursor(query: &[u8]) -> bool {
+    let is_cursor = |name: &[u8]| name == b"since" || is_last_event_id(name);
+    pieces(query).any(|piece| is_cursor(name_of(piece)))
 }
 
 /// Counts the topics that a query of `/-/events` names. It may count more if [`parse_query`]

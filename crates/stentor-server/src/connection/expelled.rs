@@ -14,7 +14,9 @@ use crate::budget::Permit;
 use crate::context::Context;
 use crate::listeners::listener;
 use crate::stream::HAS_PASS;
+use crate::stream::feeds::FeedId;
 use crate::stream::format::Ended;
+use std::collections::HashSet;
 use stentor_access::{Coverage, Grant, PatternsRef, Refused};
 use stentor_hub::Filter;
 use stentor_io::{Backend, mark};
@@ -47,11 +49,13 @@ impl Connection {
         })
     }
 
-    /// Checks a token that is to take the place of the one before: it must cover what is read.
+    /// Checks a token that is to take the place of the one before: it must cover what is read
+    /// and not unsubscribed from.
     pub(super) fn check_token(
         &self,
         cx: &mut Context,
         token: &str,
+        leaving: &HashSet<FeedId>,
         permit: &Permit,
     ) -> Result<Grant, Rejection> {
         let grant = match cx.verify(token, false, permit) {
@@ -63,7 +67,7 @@ impl Connection {
             }
             Bearer::Nobody | Bearer::Judged => return Err(Refused::Malformed.rejection()),
         };
-        let (covers, cost) = self.covers(cx, Some(grant.scope.read()));
+        let (covers, cost) = self.covers(cx, Some(grant.scope.read()), leaving);
         cx.load.budget.cost += cost;
         if covers { Ok(grant) } else { Err(COVERS_LESS) }
     }
@@ -80,7 +84,12 @@ impl Connection {
 
     /// Whether what is read may be by who is allowed these, as far as was promised; and what it
     /// took to say so.
-    fn covers(&self, cx: &Context, allowed: Option<PatternsRef<'_>>) -> (bool, usize) {
+    fn covers(
+        &self,
+        cx: &Context,
+        allowed: Option<PatternsRef<'_>>,
+        leaving: &HashSet<FeedId>,
+    ) -> (bool, usize) {
         let access = &cx.settings.access;
         if self.is_copying() {
             let filters =
@@ -95,13 +104,14 @@ impl Connection {
             return (true, 0);
         }
         let mut comparison = access.topics.compare(allowed);
-        let covers = self.memberships(cx.peer).iter().all(|&(feed, _)| {
-            match comparison.coverage(cx.streams.feeds.filter(feed)) {
+        let memberships = self.memberships(cx.peer);
+        let mut stay = memberships.iter().filter(|(feed, _)| !leaving.contains(feed));
+        let covers =
+            stay.all(|&(feed, _)| match comparison.coverage(cx.streams.feeds.filter(feed)) {
                 Coverage::Whole => true,
                 Coverage::Part => self.reading().is_some_and(|it| it.is_partial(feed)),
                 Coverage::Nothing => false,
-            }
-        });
+            });
         (covers, comparison.cost())
     }
 
@@ -146,7 +156,7 @@ impl Connection {
             return None;
         }
         let allowed = pass.as_ref().map(|pass| pass.scope.read());
-        let (may_go_on, cost) = self.covers(cx, allowed);
+        let (may_go_on, cost) = self.covers(cx, allowed, &HashSet::new());
         cx.load.budget.cost += cost;
         if may_go_on { None } else { Some(Ended::Rules) }
     }

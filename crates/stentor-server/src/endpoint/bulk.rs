@@ -194,7 +194,7 @@ impl Bulk {
         let too_long = std::mem::take(&mut self.skipping) || line.len() > line_bytes_max(x);
         let put = match too_long {
             true => Err(LINE_TOO_LONG),
-            false if line.trim_ascii().is_empty() => return,
+            false if is_empty(line) => return,
             false => parse(line, x.settings).and_then(|op| {
                 if let Op::Put(topic, _) | Op::Delete(topic) = &op {
                     self.may_publish(x, topic)?;
@@ -268,9 +268,11 @@ impl Bulk {
                 tracing::debug!("line {line} of /-/publish is refused: {detail}");
                 self.failed += 1;
                 stats.publishes_refused.add(1);
-                if self.errors.len() < BULK_ERRORS_TOLD {
-                    let at = self.errors.partition_point(|told| told.line < line);
+                // A line that waited for the disk may be known late.
+                let at = self.errors.partition_point(|told| told.line < line);
+                if at < BULK_ERRORS_TOLD {
                     self.errors.insert(at, LineError { line, code, detail: detail.into_owned() });
+                    self.errors.truncate(BULK_ERRORS_TOLD);
                 }
             }
         }
@@ -288,6 +290,12 @@ fn id_of(stats: &Stats, outcome: Outcome) -> Result<Id, Rejection> {
             Err(error.rejection())
         }
     }
+}
+
+/// Whether nothing stands in a line but white space, and the mark with which editors of Windows
+/// begin a file.
+fn is_empty(line: &[u8]) -> bool {
+    line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii().is_empty()
 }
 
 /// The longest line that is read.

@@ -4,6 +4,7 @@ use crate::exchange::Exchange;
 use crate::head::Field;
 use crate::limits::{COMMAND_BYTES_MAX, HELD_MS_MAX};
 use serde::Serialize;
+use stentor_order::OrderKind;
 use stentor_wire::condition;
 use stentor_wire::condition::Comparison;
 use stentor_wire::http1::{HEAD_BYTES_MAX, Request};
@@ -42,11 +43,12 @@ struct Limits {
 pub(crate) fn get(x: &mut Exchange<'_>, request: &Request<'_>) {
     let settings = x.settings;
     let has_patterns = x.listener().operates || settings.streams.public_patterns;
+    let follows = matches!(x.shared.committer.order(), OrderKind::Leader { .. });
     let is_there = |feature: &&&str| match **feature {
         "patterns" => has_patterns,
         "lookups" => !settings.lookups.is_empty(),
         "tokens" => settings.asks_for_tokens(),
-        "bulk" => x.publishes(),
+        "bulk" => x.publishes() && !follows,
         _ => true,
     };
     let info = Info {

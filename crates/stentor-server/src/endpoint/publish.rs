@@ -170,7 +170,10 @@ fn are_lines(content_type: Option<&[u8]>) -> bool {
     let Some(content_type) = content_type else { return true };
     let content_type = std::str::from_utf8(content_type).ok().map(essence);
     let is = |name: &&str| content_type.is_some_and(|it| it.eq_ignore_ascii_case(name));
-    ["application/x-ndjson", "application/jsonl"].iter().chain(&UNASKED).any(is)
+    ["application/x-ndjson", "application/ndjson", "application/jsonl"]
+        .iter()
+        .chain(&UNASKED)
+        .any(is)
 }
 
 impl Upload {

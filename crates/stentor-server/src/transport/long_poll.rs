@@ -11,16 +11,28 @@ use crate::stream::format::Transport;
 use crate::transport::Wanted;
 use stentor_hub::{Filter, Message};
 use stentor_wire::credentials::without_token;
+use stentor_wire::events::{names_cursor, names_wait};
 use stentor_wire::http1::{Method, Request};
 use stentor_wire::negotiate::{prefer_wait_s, tag_matches};
 use stentor_wire::pack::Moment;
+use stentor_wire::target;
 
-/// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there.
-pub(crate) fn may_be_asked_for(request: &Request<'_>, query: Option<&[u8]>) -> bool {
-    let names = |query: &[u8], name: &[u8]| memchr::memmem::find(query, name).is_some();
-    let waits = |query| names(query, b"wait=") || names(query, b"since=");
+/// Whether a request for a value may be one to be held. A HEAD never is: what it asks is there. A
+/// cursor without `wait` counts for a topic with a value alone, since files and pages have
+/// parameters of their own.
+pub(crate) fn may_be_asked_for(
+    x: &Exchange<'_>,
+    request: &Request<'_>,
+    path: &[u8],
+    query: Option<&[u8]>,
+) -> bool {
     let prefers = || request.prefer.is_some_and(|prefer| prefer_wait_s(prefer).is_some());
-    request.method == Method::Get && (prefers() || query.is_some_and(waits))
+    let has_value = || {
+        let topic = target::decode(path);
+        topic.is_ok_and(|topic| x.shared.hub.with_value(&topic, |value| value.is_some()))
+    };
+    let is_asked = |query| names_wait(query) || names_cursor(query) && has_value();
+    request.method == Method::Get && (query.is_some_and(is_asked) || prefers())
 }
 
 /// Holds a GET of a topic if there is nothing new for the client yet; `None` if it is to be

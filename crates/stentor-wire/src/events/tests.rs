@@ -132,7 +132,7 @@ fn commands() {
         assert_eq!(parse_command(text, 2), Ok(command), "{text}");
     }
     for (text, id) in
-        [(r#"{"id":7}"#, "7"), (r#"{"id":"a\u0022"}"#, r#""a\"""#), ("{\"id\":1.5}", "1.5")]
+        [(r#"{"id":7}"#, "7"), (r#"{"id":"a\u0022"}"#, r#""a\"""#), ("{\"id\":-15}", "-15")]
     {
         let command = parse_command(text, 2).unwrap();
         assert_eq!(command.id.as_ref().map(CommandId::json), Some(id));
@@ -169,6 +169,8 @@ fn broken_commands() {
         r#"{"token":5}"#,
         r#"{"ping":1}"#,
         r#"{"id":{}}"#,
+        r#"{"id":1.5}"#,
+        r#"{"id":123456789012345678901234567890}"#,
         "{\"a\nb\":1}",
     ];
     for text in broken {

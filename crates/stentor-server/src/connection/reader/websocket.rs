@@ -178,10 +178,11 @@ impl Connection {
         if start.is_invalid() {
             return Err(BAD_CURSOR);
         }
-        let grant = token.map(|token| self.check_token(cx, &token, permit)).transpose()?;
-        let sight = self.may_subscribe(cx, &mut subscribe, grant.as_ref(), permit)?;
         let leaving: HashSet<FeedId> =
             unsubscribe.iter().filter_map(|filter| cx.streams.feeds.id(filter)).collect();
+        let grant =
+            token.map(|token| self.check_token(cx, &token, &leaving, permit)).transpose()?;
+        let sight = self.may_subscribe(cx, &mut subscribe, grant.as_ref(), permit)?;
         let subscriptions = self.reading().map_or(&[][..], Reading::subscriptions);
         // What it reads already, or names twice, it does not join again.
         let mut named = HashSet::new();
