@@ -190,8 +190,8 @@ fn export_line(event: &Event, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Whether the envelope of a message is one line from which the same bytes are read. JSON is written
-/// as it is: it may have line breaks between tokens, and white space around it is lost.
+/// Whether the envelope of a message is one line from which the same bytes are read. JSON is
+/// written as it is: it may have line breaks between tokens, and white space around it is lost.
 fn is_exact(message: &Message) -> bool {
     let is_json = ContentType::parse(message.content_type()).is_ok_and(|it| it.is_json());
     let data = message.data();

@@ -47,7 +47,8 @@ pub struct Command {
     pub token: Option<String>,
 }
 
-/// The id that a client gives to a command, as JSON: a whole number of 64 bits, or a string of at most 64 bytes.
+/// The id that a client gives to a command, as JSON: a whole number of 64 bits, or a string of at
+/// most 64 bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandId(Box<str>);
 
