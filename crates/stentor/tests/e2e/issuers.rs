@@ -131,6 +131,7 @@ fn streams_are_checked_by_new_settings() {
         "audience = 'a'\nalgorithms = ['RS256']",
     ] {
         reload(&mut server, BASE);
+        eventually("workers have the settings", || (get(&server).status == 200).then_some(()));
         let mut stream = EventStream::open(server.public, "/a", &fields);
         assert_eq!(stream.event().data, "6");
         reload(&mut server, invalid);

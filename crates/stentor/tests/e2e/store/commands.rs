@@ -250,7 +250,7 @@ fn lines_that_are_none_are_refused_by_their_number() {
             "later than tomorrow",
         ),
         ("{\"topic\":\"/a\",\"data\":1,\"type\":\"text/plain\"}", "Only a string"),
-        ("{\"topic\":\"/a\",\"data\":1,\"deleted\":true}", "a deletion has neither"),
+        ("{\"topic\":\"/a\",\"data\":1,\"deleted\":true}", "no members of a message"),
     ] {
         let said = refused("import", &[&data], &format!("{good}{bad}\n"));
         assert!(said.starts_with("error: line 2: ") && said.contains(told), "{bad}: {said}");
