@@ -89,6 +89,21 @@ fn control_is_answered_and_files_are_served_when_all_places_are_taken() {
     }
 }
 
+/// Pages and files have parameters of their own: only a topic with a value has cursors.
+#[test]
+fn a_file_keeps_its_parameters() {
+    let site = Site::of(&[("a.txt", b"from the disk")]);
+    let server = Server::with("", &site.toml(""), &[]);
+    for query in ["since=2020", "since=earliest", "last_event_id=x", "xsince=1"] {
+        let answer = server.public.get(&format!("/a.txt?{query}"));
+        assert_eq!(answer.expect(200).text(), "from the disk", "{query}");
+    }
+    let id = server.publish("/live", "now");
+    assert_eq!(server.public.get(&format!("/live?since={id}")).status, 204);
+    assert_eq!(server.public.get(&format!("/live?lastEventId={id}")).status, 204);
+    assert_eq!(server.public.get("/live?mode=dark&xsince=1").expect(200).text(), "now");
+}
+
 #[test]
 fn those_beyond_the_ceiling_cost_nothing() {
     let (server, mut control, _inside, _outside) = full_server("");

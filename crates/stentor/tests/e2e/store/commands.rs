@@ -207,19 +207,23 @@ fn what_is_exported_is_imported_as_it_was() {
     server.publish("/b", "second");
     server.publish("/c", "gone");
     server.control.ask("DELETE", "/c", "", b"").expect(200);
+    // White space in and around JSON is kept, too.
+    let json = b" {\"a\":\r\n 1}\n";
+    server.control.put("/d", "application/json", json).expect(201);
     let lines = done("export", &[&data], "");
-    assert_eq!(lines.lines().count(), 4, "{lines}");
+    assert_eq!(lines.lines().count(), 5, "{lines}");
     for part in ["\"data_base64\":\"/wA=\"", "\"event\":\"tick\"", "max-age=5", "\"deleted\":true"]
     {
         assert!(lines.contains(part), "{part}: {lines}");
     }
     let said = done("import", &[&other], &lines);
-    assert_eq!((figure(&said, "topics"), figure(&said, "last")), ("2", "5"), "{said}");
+    assert_eq!((figure(&said, "topics"), figure(&said, "last")), ("3", "6"), "{said}");
     let epoch = |lines: &str| lines.split_once("\"id\":\"").unwrap().1[..8].to_owned();
     let again = done("export", &[&other], "");
     assert_ne!(epoch(&again), epoch(&lines));
     assert_eq!(again.replace(&epoch(&again), &epoch(&lines)), lines);
     let server = serve(&other);
+    assert_eq!(server.public.get("/d").expect(200).body, json);
     let response = server.public.get("/a").expect(200);
     assert_eq!(response.field("content-type"), Some("x/y; z=1"));
     assert_eq!(response.field("cache-control"), Some("max-age=5"));
